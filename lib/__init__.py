@@ -72,7 +72,7 @@ def rows(
 
     if isinstance(place, str):
         line = f"{place}: {columns}" if columns else place
-        reading = own.read_line(line)
+        reading = own.read_user_line(line)
     else:
         reading = own.read_dataset(place, columns)
     return reading.task, dict(reading.splits)
@@ -103,7 +103,7 @@ def network(
     """
     from lib.train import heads
 
-    return heads.network(folder, task, dropout, seed)
+    return heads.load_network(folder, task, dropout, seed)
 
 
 def fit(
@@ -147,9 +147,9 @@ def trainer(
     from lib import data
     from lib.core import options
     from lib.train import learn
-    from lib.train.steps.pretrain import words
+    from lib.train.steps.pretrain import write_tokenizer
 
-    task, tokenizer = data.task("toy", "BigramShift"), words(_Path(mkdtemp()))
+    task, tokenizer = data.task("toy", "BigramShift"), write_tokenizer(_Path(mkdtemp()))
     train = options.Train(
         epochs=5,
         batch=32,
@@ -169,7 +169,7 @@ def trainer(
         initializer_range=0.04,
     )
     encoder = transformers.BertForSequenceClassification(config)
-    splits = rows or data.load(data.describe("toy", task.name, count))
+    splits = rows or data.load(data.describe_task_rows("toy", task.name, count))
     return learn.Trainer(tokenizer, task, splits, train, seed), encoder
 
 
@@ -192,9 +192,9 @@ def rank(
     from lib.train.steps import importance
 
     options = Importance("held_out", batch, max_length)
-    encoded, _ = heads.rows(tokenizer, split, task, max_length)
+    encoded, _ = heads.encode_rows(tokenizer, split, task, max_length)
     with loop.borrow_model(model, threads) as numerics:
-        return importance.scores(model, encoded, options, numerics)
+        return importance.compute_taylor_importance(model, encoded, options, numerics)
 
 
 def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:

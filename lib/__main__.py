@@ -42,9 +42,11 @@ INSTALL = (
 COMMANDS: dict[str, tuple[Callable[..., Any], tuple[Argument, ...]]] = {}
 
 
-def command(*arguments: Argument) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def register_command(
+    *arguments: Argument,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a command; arguments: (flags, keywords) of argparse, as
-    `option`."""
+    `make_option`."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         COMMANDS[function.__name__] = (function, arguments)
@@ -53,7 +55,7 @@ def command(*arguments: Argument) -> Callable[[Callable[..., Any]], Callable[...
     return register
 
 
-def option(*flags: str, **keywords: Any) -> Argument:
+def make_option(*flags: str, **keywords: Any) -> Argument:
     return flags, keywords
 
 
@@ -78,17 +80,19 @@ def parse_list(text: str) -> list[int | str]:
     return [int(word) if word.isdigit() else word for word in words]
 
 
-PATTERN = option(
+PATTERN = make_option(
     "pattern", nargs="*", help="part of a notebook's name; all without one"
 )
-PROFILE = option("--profile", "-p", default="toy", help="toy, mini, base or paper")
-DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
-MODEL = option(
+PROFILE = make_option("--profile", "-p", default="toy", help="toy, mini, base or paper")
+DATA = make_option(
+    "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
+)
+MODEL = make_option(
     "--model",
     default="",
     help="your own encoder: a folder, or a name that `fetch` brought",
 )
-LENGTH = option(
+LENGTH = make_option(
     "--length",
     type=parse_positive,
     default=0,
@@ -97,13 +101,13 @@ LENGTH = option(
 LISTS = ("methods", "budgets", "seeds")  # Parameters that only some notebooks have.
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
-PAGES += tuple(option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS)
-WORKERS = option(
+PAGES += tuple(make_option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS)
+WORKERS = make_option(
     "--workers", "-w", type=parse_positive, help="runs at once; else as many as fit"
 )
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-BACKEND = option("--backend", default="local", help=BACKENDS)
-RUN = option(
+BACKEND = make_option("--backend", default="local", help=BACKENDS)
+RUN = make_option(
     "run", help="a run: step-identity/seed, or enough of it to be the only one"
 )
 
@@ -116,11 +120,11 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """
     from lib.papers import grids
 
-    scope = grids.reader_profile(
-        grids.profile_of(args.profile).name, args.data, args.model, args.length
+    scope = grids.make_reader_profile(
+        grids.find_profile(args.profile).name, args.data, args.model, args.length
     )
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
-    return scope, grids.values(scope) | lists
+    return scope, grids.list_parameter_values(scope) | lists
 
 
 def read_notebooks(
@@ -134,19 +138,21 @@ def read_notebooks(
     lack a parameter which the command names are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
-    from lib.papers.grids import own_lines, reader_part
+    from lib.papers.grids import describe_reader_inputs, read_reader_part
 
     print_edited_tables()
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
-    lines = own_lines(args.profile)[1:]
-    if full := reader_part(args.profile, "data"):
+    lines = describe_reader_inputs(args.profile)[1:]
+    if full := read_reader_part(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
-    names = {path: notebook.id_of_notebook(path) for path in matches}
+    names = {path: notebook.make_notebook_id(path) for path in matches}
     suited = [
-        path for path, name in names.items() if planned.has_page(args.profile, name)
+        path
+        for path, name in names.items()
+        if planned.has_planned_rows(args.profile, name)
     ]
     if without := len(matches) - len(suited):
         page_names = ", ".join(planned.list_planned_pages(args.profile))
@@ -161,7 +167,7 @@ def read_notebooks(
                 parameters = " or ".join(sorted(lacking))
                 print(f"  left out {name}: it takes no {parameters}")
                 continue
-            grids[path] = notebook.make_grids(path, values, looked_up=False)
+            grids[path] = notebook.make_grids(path, values, with_recorded=False)
         except Refused as error:
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
@@ -174,7 +180,7 @@ def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> st
     from lib.papers import grids
 
     trainings = [spec for spec in missing if "train" in spec.args]
-    if not (grids.reader_part(scope, "data") and trainings):
+    if not (grids.read_reader_part(scope, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -193,20 +199,20 @@ def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
     from lib.stats.paired import SHARES
 
     for spec in specs:
-        if spec.step != "bag_of_words" or not grids.reader_part(scope, "data"):
+        if spec.step != "bag_of_words" or not grids.read_reader_part(scope, "data"):
             continue
-        report_lost(sweep.make_runs([spec], clock.store, 1, clock=clock))
-        if run := clock.store.find(spec):
-            (columns,) = grids.metrics(scope).values()
+        print_lost_runs(sweep.make_runs([spec], clock.store, 1, clock=clock))
+        if run := clock.store.find_run(spec):
+            (columns,) = grids.list_columns_by_task(scope).values()
             is_share = columns[0].metric in SHARES
             print(frontier.describe_floor(run.metrics, is_share), flush=True)
 
 
-def report_lost(lost: Mapping[Spec, str]) -> None:
+def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:
     """Print a line for each reason why runs are lost, once for all that wait for one
     input."""
     reasons = {}
-    for spec, why in lost.items():
+    for spec, why in lost_runs.items():
         reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(
             spec.name
         )
@@ -215,7 +221,7 @@ def report_lost(lost: Mapping[Spec, str]) -> None:
         print(f"  not made {names[0]}{others}: {why}")
 
 
-@command(*PAGES, WORKERS, BACKEND)
+@register_command(*PAGES, WORKERS, BACKEND)
 def run(args: argparse.Namespace, make: bool = True) -> bool:
     """Make the missing runs and, as they come, every table, figure and page."""
     from lib.claims import notebook
@@ -234,7 +240,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
             missing = store.missing_specs(specs)
             todo = sweep.describe_work(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
-            if missing and (line := pages.describe_first()):
+            if missing and (line := pages.describe_first_pages()):
                 print(line, flush=True)
             if line := describe_first_training(scope, list(missing), clock):
                 print(line, flush=True)
@@ -243,27 +249,27 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
                     specs,
                     store,
                     args.workers,
-                    done=pages.note_run,
+                    call_after_run=pages.note_run,
                     backend=args.backend,
                     clock=clock,
                 )
-            report_lost(lost)
-        failed = pages.finish()
+            print_lost_runs(lost)
+        failed = pages.render_all_pages()
     print(
         *pages.list_answers(),
-        f"{pages.page_to_open}  ({time.monotonic() - began:.0f} s)",
+        f"{pages.path_to_open}  ({time.monotonic() - began:.0f} s)",
         sep="\n",
     )
     return failed or bool(lost)
 
 
-@command(*PAGES)
+@register_command(*PAGES)
 def report(args: argparse.Namespace) -> bool:
     """Make tables, figures and pages from the runs that are there."""
     return run(args, make=False)
 
 
-@command(*PAGES, WORKERS)
+@register_command(*PAGES, WORKERS)
 def plan(args: argparse.Namespace) -> bool:
     """Print what a run of these notebooks would take, all work in hand, and what did
     not finish."""
@@ -277,21 +283,21 @@ def plan(args: argparse.Namespace) -> bool:
         clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
         if not absent:
             show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
-        steps = planned.planned_hours(args.profile)
+        steps = planned.read_planned_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
             missing = store.missing_specs(specs)
             every |= missing
             about = f", {clock.describe_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
-            print(f"{notebook.id_of_notebook(path)}: {counts}")
+            print(f"{notebook.make_notebook_id(path)}: {counts}")
     about = clock.describe_time(every, args.workers or paths.count_cores())
     if steps:  # The clock knows runs of other encoders, so the plan tells the time.
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
-    for part in store.parts():
-        s = store.unfinished(part)
+    for part in store.list_unfinished_folders():
+        s = store.read_true_ledger(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
@@ -302,7 +308,7 @@ def plan(args: argparse.Namespace) -> bool:
     return bool(cannot)
 
 
-@command(RUN)
+@register_command(RUN)
 def show(args: argparse.Namespace) -> None:
     """Print one run: its scores, how it was made, its status and all metrics; or the
     answers of a notebook's pages."""
@@ -317,7 +323,7 @@ def show(args: argparse.Namespace) -> None:
             raise
         print(*lines, sep="\n")
         return
-    scores = card.metrics_of_task(run, opened.task_of(run)).items()
+    scores = card.select_task_metrics(run, opened.find_task(run)).items()
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
@@ -328,11 +334,11 @@ def show(args: argparse.Namespace) -> None:
     print(f"{run.origin} in {paths.show_path(run.folder)}: {files}")
 
 
-@command(
+@register_command(
     RUN,
-    option("--onnx", action="store_true", help="also as ONNX"),
-    option("--to", help="a new folder (default: below data/export)"),
-    option(
+    make_option("--onnx", action="store_true", help="also as ONNX"),
+    make_option("--to", help="a new folder (default: below data/export)"),
+    make_option(
         "--keep",
         action="store_true",
         help="make the run again where it kept no weights",
@@ -341,18 +347,18 @@ def show(args: argparse.Namespace) -> None:
 def export(args: argparse.Namespace) -> None:
     """Write a run's model as a folder that transformers opens, checked, with a model
     card."""
-    from lib.export import card, check_packages, opened
+    from lib.export import card, check_onnx_packages, opened
 
     if args.onnx:
-        check_packages()
+        check_onnx_packages()
     run = opened.find_run(args.run)
     from lib.export import writer  # Loads torch, which takes seconds.
 
     run = opened.restore_weights(run, args.keep)
-    folder = paths.absolute_path(
+    folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
-    task = opened.task_of(run)
+    task = opened.find_task(run)
     labels = task.labels if task and not task.span else None
     with disk.explain_full_disk(folder):
         exported = writer.export(run.model, folder, labels, args.onnx)
@@ -364,22 +370,24 @@ def export(args: argparse.Namespace) -> None:
     )
 
 
-@command(
+@register_command(
     WORKERS,
     BACKEND,
-    option("--claims", type=parse_list, default=[], help="such as G1,N1; all without"),
-    option(
+    make_option(
+        "--claims", type=parse_list, default=[], help="such as G1,N1; all without"
+    ),
+    make_option(
         "--pages",
         type=parse_list,
         default=[],
         help="the rows of pages in place of claims, such as nas_t02,bermo_t02",
     ),
-    option(
+    make_option(
         "--list",
         action="store_true",
         help="the board alone: what is done and left, verdicts",
     ),
-    option(
+    make_option(
         "--profile", "-p", default="mini", help="mini, or base in the order of its plan"
     ),
 )
@@ -396,13 +404,13 @@ def evidence(args: argparse.Namespace) -> int:
     claims: Any = (
         queue.select_claims(args.claims)
         if profile == queue.SCALE
-        else queue.select_lines(profile, args.claims)
+        else queue.select_plan_lines(profile, args.claims)
     )
     if args.list:
         board = (
             queue.describe_claims(claims, store)
             if profile == queue.SCALE
-            else queue.describe_lines(claims, store, profile)
+            else queue.describe_plan_lines(claims, store, profile)
         )
         print(*board, sep="\n")
         return 0
@@ -410,12 +418,12 @@ def evidence(args: argparse.Namespace) -> int:
     lost = queue.gather_evidence(
         claims, store, args.workers, args.backend, profile, args.pages
     )
-    report_lost(lost)
+    print_lost_runs(lost)
     return bool(lost)
 
 
-@command(
-    option("--write", action="store_true", help="write the files of what is there")
+@register_command(
+    make_option("--write", action="store_true", help="write the files of what is there")
 )
 def verify(args: argparse.Namespace) -> bool:
     """Compute records, runs of all grids and verdicts again, and hold them to committed
@@ -424,13 +432,13 @@ def verify(args: argparse.Namespace) -> bool:
     from lib.core.store import Store
 
     store = Store()
-    lines = evidence.find_faults(store, renew=args.write)
+    lines = evidence.list_faults(store, write_files=args.write)
     sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
 
-@command(option("name"))
+@register_command(make_option("name"))
 def fetch(args: argparse.Namespace) -> None:
     """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1)
     to data/, or turn the pickle in a folder into safetensors."""
@@ -440,10 +448,10 @@ def fetch(args: argparse.Namespace) -> None:
     if task and source in read.SOURCES:
         print(paths.show_path(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.show_path(models.fetch(args.name)))
+        print(paths.show_path(models.fetch_checkpoint(args.name)))
 
 
-@command()
+@register_command()
 def tidy(args: argparse.Namespace) -> None:
     """Strip the notebooks and note their digests. Standard pages are made of them from
     then on."""
@@ -453,12 +461,12 @@ def tidy(args: argparse.Namespace) -> None:
         print(f"  tidied   {paths.show_path(path)}")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(command_line: Sequence[str] | None = None) -> int:
     about = "Four papers on compressing BERT, reproduced."
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    words = sys.argv[1:] if words is None else words
-    epilog = describe_choices() if {"-h", "--help"} & {*words[1:]} else ""
+    command_line = sys.argv[1:] if command_line is None else command_line
+    epilog = describe_choices() if {"-h", "--help"} & {*command_line[1:]} else ""
     for name, (function, arguments) in COMMANDS.items():
         has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(
@@ -470,7 +478,7 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
-    args = parser.parse_args(words)
+    args = parser.parse_args(command_line)
     if missing := list_missing_packages():
         return refuse_environment(missing)
     fix = ""
@@ -491,18 +499,18 @@ def main(words: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with disk.explain_full_disk(), ExitStack() as stack:
-            give_home(stack)
+            set_home_and_user(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         if "lib.cluster.executors" in sys.modules:
-            sys.modules["lib.cluster.executors"].end_server()
+            sys.modules["lib.cluster.executors"].kill_fork_server()
         print(
             "stopped; the same command goes on from the last checkpoints",
             file=sys.stderr,
         )
         return 130
     except (Refused, OSError) as error:  # A place or a full disk is an OSError.
-        fix = paths.suggest_variable(getattr(error, "filename", None))
+        fix = paths.suggest_variable_fix(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
         print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
         return 2
@@ -583,7 +591,7 @@ def list_changed_tables() -> list[str]:
     ]
 
 
-def give_home(stack: ExitStack) -> None:
+def set_home_and_user(stack: ExitStack) -> None:
     """Give a command a home and a name of its user where it has none, until `stack` is
     closed.
 

@@ -39,7 +39,7 @@ from lib.core import disk, paths, processor
 from lib.core.execute import execute
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.spec import Spec
-from lib.core.steps import function_of_step
+from lib.core.steps import find_step_function
 from lib.core.store import Scratch, Store
 from lib.data import texts
 from lib.model import backbone
@@ -54,8 +54,8 @@ from lib.papers.nas_pruning.options import Objective
 from lib.stats import metrics
 from lib.stats.cost import SHAPES, flops
 from lib.train import augment, lean, loop, losses
-from lib.train.batches import encode
-from lib.train.steps.latency import clocks
+from lib.train.batches import encode_split
+from lib.train.steps.latency import read_clocks
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(
@@ -76,9 +76,9 @@ LABELS = Targets("hard")
 
 def timed(function, *args, **more):
     """Seconds of wall and of CPU [2] that a call takes."""
-    began = clocks()
+    began = read_clocks()
     function(*args, **more)
-    return clocks() - began
+    return read_clocks() - began
 
 
 @contextmanager
@@ -88,17 +88,17 @@ def scratch(*specs):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "runs", Path(folder) / "records")
         for spec in specs:
-            execute(spec, store, keep=True)
+            execute(spec, store, keep_weights=True)
         yield store
 
 
 def starting(rows):
     """(arguments that runs on so many rows of CoLA share, checkpoint, teacher)."""
     start = Spec(
-        "checkpoint", {"name": MODEL, "digest": data.checkpoint_digest(MODEL)}, seed=0
+        "checkpoint", {"name": MODEL, "digest": data.digest_checkpoint(MODEL)}, seed=0
     )
     common = {
-        "data": data.describe("glue", "CoLA", rows, 64),
+        "data": data.describe_task_rows("glue", "CoLA", rows, 64),
         "train": TRAIN,
         "numerics": LEAN,
     }
@@ -118,7 +118,8 @@ def peak(dtype, seconds=0.5):
     best = 0.0
     for size in (512, 1024, 2048, 4096):
         a, b = (
-            torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2)
+            torch.randn(size, size, device=loop.get_device()).to(dtype)
+            for _ in range(2)
         )
         end = time.perf_counter() + seconds
         while (began := time.perf_counter()) < end:
@@ -143,19 +144,19 @@ def tasks(rows):
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         data.locate_checkpoint(MODEL)
     )
-    short, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
-    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[
+    short, rte = data.read_splits("glue", "CoLA"), data.read_splits("glue", "RTE")
+    long = np.flatnonzero(encode_split(tokenizer, rte["train"], 128).lengths() >= 96)[
         : rows // 4
     ]
     return {
         "CoLA": (
             data.task("glue", "CoLA"),
-            short["train"].take(np.arange(rows)),
+            short["train"].select_rows(np.arange(rows)),
             short["dev"],
         ),
         "RTE, 96 to 128 tokens": (
             data.task("glue", "RTE"),
-            rte["train"].take(long),
+            rte["train"].select_rows(long),
             rte["dev"],
         ),
     }
@@ -163,11 +164,11 @@ def tasks(rows):
 
 def ours(model, tokenizer, split, seed):
     """f() that trains a model with our loop."""
-    rows = encode(tokenizer, split, TRAIN.max_length)
+    rows = encode_split(tokenizer, split, TRAIN.max_length)
 
     def loss(batch, chosen):
-        labels = rows.labels[chosen].to(loop.device())
-        return losses.prediction(model(**batch).logits, labels, LABELS)
+        labels = rows.labels[chosen].to(loop.get_device())
+        return losses.compute_prediction_losses(model(**batch).logits, labels, LABELS)
 
     run = Scratch(tempfile.mkdtemp(), seed)
     return lambda: loop.fit(run, model, rows, loss, TRAIN, LEAN)
@@ -194,7 +195,7 @@ def trainer(model, tokenizer, split, seed, tuned):
         learning_rate=TRAIN.lr,
         max_grad_norm=TRAIN.clip,
         seed=seed,
-        use_cpu=loop.device().type == "cpu",
+        use_cpu=loop.get_device().type == "cpu",
         disable_tqdm=True,
         **silent | (lean if tuned else {}),
     )
@@ -207,7 +208,7 @@ def trainer(model, tokenizer, split, seed, tuned):
 def with_our_memory(*job):
     """f() that trains a model with the tuned Trainer and our setting of the memory
     allocator."""
-    lean.keep_memory()
+    lean.keep_freed_memory()
     return trainer(*job, tuned=True)
 
 
@@ -223,7 +224,7 @@ def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
     place, head = data.locate_checkpoint(MODEL), "SequenceClassification"
     model, tokenizer = backbone.load_with_head(
-        place, head, task.outputs, TRAIN.dropout, seed
+        place, head, task.output_width, TRAIN.dropout, seed
     )
     return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
@@ -236,13 +237,13 @@ def trained(name, repeat, contender, rows):
     loop.read_numerics(asdict(LEAN))
     (task, split, dev), numerics = tasks(rows)[name], LEAN
     if contender == HABITS:
-        split, numerics = split.take(np.arange(len(split) // 8)), FULL
+        split, numerics = split.select_rows(np.arange(len(split) // 8)), FULL
     ceiling = peak(getattr(torch, numerics.dtype))
     model, tokenizer, fit = prepared(task, split, repeat, contender)
-    lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
+    lengths = encode_split(tokenizer, split, TRAIN.max_length).lengths()
     wall, cpu = timed(fit)
     work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
-    logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
+    logits = loop.predict(model, encode_split(tokenizer, dev, TRAIN.max_length), LEAN)
     return {
         **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
         **{"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype},
@@ -250,7 +251,7 @@ def trained(name, repeat, contender, rows):
         **{"wall_seconds": wall, "cpu_seconds": cpu, "peak_gflops": ceiling / 1e9},
         "share_of_peak": work / wall / ceiling,
         "peak_megabytes": peak_memory() / 1e6,
-        "dev_score": metrics.score(task.metrics[0], logits, dev.y),
+        "dev_score": metrics.compute_metric(task.metrics[0], logits, dev.y),
     }
 
 
@@ -319,7 +320,7 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
 
     Sentences are in one batch, or taken one at a time.
     """
-    both = (data.splits("glue", task)["train"] for task in ("CoLA", "SST-2"))
+    both = (data.read_splits("glue", task)["train"] for task in ("CoLA", "SST-2"))
     texts = [text for split in both for text in split.a[: rows // 2]]
     with tempfile.TemporaryDirectory() as masked:
         torch.manual_seed(0)
@@ -339,7 +340,9 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
                 ("single", [[text] for text in texts]),
             ):
                 job = (sources[name], count, FULL, {})
-                cpu = [timed(augment.candidates, batch, *job)[1] for batch in batches]
+                cpu = [
+                    timed(augment.find_candidates, batch, *job)[1] for batch in batches
+                ]
                 line[f"{way}_seconds"] = sum(cpu)
             yield line
 
@@ -356,14 +359,21 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
     on, and how many candidates a minute that makes. The supernet reads so many
     documents of Wikipedia and books once; these must be at hand."""
     common, start, teacher = starting(rows)
-    text = {"corpus": texts.describe("wikipedia+books", documents), "numerics": LEAN}
-    text |= {"net": efficientbert.scale_network("Supernet", "mini").to_json()}
+    text = {
+        "corpus": texts.describe_corpus("wikipedia+books", documents),
+        "numerics": LEAN,
+    }
+    text |= {
+        "net": efficientbert.scale_network_to_profile("Supernet", "mini").to_json()
+    }
     text |= {"train": replace(efficientbert.PRETRAIN["mini"], epochs=1)}
     text |= {"warmup": efficientbert.WARM["mini"]}
     supernet = Spec("predistil", text, {"teacher": start}, seed=0)
     brief = efficientbert_search.BRIEFLY["mini"]
     args = common | {"train": brief, "warmup": efficientbert.TAUGHT["mini"]}
-    args |= {"net": efficientbert.scale_network("Base Model", "mini").to_json()}
+    args |= {
+        "net": efficientbert.scale_network_to_profile("Base Model", "mini").to_json()
+    }
     with scratch(start, teacher, supernet) as store:
         for repeat in range(repeats):
             runs = {
@@ -373,8 +383,8 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
                 )
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
-            curves = (run.arrays("curve") for run in runs.values())
-            share = measures.share_of_steps(*curves)
+            curves = (run.read_arrays("curve") for run in runs.values())
+            share = measures.compute_share_of_steps(*curves)
             steps = runs["scratch"].metrics["steps"]
             line = {
                 "repeat": repeat,
@@ -383,7 +393,7 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
                 "steps": steps,
             }
             line |= {"share_of_steps": share}
-            line |= {"supernet_seconds": store.find(supernet).status["seconds"]}
+            line |= {"supernet_seconds": store.find_run(supernet).status["seconds"]}
             for name, part in (("inherits", share), ("scratch", 1.0)):
                 measured = runs[name].metrics
                 seconds = (
@@ -408,12 +418,13 @@ class Watched(Scratch):
     def __init__(self, folder, spec, store, most):
         super().__init__(folder, spec.seed)
         self.inputs = {
-            name: store.find(parent) for name, parent in spec.parents.items()
+            name: store.find_run(parent)
+            for name, parent in spec.inputs_with_seeds.items()
         }
         self.most, self.marks = most, []
 
     def progress(self, *_, **__):
-        self.marks.append(clocks())
+        self.marks.append(read_clocks())
         if len(self.marks) > self.most:
             raise self.Over
 
@@ -423,7 +434,7 @@ def step_seconds(spec, store, most):
     more run."""
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over):
         writer = Watched(folder, spec, store, most)
-        function_of_step(spec.step)(writer, **spec.args)
+        find_step_function(spec.step)(writer, **spec.args)
     return np.diff(writer.marks, axis=0)
 
 
@@ -436,7 +447,7 @@ def pruners(common, start):
     labels, starts = common | {"targets": LABELS}, {"start": start}
     made = {"plain fine-tuning": Spec("finetune", labels, starts)}
     for method in bermo.METHODS:
-        prune = bermo.settings("mini", "SST-2", "BERT", method)[1]
+        prune = bermo.make_pruning_settings("mini", "SST-2", "BERT", method)[1]
         final = {"initial_threshold": prune.final_threshold, "warmup_steps": 0}
         prune = replace(prune, **final, initial_warmup=0, final_warmup=0)
         args = labels | {"prune": prune, "frozen": "embeddings"}
@@ -448,7 +459,10 @@ def pruners(common, start):
         ("cross_entropy", {}),
         ("prediction", {"teacher": teacher}),
     ):
-        args = common | {"gates": nas.gates(), "objective": Objective(objective)}
+        args = common | {
+            "gates": nas.make_gate_settings(),
+            "objective": Objective(objective),
+        }
         made[f"search: {objective}"] = Spec(
             "nas_search", args, {"start": teacher} | more
         )
@@ -467,7 +481,9 @@ def pruning(repeats=REPEATS, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
         common, start, _ = starting(64)
         train = replace(TRAIN, epochs=376, pad_to=tokens)  # 752 steps
         made = pruners(
-            common | {"data": data.describe("glue", task, 64), "train": train}, start
+            common
+            | {"data": data.describe_task_rows("glue", task, 64), "train": train},
+            start,
         )
         with scratch(start, made["search: prediction"].inputs["teacher"]) as store:
             for repeat in range(repeats):
@@ -501,11 +517,11 @@ def cutting(turns=50, ratio=0.3, batch=8):
     FLOPs is cut out. A row has 128 tokens; float32, one thread."""
     shape, uncut, name = (
         SHAPES[MODEL],
-        nas.label(1.0, "Random"),
-        nas.label(ratio, "Random"),
+        nas.format_label(1.0, "Random"),
+        nas.format_label(ratio, "Random"),
     )
-    models = {uncut: {"shape": MODEL}, name: nas.random_network(ratio, MODEL)}
-    how = {"models": models, "reference": uncut} | grids.latency_arguments(
+    models = {uncut: {"shape": MODEL}, name: nas.draw_random_architecture(ratio, MODEL)}
+    how = {"models": models, "reference": uncut} | grids.make_latency_arguments(
         turns, 128, batch
     )
     spec = Spec("latency", how, seed=0)
@@ -513,12 +529,12 @@ def cutting(turns=50, ratio=0.3, batch=8):
         times = dict(
             zip(
                 spec.args["models"],
-                store.find(spec).arrays("times")["cpu"],
+                store.find_run(spec).read_arrays("times")["cpu"],
                 strict=True,
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = gated.layer_widths(
+    widths = gated.count_widths_by_layer(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
     fewer = gated.masked_flops(shape) / gated.flops(
@@ -536,8 +552,8 @@ def machine():
     card = torch.cuda.is_available() and torch.cuda.get_device_name()
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "device": card or processor.name(),
-        "features": " ".join(processor.features()),
+        "device": card or processor.read_processor_name(),
+        "features": " ".join(processor.list_processor_features()),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),
@@ -587,7 +603,7 @@ def replace_lines(lines, path):
             ["", table["features"][0]]
         )
         table = pd.concat([old[~is_same], table])
-    disk.write(path, table.to_csv(index=False))
+    disk.write_text_file(path, table.to_csv(index=False))
 
 
 def main(words=None):

@@ -60,7 +60,7 @@ def begin(words, env, places):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        process = executors.process_context().Process(
+        process = executors.make_process_context().Process(
             target=begin, args=json.loads(line)
         )
         process.start()

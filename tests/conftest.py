@@ -36,7 +36,7 @@ from lib.model import backbone
 from lib.papers import grids
 from lib.stats import cost
 from lib.stats.cost import Shape
-from lib.train.steps.pretrain import words
+from lib.train.steps.pretrain import write_tokenizer
 
 # Files with commands, workers and kernels of their own. They take longest.
 FIRST = (
@@ -109,7 +109,7 @@ WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 def small_backbone(train, sentences=80, **sizes):
     """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with
     `train`."""
-    whole = grids.toy_backbone()
+    whole = grids.toy_backbone_spec()
     more = {
         "corpus": {"sentences": sentences, "seed": 0},
         "train": replace(train, weight_decay=0.01),
@@ -125,7 +125,9 @@ def untrained(family="bert", **sizes):
     if family != "bert":
         folder = _stand_in(family, *sizes.items())
         return Spec(
-            "checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0
+            "checkpoint",
+            {"name": folder, "digest": data.digest_weights(folder)},
+            seed=0,
         )
     whole = grids.untrained_spec()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
@@ -138,22 +140,22 @@ _kept = []  # temporary folders, which last as long as the tests
 @cache
 def _stand_in(family, *sizes):
     _kept.append(tempfile.TemporaryDirectory())
-    stand_in(Path(_kept[-1].name), toy.corpus(120, 0), family, **dict(sizes))
+    stand_in(Path(_kept[-1].name), toy.generate_passages(120, 0), family, **dict(sizes))
     return _kept[-1].name
 
 
 @cache
 def scored(*sizes):
     """The descriptor of rows of one's own whose label is a score: how many words two
-    texts share; sizes: as of `lib.data.describe`."""
+    texts share; sizes: as of `lib.data.describe_task_rows`."""
     _kept.append(tempfile.TemporaryDirectory())
-    pairs = toy.load("RTE")["train"].take(range(400))
+    pairs = toy.load("RTE")["train"].select_rows(range(400))
     lines = [
         f"{a}\t{b}\t{len({*a.split()} & {*b.split()}) / max(len(a.split()), len(b.split()))}\n"
         for a, b in zip(pairs.a, pairs.b, strict=True)
     ]
     path = put(Path(_kept[-1].name), "scores.tsv", "a\tb\tscore\n" + "".join(lines))
-    return data.describe("own", own.task(str(path)).name, *sizes)
+    return data.describe_task_rows("own", own.task(str(path)).name, *sizes)
 
 
 def byte_level(folder, sentences):
@@ -172,7 +174,7 @@ def byte_level(folder, sentences):
 def word_level():
     """A tokenizer as MPNet's, with one token for each word form of the grammar."""
     special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
-    names = special + [name for name in grammar.vocabulary() if name[0] != "["]
+    names = special + [name for name in grammar.list_vocabulary() if name[0] != "["]
     return transformers.MPNetTokenizer(vocab={name: i for i, name in enumerate(names)})
 
 
@@ -189,7 +191,7 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
     """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables
     are half as wide."""
     made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
-    tokenizer = made.get(family, lambda: words(folder))()
+    tokenizer = made.get(family, lambda: write_tokenizer(folder))()
     tables = len(tokenizer), positions, TYPES.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}
@@ -197,7 +199,7 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
         more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
     torch.manual_seed(0)
     sizes = Shape(family, layers, hidden, heads, ffn, *tables, embedding)
-    NETWORKS[family](cost.configuration(sizes, **more)).save_pretrained(folder)
+    NETWORKS[family](cost.make_configuration(sizes, **more)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
@@ -250,7 +252,9 @@ def configuration(family, heads, labels):
     rates = ["hidden_dropout_prob", "attention_probs_dropout_prob"]
     if family == "distilbert":
         rates = ["dropout", "attention_dropout", "seq_classif_dropout"]
-    sizes = zip(cost.size_names(family), (LAYERS, HIDDEN, heads, FFN), strict=False)
+    sizes = zip(
+        cost.list_size_fields(family), (LAYERS, HIDDEN, heads, FFN), strict=False
+    )
     return classes(family)[0](
         vocab_size=VOCAB,
         num_labels=labels,
@@ -267,7 +271,7 @@ def tiny():
 
     def make(family="bert", heads=12, labels=2, seed=0, masked_lm=False):
         torch.manual_seed(seed)
-        model = backbone.build(
+        model = backbone.build_model(
             classes(family)[2 if masked_lm else 1], configuration(family, heads, labels)
         )
         with torch.no_grad():
@@ -399,17 +403,17 @@ def anywhere(monkeypatch):
         }
         return {name: value for name, value in told.items() if value}
 
-    monkeypatch.setattr(data, "describe", described)
+    monkeypatch.setattr(data, "describe_task_rows", described)
     monkeypatch.setattr(
         texts,
-        "describe",
+        "describe_corpus",
         lambda name, count=None: (
             {"text": name, "digest": "0" * 16} | ({"documents": count} if count else {})
         ),
     )
-    monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
+    monkeypatch.setattr(data, "digest_checkpoint", lambda name: "0" * 64)
     yield
-    for function in (judging.rows_of_pages, judging.rows_of_page):
+    for function in (judging.make_rows_of_pages, judging.make_rows_of_page):
         function.cache_clear()
 
 
@@ -429,8 +433,13 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.unseen_positions, data.pool_beside
-    for function in (data.read_once, data.look_for_rows, *drawing, texts.digest_first):
+    drawing = data.find_unseen_rows, data.select_pool
+    for function in (
+        data.read_splits_once,
+        data.digest_rows_once,
+        *drawing,
+        texts.digest_documents,
+    ):
         function.cache_clear()
 
 
@@ -446,7 +455,7 @@ def with_inputs(specs):
     def walk(spec):
         if spec not in found:
             found[spec] = None
-            for parent in spec.parents.values():
+            for parent in spec.inputs_with_seeds.values():
                 walk(parent)
 
     for spec in specs:
@@ -474,7 +483,7 @@ class RunWriter(Scratch):
         self.told = []
         folder.mkdir(exist_ok=True)
 
-    def progress(self, fraction, **_):
+    def report_progress(self, fraction, **_):
         self.told.append(fraction)
 
 
@@ -487,7 +496,9 @@ def few_rows():
     def few(descriptor, seed=None):
         splits = load(descriptor, seed)
         if descriptor["source"] == "toy":
-            splits["dev"] = splits["dev"].take(np.arange(min(240, len(splits["dev"]))))
+            splits["dev"] = splits["dev"].select_rows(
+                np.arange(min(240, len(splits["dev"])))
+            )
         return splits
 
     with pytest.MonkeyPatch.context() as patch:
@@ -505,17 +516,17 @@ def store(tmp_path_factory):
 
 def finish(writer, metrics=None, env=None):
     """The run that a lib.core.store.RunWriter becomes."""
-    writer.seal(metrics or {}, env or {})
-    return writer.store.place(writer.spec)
+    writer.write_final_files(metrics or {}, env or {})
+    return writer.store.move_finished_run(writer.spec)
 
 
 def made(store, spec, **more):
     """The run of a Spec, at seed 1 where it has none, after those of its inputs; each
     with its weights."""
     spec = spec if spec.seed is not None else spec.with_seed(1)
-    for parent in spec.parents.values():
+    for parent in spec.inputs_with_seeds.values():
         made(store, parent)
-    return execute(spec, store, keep=STEPS[spec.step].weights, **more)
+    return execute(spec, store, keep_weights=STEPS[spec.step].weights, **more)
 
 
 @pytest.fixture(scope="module")
@@ -564,7 +575,9 @@ def holder(path):
 
 def losses_of(run):
     """Return [{"loss": ..., parts...}] of a run, step by step."""
-    return [line["curve"] for line in run.lines("events.jsonl") if "curve" in line]
+    return [
+        line["curve"] for line in run.read_json_lines("events.jsonl") if "curve" in line
+    ]
 
 
 def same_run(a, b):
@@ -590,14 +603,16 @@ def same_run(a, b):
 def landscape(seed, layers, spread=0.02):
     """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id.
     `best` is the highest score of any network of so many layers."""
-    from lib.papers.efficientbert.search.space import IDS, number
+    from lib.papers.efficientbert.search.space import IDS, find_choice_number
 
     terms = np.random.default_rng(seed).normal(
         0, spread / np.sqrt(layers), (layers, len(IDS))
     )
 
     def score(net):
-        return 0.75 + sum(terms[i, number(layer)] for i, layer in enumerate(net.layers))
+        return 0.75 + sum(
+            terms[i, find_choice_number(layer)] for i, layer in enumerate(net.layers)
+        )
 
     score.best = 0.75 + terms.max(1).sum()
     return score
@@ -612,7 +627,7 @@ class Held(SimpleNamespace):
 def holding(arrays=None, name="made up", **metrics):
     """A run that pages read these arrays and metrics from."""
     told = {"name": name, "origin": "run", "metrics": metrics, "spec": {"args": {}}}
-    return Held(**told, arrays=lambda _: arrays)
+    return Held(**told, read_read_arrays=lambda _: arrays)
 
 
 def collected(*rows):

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.core.store import run_lines
+from lib.core.store import read_run_lines
 from lib.report import front
 from lib.report.verdicts import HEADINGS
 
@@ -32,10 +32,10 @@ SETTINGS = "settings.beside("  # Such a page holds printed settings to those in 
 
 def index():
     """The text of the file."""
-    names = front.order_pages("mini")
+    names = front.list_ordered_pages("mini")
     first = [name for name in names if FIRST.match(name)]
     text = HEAD + PLAIN + "".join(row(*cells(name, whole=True)) for name in first)
-    for heading, part in groupby(names, front.heading_of_page):
+    for heading, part in groupby(names, front.find_page_heading):
         rows = {name: kind(name) for name in part}
         text += f"\n## {heading}\n\n"
         if heading == HEADINGS[0]:
@@ -63,8 +63,8 @@ def line(name):
 def kind(name):
     """method, summary, settings, experiment (it has runs), or counted (without any)."""
     stem = name.partition("_")[2]
-    source = notebook.path_of_notebook(name).read_text()
-    runs = {row["page"] for row in run_lines()}
+    source = notebook.find_notebook_path(name).read_text()
+    runs = {row["page"] for row in read_run_lines()}
     other = "experiment" if name in runs else "counted"
     return KINDS.get(stem, "settings" if SETTINGS in source else other)
 
@@ -74,7 +74,7 @@ def seeds_of(name):
     return len(
         {
             row["seed"]
-            for row in run_lines()
+            for row in read_run_lines()
             if (row["page"], row["profile"]) == (name, "mini")
             and (paths.records_root() / row["run"]).exists()
         }
@@ -83,7 +83,7 @@ def seeds_of(name):
 
 def cells(name, whole=False):
     """[title with links, question, first line of the light page, "–" without one]."""
-    path = notebook.path_of_notebook(name)
+    path = notebook.find_notebook_path(name)
     place = path.relative_to(paths.NOTEBOOKS).as_posix()
     page = paths.FIGURES / "mini" / f"{name}.page.md"
     title = notebook.read_title(path)

@@ -57,7 +57,11 @@ def collected(monkeypatch, *origins, error=""):
 
     def run(row, origin):
         told = {"name": row["spec"].name, "spec": row["spec"].to_json(), "metrics": {}}
-        return SimpleNamespace(origin=origin, twin=None, **told) if origin else None
+        return (
+            SimpleNamespace(origin=origin, float32_twin=None, **told)
+            if origin
+            else None
+        )
 
     def collect(rows, *_, **more):
         return pd.DataFrame(
@@ -85,7 +89,7 @@ def test_published_cells_keep_their_digits(page):
         "b": {("published", "x"): PrintedNumber("0.375")}
         | {("ours", name): "1.2" for name in "xyz"},
     }
-    page.table(compare.table(parts), "Digits")
+    page.table(compare.join_tables(parts), "Digits")
     for text in (page.html(), (page.folder / f"{NAME}.csv").read_text()):
         assert all(digits in text for digits in ("1.239", "0.375", "0.040", "12"))
         assert "12.0" not in text
@@ -120,7 +124,10 @@ def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
     ],
 )
 def test_the_loader_for_the_eye_gives_the_file(paper, name):
-    shown, numbers = published.printed(paper, name), published.table(paper, name)
+    shown, numbers = (
+        published.read_printed_frame(paper, name),
+        published.read_table(paper, name),
+    )
     file = pd.read_csv(
         paths.PUBLISHED / paper / f"{name}.csv", dtype=str, na_values="-"
     )
@@ -158,7 +165,7 @@ def test_a_figure_overwrites_no_table(page):
 
 def test_what_has_no_run_says_what_it_would_show(page):
     page.figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
-    page.table(compare.table(), "Scores of nothing")
+    page.table(compare.join_tables(), "Scores of nothing")
     page.table(
         pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]),
         "Scores in points",
@@ -177,7 +184,7 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
         monkeypatch, "run", "record", "", "", error="no checkpoint: make offline-models"
     )
     page.collect(ROWS)
-    page.collect(ROWS[:3], on_missing="skip")
+    page.collect(ROWS[:3], if_missing="skip")
     page.finish()
     assert (
         page.html().count("2 of 4 runs missing: no checkpoint: make offline-models")
@@ -221,17 +228,22 @@ def test_records_are_not_called_this_run():
             }
         )
 
-    assert compare.name_source(frame("record", ""), "mini") == "recorded, mini"
-    assert compare.name_source(frame("run", ""), "toy") == "this run, toy"
-    assert compare.name_source(frame(""), "toy") == "not run, toy"
     assert (
-        compare.name_source(frame("run", "record"), "mini")
+        compare.name_source_of_numbers(frame("record", ""), "mini") == "recorded, mini"
+    )
+    assert compare.name_source_of_numbers(frame("run", ""), "toy") == "this run, toy"
+    assert compare.name_source_of_numbers(frame(""), "toy") == "not run, toy"
+    assert (
+        compare.name_source_of_numbers(frame("run", "record"), "mini")
         == "this run and recorded, mini"
     )
 
     def sources(own, recorded, profile):
         return [
-            source for source, *_ in Runs(frame(own), frame(recorded), profile).frames
+            source
+            for source, *_ in Runs(
+                frame(own), frame(recorded), profile
+            ).frames_by_source
         ]
 
     assert sources("run", "record", "toy") == ["recorded, mini", "this run, toy"]
@@ -249,7 +261,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     frame = page.collect(ROWS[:2])
     page.table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
     page.table(frame[["error"]].iloc[:0], EVIL, "none")
-    page.note([EVIL], EVIL, EVIL)
+    page.show_remarks([EVIL], EVIL, EVIL)
     page.figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
     page.finish([], {"toy": [EVIL]})
     assert "<script" not in page.html() and page.html().count("&lt;script&gt;") >= 8
@@ -261,7 +273,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
     """Text, tables, notes, pictures, verdicts behind them; not what follows the
     verdicts."""
-    page.note(["a | b *"], mark="* ", fold="Read")
+    page.show_remarks(["a | b *"], prefix="* ", folded_title="Read")
     page.table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
     figure, axis = plt.subplots()
     axis.set_title("T")
@@ -293,7 +305,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         "G1", parse_cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
     )
     found = verdicts.write_answer(
-        [Verdict("G1", (result,), kind="finding")], scale="toy"
+        [Verdict("G1", (result,), kind="finding")], judged_profile="toy"
     )
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
@@ -374,14 +386,14 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
 
 
 def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
-    page.forest(
+    page.show_forest(
         {("recorded, toy", "SST-2"): None}, {"SST-2": 2.0}, "a minus b (points)"
     )
     assert not page.html() and not page.files
     few = Estimate(1.0, nan, nan, 1, 1, nan, 1.0)
     for place, label in (("SST-2", "a minus b"), ("b, SST-2", "a minus another")):
         estimates = {("this run, toy", place): few}
-        page.forest(estimates, {place: 2.0}, f"{label} (points)", label[-1])
+        page.show_forest(estimates, {place: 2.0}, f"{label} (points)", label[-1])
     page.finish()
     body = json.loads((page.folder / f"{NAME}.json").read_text())
     line = "A minus b, SST-2: +1.0 points (toy, one seed: shows how, proves nothing)."
@@ -403,17 +415,17 @@ def test_the_first_picture_of_a_page_stands_below_its_title():
     ]
     shown = [
         c["source"] if c["cell_type"] == "markdown" else c["outputs"]
-        for c in builder.move_picture_up(cells, "t01_table.ipynb")
+        for c in builder.move_first_picture_up(cells, "t01_table.ipynb")
     ]
     assert shown[:2] == ["# Title", [picture]]
     assert [text.strip() for text in shown[2:4]] == ["A dot is a seed.", "Why?"]
-    assert builder.move_picture_up(cells, "00_method.ipynb") == cells
+    assert builder.move_first_picture_up(cells, "00_method.ipynb") == cells
 
 
 def test_a_mean_has_students_interval_from_three_seeds_on():
     rows = pd.DataFrame({"x": [1, 1, 1, 2, 2], "y": [1.0, 2.0, 3.0, 5.0, 7.0]})
-    _, (axis,) = plot.panels([""])
-    plot.means(axis, rows, "x", "y", "Ghost")
+    _, (axis,) = plot.make_panels([""])
+    plot.draw_means(axis, rows, "x", "y", "Ghost")
     (bars,) = axis.containers  # of x = 1 alone
     low, high = bars[2][0].get_segments()[0][:, 1]
     assert (low, high) == pytest.approx(
@@ -427,7 +439,7 @@ def test_a_mean_has_students_interval_from_three_seeds_on():
 
 def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(page):
     def curve(power=2, height=1.0):
-        figure, (axis,) = plot.panels([f"power {power}"], 2, 2)
+        figure, (axis,) = plot.make_panels([f"power {power}"], 2, 2)
         axis.plot([0, height], [0, height**power])
         return figure
 

@@ -18,8 +18,8 @@ from lib.core.store import Scratch
 from lib.data import Split
 from lib.model import backbone
 from lib.train import augment as words
-from lib.train.augment import STOP, expand_rows, words_and_places
-from lib.train.batches import encode
+from lib.train.augment import STOP, expand_rows, split_into_words
+from lib.train.batches import encode_split
 from lib.train.steps import augment as step
 
 WORDS = (
@@ -65,7 +65,7 @@ def saved(folder, cls):
         "max_position_embeddings": 48,
     }
     config = transformers.BertConfig(**sizes | more, initializer_range=0.5)
-    backbone.save(backbone.build(cls, config), tokenizer, folder)
+    backbone.save(backbone.build_model(cls, config), tokenizer, folder)
     return folder
 
 
@@ -90,8 +90,10 @@ def rows_of(split, source, options=OPTIONS, seed=0):
     texts = [*split.a, *(split.b or [])]
     with TemporaryDirectory() as folder:
         run = Scratch(folder, seed)
-        found, _ = step.candidates(run, texts, source, options.candidates, NUMERICS)
-    return list(step.variants(split, source, found, options, seed))
+        found, _ = step.collect_candidates(
+            run, texts, source, options.candidates, NUMERICS
+        )
+    return list(step.iterate_row_variants(split, source, found, options, seed))
 
 
 def single(text):
@@ -100,8 +102,8 @@ def single(text):
 
 def look(source, text, count=6):
     """{eligible word: its candidates} of one sentence."""
-    ids = words.candidates([text], source, count, NUMERICS, {})["ids"]
-    cut_words, places = words_and_places(source, text)
+    ids = words.find_candidates([text], source, count, NUMERICS, {})["ids"]
+    cut_words, places = split_into_words(source, text)
     found = [[source.names[i] for i in row if i >= 0] for row in ids]
     return dict(zip([cut_words[i] for i in places], found, strict=True))
 
@@ -111,7 +113,7 @@ def test_original_first_and_at_most_n_other_sentences(source):
     for text, (made,) in zip(TEXTS, rows, strict=True):
         assert (
             made[0] == text
-            and " ".join(words_and_places(source, text)[0]) not in made[1:]
+            and " ".join(split_into_words(source, text)[0]) not in made[1:]
         )
         assert len(set(made)) == len(made) <= 1 + OPTIONS.tries
     assert any(len(made) > 5 for (made,) in rows)
@@ -120,7 +122,7 @@ def test_original_first_and_at_most_n_other_sentences(source):
 def test_stop_words_and_other_signs_stay(source):
     replaced = set()
     for text, (made,) in zip(TEXTS, rows_of(SPLIT, source), strict=True):
-        before, _ = words_and_places(source, text)
+        before, _ = split_into_words(source, text)
         for variant in made[1:]:
             after = variant.split(" ")
             assert len(after) == len(before)
@@ -167,8 +169,8 @@ def test_candidates_are_the_likeliest_at_the_mask(source):
 
 @pytest.mark.parametrize("tokens", [1, 40, 100000])
 def test_batch_size_and_order_change_nothing(source, tokens):
-    whole = words.candidates(TEXTS, source, 6, NUMERICS, {})
-    other = words.candidates(TEXTS[::-1], source, 6, NUMERICS, {}, tokens)
+    whole = words.find_candidates(TEXTS, source, 6, NUMERICS, {})
+    other = words.find_candidates(TEXTS[::-1], source, 6, NUMERICS, {}, tokens)
     cuts = np.split(other["ids"], np.cumsum(other["sizes"])[:-1])
     assert np.array_equal(whole["ids"], np.concatenate(cuts[::-1]))
 
@@ -178,13 +180,17 @@ def test_draws_are_of_seed_and_row_number(source):
     assert whole == rows_of(SPLIT, source)
     assert whole != rows_of(SPLIT, source, seed=1)
     some = [4, 0, 2]
-    assert rows_of(SPLIT.take(some), source) == [whole[i] for i in some]
+    assert rows_of(SPLIT.select_rows(some), source) == [whole[i] for i in some]
 
 
 def test_chunks_change_nothing(source, tmp_path, monkeypatch):
-    whole, report = step.candidates(Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS)
+    whole, report = step.collect_candidates(
+        Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS
+    )
     monkeypatch.setattr(step, "CHUNK", 3)
-    again, same = step.candidates(Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS)
+    again, same = step.collect_candidates(
+        Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS
+    )
     assert again.keys() == whole.keys() and report == same
     assert all(np.array_equal(again[text], whole[text]) for text in whole)
 
@@ -216,13 +222,13 @@ def test_unknown_word_stays(source, headless):
 
 def test_word_behind_the_last_position_stays(source):
     text = "cat " * 60 + "dog"
-    ids = words.candidates([text], source, 6, NUMERICS, {})["ids"]
+    ids = words.find_candidates([text], source, 6, NUMERICS, {})["ids"]
     assert (ids[:47] >= 0).any(1).all() and (ids[47:] == -1).all()
 
 
 def test_text_of_special_tokens_is_text(source):
     assert (
-        words_and_places(source, "the [MASK] cat [SEP]")[0]
+        split_into_words(source, "the [MASK] cat [SEP]")[0]
         == "the [ mask ] cat [ sep ]".split()
     )
 
@@ -244,13 +250,13 @@ def test_each_side_varies_beside_the_original_of_the_other():
 class RunWriter(SimpleNamespace):
     """What a step uses of lib.core.store.RunWriter."""
 
-    def progress(self, fraction):
+    def report_progress(self, fraction):
         self.fractions.append(fraction)
 
     def save_arrays(self, name, **arrays):
         self.saved[name] = arrays
 
-    def arrays(self, name):
+    def read_arrays(self, name):
         return self.saved[name]
 
 
@@ -273,7 +279,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     )
     tokenizer = words.Source(folder).tokenizer
     run.name = "augment-made/0"
-    there = words.encode_augmented(run, tokenizer, 12)
+    there = words.encode_augmented_rows(run, tokenizer, 12)
     assert result["rows_in"] == len(PAIRS)
     assert result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
@@ -285,7 +291,9 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
         for pair in expand_rows(each)
     ]
     a, b, labels = zip(*made, strict=True)
-    wanted = encode(tokenizer, Split(list(a), list(b), np.array(labels), None), 12)
+    wanted = encode_split(
+        tokenizer, Split(list(a), list(b), np.array(labels), None), 12
+    )
     assert torch.equal(there.labels, wanted.labels)
     assert there.columns.keys() == wanted.columns.keys()
     for name, column in wanted.columns.items():

@@ -62,7 +62,7 @@ def sst2(tmp_path, monkeypatch):
 
 def described(rows=20, held_out=5, **more):
     fixed = {"unseen": 8, "beside": 30, "words": 9, "drawn": True} | more
-    return data.describe("glue", "SST-2", rows, held_out, **fixed)
+    return data.describe_task_rows("glue", "SST-2", rows, held_out, **fixed)
 
 
 def index(there):
@@ -95,8 +95,8 @@ def test_each_seed_draws_its_rows_and_all_have_the_same_unseen_ones(sst2):
 def test_no_drawn_row_shares_four_words_with_an_unseen_one(shared, seed):
     made = texts(60, shared)
     split = Split(made, None, np.zeros(60, int), np.arange(60))
-    taken = unseen.select_apart(split, range(30), range(30, 60), 8)
-    pool = unseen.select_apart(
+    taken = unseen.select_rows_without_shared_text(split, range(30), range(30, 60), 8)
+    pool = unseen.select_rows_without_shared_text(
         split, taken, [row for row in range(60) if row not in taken], 60
     )
 
@@ -140,7 +140,9 @@ def test_the_descriptor_has_the_digest_of_the_pool_and_not_of_a_draw(sst2):
         ValueError, match="the rows to draw from, has digest .*; this run is of"
     ):
         data.load(told | {"drawn": told["drawn"] | {"digest": "0" * 16}}, 0)
-    assert "drawn" not in data.describe("glue", "SST-2", 20, 5, unseen=8, beside=30)
+    assert "drawn" not in data.describe_task_rows(
+        "glue", "SST-2", 20, 5, unseen=8, beside=30
+    )
 
 
 def test_draws_that_cannot_be(sst2):
@@ -176,11 +178,11 @@ def test_noted_pools_need_no_data(sst2, monkeypatch, tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 def test_committed_pools(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
-    told = grids.dataset("base", task)
+    told = grids.describe_dataset("base", task)
     pool, fixed = TASKS[task]
     assert told["drawn"]["rows"] == pool and told["unseen"]["rows"] == fixed
     assert told["rows"] == min(4000, pool - 300) and told["held_out"] == 300
-    judging = data.judging_arrays(told)
+    judging = data.read_judging_arrays(told)
     count = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616}[task]
     assert len(judging["cluster"]) == count  # the numbers of protocol_base.md
     if not (REAL / "glue" / task / "train.tsv").exists():
@@ -195,11 +197,11 @@ def test_committed_pools(task, monkeypatch):
             seen = {
                 mark
                 for text in taught
-                for mark in unseen.comparison_parts(tuple(text.lower().split()))
+                for mark in unseen.list_compared_ngrams(tuple(text.lower().split()))
             }
             fixed = [tuple(text.lower().split()) for text in each["unseen"].a]
             assert all(
-                seen.isdisjoint(unseen.cut_parts(text, 1, 2, 3, 4)) for text in fixed
+                seen.isdisjoint(unseen.list_ngrams(text, 1, 2, 3, 4)) for text in fixed
             )
 
 
@@ -207,7 +209,7 @@ def every(profile="base"):
     rows = [
         row
         for page in planned.list_planned_pages(profile)
-        for row in evidence.make_rows(profile, page)
+        for row in evidence.make_grid_rows(profile, page)
     ]
     return with_inputs(row["spec"] for row in rows)
 
@@ -216,8 +218,8 @@ def test_no_input_of_base_is_pinned_to_a_seed_but_checkpoints_and_clocks():
     inputs = [parent for spec in every() for parent in spec.inputs.values()]
     pinned = {parent.step for parent in inputs if parent.seed is not None}
     assert pinned == {"checkpoint"}
-    assert grids.augmentation("base", "SST-2").seed is None
-    assert grids.augmentation("mini", "SST-2").seed == 0
+    assert grids.augmented_rows_spec("base", "SST-2").seed is None
+    assert grids.augmented_rows_spec("mini", "SST-2").seed == 0
 
 
 def test_all_specs_of_base_draw_their_rows_and_share_the_teacher():
@@ -230,19 +232,19 @@ def test_all_specs_of_base_draw_their_rows_and_share_the_teacher():
 
 
 def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
-    told = grids.dataset("base", "RTE")
+    told = grids.describe_dataset("base", "RTE")
     assert (
         "unseen" not in told
         and told["rows"] + told["held_out"] == told["drawn"]["rows"] == 2490
     )
     assert (
         bermo.describe_rows("base", "SST-2")["rows"]
-        == nas.rows("base", "SST-2")["rows"]
+        == nas.describe_search_rows("base", "SST-2")["rows"]
         == 4000
     )
     assert (
         bermo.describe_rows("base", "SST-2")["drawn"]
-        == nas.rows("base", "SST-2")["drawn"]
+        == nas.describe_search_rows("base", "SST-2")["drawn"]
     )
 
 
@@ -259,17 +261,18 @@ def test_printed_rates_of_base():
 
 def test_memory_of_large_encoders():
     small, large = (
-        executors.find_need(grids.teacher(name, "SST-2")) for name in ("mini", "base")
+        executors.find_need(grids.teacher_spec(name, "SST-2"))
+        for name in ("mini", "base")
     )
     assert large.memory > small.memory
     assert (
-        executors.find_need(ghostbert.student("base", "SST-2", 3)).memory
+        executors.find_need(ghostbert.student_spec("base", "SST-2", 3)).memory
         == large.memory
     )
 
 
 def raw():
-    with planned.path_of_plan("base").open() as file:
+    with planned.locate_plan("base").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -296,14 +299,14 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
         number = len(row[name].split("; "))
         assert number == (len(parts) or len(line.tasks)) or row[name] == "level"
     if line.waits:
-        assert not line.rows(evidence.make_rows("base", line.page))
+        assert not line.select_rows(evidence.make_grid_rows("base", line.page))
         return
-    rows = line.rows(evidence.make_rows("base", line.page))
+    rows = line.select_rows(evidence.make_grid_rows("base", line.page))
     assert {row.get("seed", 0) for row in rows} == {*line.seeds}
     assert {row["task"] for row in rows if "task" in row} == {*line.tasks}
     for one in parts:
         for label, where in one.models:
-            hits = [row for row in rows if cells.row_fits(row, label, where)]
+            hits = [row for row in rows if cells.fits_row(row, label, where)]
             assert {row.get("seed", 0) for row in hits} == {*line.seeds}, (
                 one.text,
                 label,
@@ -333,15 +336,15 @@ def test_a_page_without_a_line_says_so():
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
         notebook.make_grids(page, {"profile": "base"})
-    assert planned.has_page("mini", page.stem) and not planned.list_planned_pages(
-        "mini"
-    )
+    assert planned.has_planned_rows(
+        "mini", page.stem
+    ) and not planned.list_planned_pages("mini")
 
 
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
-    for m, module in ((3, ghostbert.ghost_options("base")), (1, None)):
-        student = ghostbert.student("base", "SST-2", m, module)
-        control = ghostbert.student_on_labels("base", "SST-2", m, module)
+    for m, module in ((3, ghostbert.make_ghost_options("base")), (1, None)):
+        student = ghostbert.student_spec("base", "SST-2", m, module)
+        control = ghostbert.student_on_labels_spec("base", "SST-2", m, module)
         assert control.args == student.args
         first, own = student.inputs["start"], control.inputs["start"]
         assert own.args["train"] == first.args["train"] and own.step == "finetune"
@@ -353,8 +356,10 @@ def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
 def test_random_parts_of_the_search_s_sizes_are_of_that_search():
     searched, sized, plain = (
         nas.pruned_spec("base", "SST-2", ratio=0.3),
-        nas.random("base", "SST-2", sized=True, ratio=0.3),
-        nas.random("base", "SST-2", ratio=0.3),
+        nas.random_retrained_spec(
+            "base", "SST-2", keeps_searched_sizes=True, ratio=0.3
+        ),
+        nas.random_retrained_spec("base", "SST-2", ratio=0.3),
     )
     found, drawn = (spec.inputs["start"].inputs["search"] for spec in (searched, sized))
     assert drawn.inputs["search"] == found and drawn.step == "random_architecture"
@@ -362,16 +367,18 @@ def test_random_parts_of_the_search_s_sizes_are_of_that_search():
 
 
 def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
-    specs = evidence.queue_specs(evidence.select_lines("base", ["G1", "N1"]), "base")
+    specs = evidence.queue_specs(
+        evidence.select_plan_lines("base", ["G1", "N1"]), "base"
+    )
     students = [spec for spec in specs if spec.step == "finetune"]
     assert [spec.seed for spec in students] == sorted(spec.seed for spec in students)
     first = [spec.step for spec in specs[: len(students)]]
     assert {*first} == {"finetune"}
     assert {spec.step for spec in specs[len(students) :]} == {"retrain"}
     with pytest.raises(ValueError, match="unknown claim of the plan: 'G9'"):
-        evidence.select_lines("base", ["G9"])
+        evidence.select_plan_lines("base", ["G9"])
     with pytest.raises(ValueError, match="unknown profile with a plan: 'mini'"):
-        evidence.select_lines("mini")
+        evidence.select_plan_lines("mini")
 
 
 def test_a_page_without_a_planned_line_is_refused_at_base():

@@ -19,7 +19,7 @@ class Clock:
 
     def __init__(self, monkeypatch, *seconds):
         self.now, self.seconds = np.zeros(2), seconds
-        monkeypatch.setattr(bench, "clocks", lambda: self.now)
+        monkeypatch.setattr(bench, "read_clocks", lambda: self.now)
 
     def step(self, run, **_):
         for done, pair in enumerate(self.seconds, 1):
@@ -43,7 +43,7 @@ def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(
 
 def test_methods_start_with_plain_fine_tuning_and_see_the_same_batches():
     common = {
-        "data": data.describe("toy", "CoLA", 64),
+        "data": data.describe_task_rows("toy", "CoLA", 64),
         "numerics": Numerics("float32", 1),
         "train": Train(epochs=1, batch=32, lr=1e-3, max_length=16),
     }
@@ -100,7 +100,9 @@ def test_lines_take_the_place_of_those_of_their_kind_of_processor(
     tmp_path, monkeypatch
 ):
     def measure(features, seconds):
-        monkeypatch.setattr(bench.processor, "features", lambda: features)
+        monkeypatch.setattr(
+            bench.processor, "list_processor_features", lambda: features
+        )
         bench.replace_lines([{"turn": n, "seconds": seconds} for n in (0, 1)], path)
         return pd.read_csv(path).groupby("features")["seconds"].sum().to_dict()
 
@@ -113,7 +115,7 @@ def test_lines_take_the_place_of_those_of_their_kind_of_processor(
 
 
 def test_without_instructions_for_bfloat16_all_compute_in_float32(monkeypatch):
-    monkeypatch.setattr(bench.processor, "features", lambda: ["avx2"])
+    monkeypatch.setattr(bench.processor, "list_processor_features", lambda: ["avx2"])
     code = Path(bench.__file__).read_text()
     names = {"__name__": "bench_of_an_old_processor", "__file__": bench.__file__}
     exec(compile(code, bench.__file__, "exec"), names)

@@ -15,7 +15,7 @@ from conftest import collected, holding
 
 from lib.claims import notebook
 from lib.model import backbone, masks
-from lib.model.parts import layers, size
+from lib.model.parts import count_parameters, get_layers
 from lib.model.surgery import operate
 from lib.papers import grids, published, settings
 from lib.papers.bermo import measures, pruning, schedules
@@ -26,7 +26,7 @@ from lib.report.tables import Runs
 from lib.stats import paired
 
 NOTEBOOKS = notebook.find_notebooks(["bermo_[tf]*"])
-RUN = [path for path in NOTEBOOKS if "t06" not in notebook.id_of_notebook(path)]
+RUN = [path for path in NOTEBOOKS if "t06" not in notebook.make_notebook_id(path)]
 
 
 def page_of_settings():
@@ -47,7 +47,7 @@ def test_every_printed_hyperparameter_is_the_setting():
             table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
         ]
         assert (
-            len(numbers) and not settings.find_differences(numbers).to_numpy().any()
+            len(numbers) and not settings.find_differing_cells(numbers).to_numpy().any()
         ), name
 
 
@@ -55,11 +55,11 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
     hyperparameters = page_of_settings()["hyperparameters"]
     for name, (method, distilled) in bermo.TABLES.items():
         for column, model in product(
-            published.table("bermo", name).columns[1:], bermo.MODELS
+            published.read_table("bermo", name).columns[1:], bermo.MODELS
         ):
             task = {"SQuAD": "SQuAD1"}.get(column, column)
             spec = bermo.pruned_spec(
-                "paper", task, model, method, alpha=bermo.ALPHA * distilled
+                "paper", task, model, method, teacher_weight=bermo.ALPHA * distilled
             )
             told, train = hyperparameters(task, method, distilled), spec.args["train"]
             prune = Prune(**spec.args["prune"])
@@ -92,9 +92,9 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
     ],
 )
 def test_the_paper_s_steps_and_ramps(task, steps, first, last):
-    train, prune = bermo.settings("paper", task)
+    train, prune = bermo.make_pruning_settings("paper", task)
     assert ceil(bermo.EXAMPLES["paper"][task] / train.batch) * train.epochs == steps
-    ramp = schedules.plan(prune, steps)
+    ramp = schedules.plan_threshold_ramp(prune, steps)
     assert (ramp.first, ramp.last, prune.overlong) == (first, last, "refuse")
     assert ramp(first) == 1.0 and ramp(last + 1) == 0.1
 
@@ -103,13 +103,13 @@ def test_the_paper_s_steps_and_ramps(task, steps, first, last):
 def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile):
     jumps = set()
     for task in bermo.PRUNED[profile]:
-        for epochs in bermo.setting_of_task(bermo.BUDGETS, profile, task, "budgets"):
-            train, prune = bermo.settings(profile, task, epochs=epochs)
+        for epochs in bermo.find_setting(bermo.BUDGETS, profile, task, "budgets"):
+            train, prune = bermo.make_pruning_settings(profile, task, epochs=epochs)
             rows = bermo.EXAMPLES[profile] or {
                 task: bermo.describe_rows(profile, task)["rows"]
             }
             steps = ceil(rows[task] / train.batch) * epochs
-            schedules.plan(prune, steps)
+            schedules.plan_threshold_ramp(prune, steps)
             jumps |= {(task, epochs)} if prune.overlong == "jump" else set()
     assert (
         jumps
@@ -133,7 +133,7 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        notebook.id_of_notebook(path)[6:9]: notebook.make_grids(
+        notebook.make_notebook_id(path)[6:9]: notebook.make_grids(
             path, {"profile": profile}
         )["grid"]
         for path in RUN
@@ -158,7 +158,7 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
     movement = names(found["t04"], method="Movement")
     assert movement == names(found["t05"], teacher="none") and movement <= specs["f05"]
     taught = [row["spec"] for row in found["t05"] if row["teacher"] != "none"]
-    assert {spec.parents["teacher"].id for spec in taught} <= specs["t02"]
+    assert {spec.inputs_with_seeds["teacher"].id for spec in taught} <= specs["t02"]
     if profile == "toy":
         assert movement <= specs["t03"] and len(set().union(*specs.values())) <= 50
 
@@ -195,34 +195,37 @@ def test_recorded_specs_need_no_data(without_data):
     "call, message",
     [
         (
-            lambda: grids.tasks("toy", ["SST2"], by_profile=bermo.PRUNED),
+            lambda: grids.select_tasks("toy", ["SST2"], by_profile=bermo.PRUNED),
             "'SST2'; did you mean 'SST-2'",
         ),
         (
-            lambda: bermo.settings("paper", "CoLA"),
+            lambda: bermo.make_pruning_settings("paper", "CoLA"),
             "unknown task with printed settings: 'CoLA'",
         ),
         (
-            lambda: bermo.settings("mini", "CoLA"),
+            lambda: bermo.make_pruning_settings("mini", "CoLA"),
             "a known number of rows at mini: 'CoLA'",
         ),
         (
-            lambda: bermo.settings("paper", "SST-2", method="L0"),
+            lambda: bermo.make_pruning_settings("paper", "SST-2", method="L0"),
             "settings of L0 at paper: 'SST-2'",
         ),
         (
-            lambda: bermo.settings("toy", "SST-2", method="movment"),
+            lambda: bermo.make_pruning_settings("toy", "SST-2", method="movment"),
             "did you mean 'Movement'",
         ),
         (
-            lambda: bermo.settings("toy", "Tense", share=0.0),
+            lambda: bermo.make_pruning_settings("toy", "Tense", share=0.0),
             "the kept share is 0.0: take one above 0",
         ),
         (
-            lambda: bermo.settings("toy", "Tense", share=1.5),
+            lambda: bermo.make_pruning_settings("toy", "Tense", share=1.5),
             "the kept share is 1.5: take one above 0",
         ),
-        (lambda: bermo.common("toy", "SST-2", "BERTo"), "unknown model: 'BERTo'"),
+        (
+            lambda: bermo.make_common_arguments("toy", "SST-2", "BERTo"),
+            "unknown model: 'BERTo'",
+        ),
     ],
 )
 def test_bad_input_is_told(call, message):
@@ -236,27 +239,27 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         transformers.BertConfig(num_labels=3),
     )
     with torch.device("meta"):
-        model = backbone.build(transformers.BertForSequenceClassification, bert)
-        plainly = size(model)["parameters"]
-        mixed = operate(model, Mix(**spec.args["mix"]).surgery, seed=0)
+        model = backbone.build_model(transformers.BertForSequenceClassification, bert)
+        plainly = count_parameters(model)["parameters"]
+        mixed = operate(model, Mix(**spec.args["mix"]).mix_operation, seed=0)
         masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
     number = sum(mask.scores.numel() for *_, mask in masked.places)
     assert number == sum(scores.numel() for scores in masked.scores) == 84_934_656
     assert len(masked.places) == 72 and masked.ramp.first == 12000
     assert sum(p.numel() for p in model.parameters()) == plainly + 14 + number
-    everything = sum(p.numel() for p in layers(model).parameters()) - number
+    everything = sum(p.numel() for p in get_layers(model).parameters()) - number
     kept = sum(
         int(0.1 * linear.in_features * linear.out_features)
-        for _, _, linear in masks.projections(model)
+        for _, _, linear in masks.list_linear_layers(model)
     )
-    assert everything == 85_054_464 and len(layers(model)) == 12
-    share = pruning.count_metrics(number, kept, everything)["remaining"]
+    assert everything == 85_054_464 and len(get_layers(model)) == 12
+    share = pruning.compute_pruning_metrics(number, kept, everything)["remaining"]
     assert share == pytest.approx(0.1012674, abs=1e-7)
 
 
 def test_printed_rows_have_our_names():
-    found = bermo_tables.printed(
+    found = bermo_tables.read_printed_table(
         "table04_pruning_methods", ("Pruning Approach", "Model")
     )
     assert set(found) == {
@@ -291,13 +294,15 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
     0.3339."""
-    gap = paired.share_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
+    gap = paired.estimate_share_gap(
+        [True] * 56 + [False] * 14, [True] * 48 + [False] * 32
+    )
     assert (gap.mean, gap.low, gap.high) == pytest.approx(
         (20.0, 5.24, 33.39), abs=0.005
     )
 
 
-METRICS = grids.metrics("mini")
+METRICS = grids.list_columns_by_task("mini")
 
 
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
@@ -314,21 +319,23 @@ def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     bert = (100, 120, 140, 160)
     made = budgets_of(bert, (120, 160, 161, 160))
-    line = measures.epochs_of_match(made, METRICS).iloc[0]
+    line = measures.find_matching_epochs(made, METRICS).iloc[0]
     assert (line["BERT"], line["BERMo"]) == (4, 2)
-    never = measures.epochs_of_match(budgets_of(bert, (100, 110, 120, 130)), METRICS)
+    never = measures.find_matching_epochs(
+        budgets_of(bert, (100, 110, 120, 130)), METRICS
+    )
     assert set(never["BERMo"]) == {5}
-    nearly = measures.epochs_of_match(
+    nearly = measures.find_matching_epochs(
         budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5
     )
     assert set(nearly["BERMo"]) == {4}
-    assert measures.epochs_of_match(made[made["epochs"] < 2], METRICS).empty
+    assert measures.find_matching_epochs(made[made["epochs"] < 2], METRICS).empty
 
 
 def test_measured_cells_are_those_of_the_columns():
     rows = both(10, seeds=(0,), method="L0", remaining=0.101)
     kept = {("here", "SST-2 Remaining %"): "10.1 (1)"}
-    assert bermo_tables.measured(rows, "here", ("method", "model")) == {
+    assert bermo_tables.make_measured_table(rows, "here", ("method", "model")) == {
         "L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)"} | kept,
         "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)"} | kept,
     }
@@ -344,7 +351,7 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
         "SST-2": (5.0, 6)
     }
-    above = Runs(rows, rows[:0], "mini").differences_to_rivals("BERMo")
+    above = Runs(rows, rows[:0], "mini").estimate_gaps_to_rivals("BERMo")
     assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
         *gaps.values()
     ]
@@ -353,7 +360,7 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
 def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
     norms = np.array([[1e-2, 1e-4, 1.0, 1.0], [1.0, 1e-2, 9.0, 9.0]])
     rows = pd.DataFrame({"run": [holding({"gradient_norm": norms}, "run")]})
-    assert measures.lower_gradient(rows, METRICS) == [-2.0]
+    assert measures.measure_lower_gradient(rows, METRICS) == [-2.0]
 
 
 def test_cased_text_is_an_option_beside_table_1(anywhere):

@@ -25,7 +25,7 @@ def trials(model, column, repaired=True):
     cells = REPAIRED[PROBES[column]]
     if not repaired:
         cells = pd.Series(
-            list(published.table("bermo", "table12_probing_trials")[column]),
+            list(published.read_table("bermo", "table12_probing_trials")[column]),
             cells.index,
         )
     cells = (
@@ -99,7 +99,7 @@ def test_every_check_is_computed_again():
 
 def test_printed_cells_of_the_checks_are_those_of_the_tables():
     names = ("table01_probing_mean", "table12_probing_trials", "table03_sst2_stability")
-    means, blocks, seeds = (published.table("bermo", name) for name in names)
+    means, blocks, seeds = (published.read_table("bermo", name) for name in names)
     blocks.index = blocks["Model"] + " " + blocks["Block"]
     tables = {"table01": means.set_index("Model"), "table03": seeds.set_index("Model")}
     tables["table12"] = blocks

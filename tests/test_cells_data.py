@@ -22,7 +22,7 @@ def told():
     return {
         (r["claim"], r["cell"]): r
         for p in PAPERS
-        for r in lists.read_list(f"{p}/cells")
+        for r in lists.read_published_csv(f"{p}/cells")
     }
 
 
@@ -37,12 +37,12 @@ def split(text):
 def test_each_cell_has_one_row_in_the_order_of_the_claims(paper):
     wanted = [
         (line["id"], cell)
-        for line in lists.read_list(f"{paper}/claims")
+        for line in lists.read_published_csv(f"{paper}/claims")
         for cell in line["cells"].split("; ")
         if cell
     ]
     assert [
-        (r["claim"], r["cell"]) for r in lists.read_list(f"{paper}/cells")
+        (r["claim"], r["cell"]) for r in lists.read_published_csv(f"{paper}/cells")
     ] == wanted
 
 
@@ -91,7 +91,7 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         for number in split(row["interest"]).values():
             assert low <= number <= high, (claim, text)
             found[claim][number] += 1
-    for row in lists.read_list("plan"):
+    for row in lists.read_published_csv("plan"):
         told_there = [x for x in row["interest"].split("; ") if x not in ("", "–")]
         if row["claim"] in lists.read_claims():
             wanted = Counter(map(float, told_there))
@@ -100,7 +100,9 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         claim,
         numbers,
     ) in found.items():  # Questions of the plans of base and of fair comparisons.
-        every = lists.read_list("plan_base") + lists.read_list("plan_fair")
+        every = lists.read_published_csv("plan_base") + lists.read_published_csv(
+            "plan_fair"
+        )
         rows = [row for row in every if row["claim"] == claim]
         planned = {float(x) for row in rows for x in row["interest"].split("; ") if x}
         assert rows and numbers.keys() <= planned, claim
@@ -110,14 +112,14 @@ def planned(line, scale):
     """The rows of the pages of a claim that its cells name; at paper they are made
     without data."""
     if scale == "mini":
-        return judging.rows_of_claim(line)
+        return judging.make_rows_of_claim(line)
     found = [
         row
         for page in line["artefact"].split("; ")
-        for row in checks.rows_at_paper(page)
+        for row in checks.make_rows_at_paper_profile(page)
     ]
-    return cells.select_rows(
-        cells.parse_cells(line["cells"]), found + grids.searches_behind(found)
+    return cells.select_compared_rows(
+        cells.parse_cells(line["cells"]), found + grids.list_searches_behind(found)
     )
 
 
@@ -127,7 +129,7 @@ def compared(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.scores_examples(row["spec"])]
+        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
     )
     parts = []
     for _, own in select_rows_by_model(one, rows):

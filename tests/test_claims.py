@@ -18,7 +18,7 @@ from scipy import stats as sp
 from lib import data
 from lib.claims import checks, lists, notebook, words
 from lib.claims import judging as source
-from lib.claims.cells import parse_cell, parse_cells, parse_seeds, select_rows
+from lib.claims.cells import parse_cell, parse_cells, parse_seeds, select_compared_rows
 from lib.claims.words import (
     AGREES,
     NO_EFFECT,
@@ -93,7 +93,7 @@ def test_a_cell_tells_models_places_and_its_region():
     assert never.bounds == (0, 0)
     (slope,) = parse_cells("k = 3 | k = 5 | k = 9 < value 0")
     assert [w for w, _ in slope.terms] == pytest.approx(
-        paired.slope_weights(np.log2([3, 5, 9]))
+        paired.compute_slope_weights(np.log2([3, 5, 9]))
     )
     (first,) = parse_cells(
         "first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1"
@@ -132,9 +132,9 @@ def test_rows_that_cells_name_are_kept_once():
         {"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")
     ]
     rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
-    assert [row["model"] for row in select_rows(parse_cells("A > C @ m=3"), rows)] == [
-        "A"
-    ]
+    assert [
+        row["model"] for row in select_compared_rows(parse_cells("A > C @ m=3"), rows)
+    ] == ["A"]
 
 
 TINY = nextafter(0.0, 1.0)
@@ -181,20 +181,35 @@ def test_not_measured_comes_before_all_else():
     """Too few seeds, a reason, no run: whatever the interval and the printed value
     are."""
     sure = told(1.0, 2.0, printed=5.0)
-    assert sure.word == AGREES and sure.unmeasured == ""
+    assert sure.word == AGREES and sure.why_unmeasured == ""
     few = replace(sure, estimate=replace(sure.estimate, n_seeds=2))
-    assert (few.word, few.unmeasured) == (
+    assert (few.word, few.why_unmeasured) == (
         NOT_MEASURED,
         "2 of at least 3 seeds are there",
     )
-    assert few.ours == "+1.5 (2 seeds)" and few.p is None and few.shuts_out is None
+    assert (
+        few.measured_text == "+1.5 (2 seeds)"
+        and few.p_value is None
+        and few.excludes_printed_value is None
+    )
     one = replace(sure, estimate=replace(sure.estimate, n_seeds=1))
-    assert one.ours == "+1.5 (1 seed)"
+    assert one.measured_text == "+1.5 (1 seed)"
     why = replace(sure, reason="b learned nothing on SST-2")
-    assert (why.word, why.unmeasured) == (NOT_MEASURED, "b learned nothing on SST-2")
-    assert why.ours == "–" and why.size == "" and not why.stays
+    assert (why.word, why.why_unmeasured) == (
+        NOT_MEASURED,
+        "b learned nothing on SST-2",
+    )
+    assert (
+        why.measured_text == "–"
+        and why.size_against_print == ""
+        and not why.holds_after_correction
+    )
     none = replace(sure, estimate=None)
-    assert (none.word, none.unmeasured, none.ours) == (NOT_MEASURED, "not run yet", "–")
+    assert (none.word, none.why_unmeasured, none.measured_text) == (
+        NOT_MEASURED,
+        "not run yet",
+        "–",
+    )
 
 
 def test_what_the_paper_prints_counts_before_an_interest():
@@ -238,16 +253,18 @@ def test_the_word_is_that_of_an_independent_function(
     result = told(low, high, text, printed=printed, interest=interest)
     null = 1.0 if text.startswith(("variance", "size")) else 0.0
     region = result.cell.bounds
-    assert result.null == null
+    assert result.value_of_no_effect == null
     assert result.word == by_rule(region, (low, high), (printed, interest), null)
     out = printed is not None and not low <= printed <= high
-    assert result.shuts_out == (None if printed is None else out)
+    assert result.excludes_printed_value == (None if printed is None else out)
     usable = printed not in (None, null) and region[0] <= printed <= region[1]
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)
-    assert bool(result.size) == (result.word == AGREES and (out and usable or below))
-    p = result.p
+    assert bool(result.size_against_print) == (
+        result.word == AGREES and (out and usable or below)
+    )
+    p = result.p_value
     assert 0 <= p <= 1
     if result.word in words.DECIDED and one != other:
         assert p <= 0.05 + 1e-9
@@ -278,7 +295,7 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
     low, high, text, printed, size
 ):
     result = told(low, high, text, printed=printed)
-    assert (result.word, result.size) == (AGREES, size)
+    assert (result.word, result.size_against_print) == (AGREES, size)
     assert result.reading == (f"agrees ({size})" if size else "agrees")
 
 
@@ -286,13 +303,13 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
-    assert told(0.5, 1.5, "a > b", interest=3.0).size == below
-    assert told(-1.5, -0.5, "a < b", interest=-3.0).size == below
+    assert told(0.5, 1.5, "a > b", interest=3.0).size_against_print == below
+    assert told(-1.5, -0.5, "a < b", interest=-3.0).size_against_print == below
     assert (
-        told(0.5, 1.5, "a > b", interest=0.2).size
-        == told(0.5, 1.5, "a > b", interest=1).size
+        told(0.5, 1.5, "a > b", interest=0.2).size_against_print
+        == told(0.5, 1.5, "a > b", interest=1).size_against_print
     )
-    assert told(0.5, 1.5, "a > b", interest=1).size == ""
+    assert told(0.5, 1.5, "a > b", interest=1).size_against_print == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
@@ -306,16 +323,16 @@ def test_no_effect_of_a_ratio_is_one():
     text = "variance ratio :: a over b <= value 1"
     assert told(0.8, 1.5, text, printed=0.5).word == NO_EFFECT
     assert told(0.5, 1.5, text, printed=0.5).word == NOISY
-    assert told(0.8, 1.5, text, printed=1.0).aim is None
-    assert told(0.8, 1.6, text, printed=0.5).ours == "1.2 [0.80, 1.6]"
+    assert told(0.8, 1.5, text, printed=1.0).tested_effect is None
+    assert told(0.8, 1.6, text, printed=0.5).measured_text == "1.2 [0.80, 1.6]"
 
 
 def test_numbers_have_a_sign_where_they_compare_and_are_never_shown_as_none():
-    assert told(-0.5, 2.0).ours == "+0.8 [−0.5, 2.0]"
-    assert told(0.004, 0.1).ours.endswith("[0.004, 0.1]")
-    assert told(-0.02, 1.0).ours.endswith("[−0.02, 1.0]")
-    assert told(0.0, 1.0).ours.endswith("[0.0, 1.0]")
-    assert told(0.1, 0.3, "noise :: a <= value 2").ours == "0.20 [0.10, 0.30]"
+    assert told(-0.5, 2.0).measured_text == "+0.8 [−0.5, 2.0]"
+    assert told(0.004, 0.1).measured_text.endswith("[0.004, 0.1]")
+    assert told(-0.02, 1.0).measured_text.endswith("[−0.02, 1.0]")
+    assert told(0.0, 1.0).measured_text.endswith("[0.0, 1.0]")
+    assert told(0.1, 0.3, "noise :: a <= value 2").measured_text == "0.20 [0.10, 0.30]"
 
 
 def test_p_is_of_the_end_that_the_word_rests_on():
@@ -325,29 +342,35 @@ def test_p_is_of_the_end_that_the_word_rests_on():
         return 2 * sp.t.sf(abs(value - mean) / half * sp.t.ppf(0.975, 2), 2)
 
     floor = "a >= b - 0.5"
-    assert told(1.0, 2.0, floor, printed=9.0).p == pytest.approx(student(-0.5, 1, 2))
-    assert told(-2.0, -1.0, floor, printed=9.0).p == pytest.approx(
+    assert told(1.0, 2.0, floor, printed=9.0).p_value == pytest.approx(
+        student(-0.5, 1, 2)
+    )
+    assert told(-2.0, -1.0, floor, printed=9.0).p_value == pytest.approx(
         student(-0.5, -2, -1)
     )
-    assert told(-1.0, 1.0, floor, printed=9.0).p == pytest.approx(student(9, -1, 1))
+    assert told(-1.0, 1.0, floor, printed=9.0).p_value == pytest.approx(
+        student(9, -1, 1)
+    )
     both = [student(value, -1, 1) for value in (-0.5, 0.8)]
-    assert told(-1.0, 1.0, floor, printed=0.8).p == pytest.approx(max(both))
-    assert told(-1.0, 1.0, floor, printed=-0.4).p == pytest.approx(student(-0.4, -1, 1))
-    assert told(-1.0, 1.0, floor).p == pytest.approx(student(-0.5, -1, 1))
+    assert told(-1.0, 1.0, floor, printed=0.8).p_value == pytest.approx(max(both))
+    assert told(-1.0, 1.0, floor, printed=-0.4).p_value == pytest.approx(
+        student(-0.4, -1, 1)
+    )
+    assert told(-1.0, 1.0, floor).p_value == pytest.approx(student(-0.5, -1, 1))
     # Of two finite ends it is the one that is less sure, but for the one that is
     # crossed.
     alike = "a ~ b +- 2"
-    assert told(-0.5, 1.5, alike).p == pytest.approx(student(2, -0.5, 1.5))
-    assert told(3.0, 4.0, alike).p == pytest.approx(
+    assert told(-0.5, 1.5, alike).p_value == pytest.approx(student(2, -0.5, 1.5))
+    assert told(3.0, 4.0, alike).p_value == pytest.approx(
         min(student(v, 3, 4) for v in (-2, 2))
     )
     # At no effect it is the p of the Estimate itself.
-    assert told(1.0, 2.0).p == 0.04
+    assert told(1.0, 2.0).p_value == 0.04
 
 
 def test_p_is_0_05_where_an_interval_ends_at_the_region():
     for text, low, high in (("a >= b - 0.5", -0.5, 3.0), ("a <= b + 2", -1.0, 2.0)):
-        assert told(low, high, text).p == pytest.approx(0.05)
+        assert told(low, high, text).p_value == pytest.approx(0.05)
 
 
 def test_holm_is_over_cells_that_count_and_those_of_other_claims():
@@ -355,7 +378,7 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results[1] = replace(results[1], beside=True)
     results[2] = replace(results[2], same_as="G7")
     results.append(replace(results[0], reason="not here"))
-    p = results[0].p
+    p = results[0].p_value
     found = words.correct_by_holm(results, [])
     assert [r.holm for r in found] == [
         pytest.approx(2 * p),
@@ -396,7 +419,7 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
     monkeypatch.setattr(source, "read_verdicts", lambda: rows)
     one = words.Verdict("G1", (result,), profile="mini", kind="finding")
     (found,) = source.correct_p_values({"G1": one})["G1"].results
-    assert found.holm == pytest.approx(3 * result.p)
+    assert found.holm == pytest.approx(3 * result.p_value)
 
 
 def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypatch):
@@ -497,10 +520,10 @@ def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(
         5,
     )
     if done == 2:
-        assert found.ours == "+10.0 (2 seeds)" and found.p is None
-        assert found.unmeasured == "2 of at least 3 seeds are there"
+        assert found.measured_text == "+10.0 (2 seeds)" and found.p_value is None
+        assert found.why_unmeasured == "2 of at least 3 seeds are there"
     if not done:
-        assert (found.ours, found.unmeasured) == ("–", "not run yet")
+        assert (found.measured_text, found.why_unmeasured) == ("–", "not run yet")
 
 
 def test_a_run_that_failed_has_ended_and_is_told():
@@ -587,14 +610,16 @@ def test_a_recipe_has_one_name_at_every_profile():
     (path,) = (
         path
         for path in notebook.find_notebooks()
-        if notebook.id_of_notebook(path) == "ghostbert_t04_ablation"
+        if notebook.make_notebook_id(path) == "ghostbert_t04_ablation"
     )
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         for scale, labels in names.items():
             rows = notebook.make_grids(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
-                own = select_rows(parse_cells(f"{recipe} > - DA & KD @ m=3"), rows)
+                own = select_compared_rows(
+                    parse_cells(f"{recipe} > - DA & KD @ m=3"), rows
+                )
                 assert {row["model"] for row in own} == {label, "- DA & KD"}, (
                     scale,
                     recipe,
@@ -614,7 +639,11 @@ def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
         ("QQP/SST-2", False), ("SST-2", True), ("QQP", True)
     ]  # fmt: skip
     verdict = words.Verdict("G1", tuple(results), kind="finding")
-    assert str(verdict["SST-2"]) == verdict["SST-2"].first.ours == results[1].ours
+    assert (
+        str(verdict["SST-2"])
+        == verdict["SST-2"].first_result.measured_text
+        == results[1].measured_text
+    )
     assert str(verdict["@ m=3"]) == NOT_MEASURED
     results, _ = judge("a > b @ task=each", frame)
     assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", False)]
@@ -675,8 +704,10 @@ def test_the_first_above_the_mean_of_the_others_is_in_points():
 )  # fmt: skip
 def test_models_that_learned_nothing_decide_nothing(frame, why):
     found = only("a > b", frame)
-    assert found.word == NOT_MEASURED and re.fullmatch(f"{why}.*", found.unmeasured)
-    assert found.estimate is None and found.ours == "–" and found.p is None
+    assert found.word == NOT_MEASURED and re.fullmatch(f"{why}.*", found.why_unmeasured)
+    assert (
+        found.estimate is None and found.measured_text == "–" and found.p_value is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -733,7 +764,7 @@ def test_a_task_that_cannot_be_tested_leaves_the_mean(where):
     results, _ = judge(f"a > b{where}", frame)
     assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", True)]
     assert results[0].word == AGREES and results[0].estimate.n_tasks == 1
-    assert "learned nothing on QQP" in results[1].unmeasured
+    assert "learned nothing on QQP" in results[1].why_unmeasured
     each, _ = judge("a > b @ task=each", frame)
     assert [r.word for r in each] == [AGREES, NOT_MEASURED]
     none = pd.concat([made_up({"a": 0.5, "b": 0.5}, task=t) for t in ("SST-2", "QQP")])
@@ -756,7 +787,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.value(table, "x", task)
+        return SETTING.find_effect(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -781,7 +812,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
         "no row of the profile mini has RoBERTa",
     ]
     assert {r.word for r in results[1:]} == {NOT_MEASURED}
-    assert words.describe_lack("A at m 3, task CoLA", "base") == (
+    assert words.describe_missing_row("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
 
@@ -791,13 +822,14 @@ def test_collapse_is_no_fault_where_it_is_measured_and_is_told_by_counts():
     found = only("diverged :: a > b", frame)
     assert (found.word, found.estimate.mean) == (AGREES, 100)
     assert (
-        found.ours == found.counts == "5 of 5 against 0 of 5" and found.collapsed == ""
+        found.measured_text == found.counts == "5 of 5 against 0 of 5"
+        and found.collapsed == ""
     )
     never = only("diverged :: b = value 0", frame)
-    assert (never.word, never.ours) == (AGREES, "0 of 5")
+    assert (never.word, never.measured_text) == (AGREES, "0 of 5")
     assert (never.estimate.low, never.estimate.high) == (0, 0)
     always = only("diverged :: a = value 0", frame)
-    assert (always.word, always.ours) == (OPPOSITE, "5 of 5")
+    assert (always.word, always.measured_text) == (OPPOSITE, "5 of 5")
 
 
 def test_a_share_is_on_each_task_alone():
@@ -830,7 +862,7 @@ def test_a_run_whose_loss_was_not_finite_collapsed():
         raise FileNotFoundError("predictions")
 
     last = (frame["model"] == "b") & (frame["seed"] == 4)
-    frame.loc[last, "run"].iloc[0].arrays = gone
+    frame.loc[last, "run"].iloc[0].read_arrays = gone
     found = only("a > b", frame)
     assert (
         found.estimate.n_seeds == 4 and found.collapsed == "1 of 5 runs of b collapsed"
@@ -886,7 +918,7 @@ def test_a_variance_is_a_ratio():
     ]
     found = only("variance ratio :: a over b <= value 1 @ task=each", collected(*rows))
     assert found.word == AGREES and found.estimate.mean < 0.1
-    assert not found.ours.startswith("+")
+    assert not found.measured_text.startswith("+")
 
 
 @pytest.mark.parametrize(
@@ -904,7 +936,7 @@ def test_planned_seeds_are_read(text, numbers):
 
 
 def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
-    added = lists.read_list("added")
+    added = lists.read_published_csv("added")
     for row in added:
         line = lists.read_claims()[row["claim"]]
         new, every = set(parse_seeds(row["seeds"])), parse_seeds(line["seeds"])
@@ -913,7 +945,9 @@ def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
         planned = set(range(first, first + int(line["planned"]["seeds"])))
         assert new and not new & planned and set(every) == planned | new
     assert (
-        added and lists.planned_seeds("G1") and not lists.planned_seeds("G1", "paper")
+        added
+        and lists.list_planned_seeds("G1")
+        and not lists.list_planned_seeds("G1", "paper")
     )
 
 
@@ -923,7 +957,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
         assert cells or line["role"] not in ("central", "own"), id
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
-            told = lists.cell_line(id, one.text)
+            told = lists.find_cell_line(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (
                 id,
                 one,
@@ -934,13 +968,14 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
                 others = parse_cells(lists.read_claims()[same]["cells"])
                 assert same != id, told
                 assert any(
-                    not lists.cell_line(same, each.text)["same_as"] for each in others
+                    not lists.find_cell_line(same, each.text)["same_as"]
+                    for each in others
                 )
 
 
 def test_every_line_of_cells_is_a_cell_of_its_claim():
     for paper in (*lists.PAPERS, "own"):
-        for row in lists.read_list(f"{paper}/cells"):
+        for row in lists.read_published_csv(f"{paper}/cells"):
             line = lists.read_claims()[row["claim"]]
             assert line["paper"] == paper
             assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
@@ -949,7 +984,7 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
 @pytest.mark.parametrize("id", source.list_central_claims())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = lists.read_claims()[id]
-    planned, rows = {*parse_seeds(line["seeds"])}, source.rows_of_claim(line)
+    planned, rows = {*parse_seeds(line["seeds"])}, source.make_rows_of_claim(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
     results, note = words.judge_cells(
@@ -957,8 +992,8 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     )
     assert results and not note
     assert {(r.word, r.done, r.estimate) for r in results} == {(NOT_MEASURED, 0, None)}
-    assert all(r.unmeasured for r in results)
-    assert "not run yet" in {r.unmeasured for r in results}
+    assert all(r.why_unmeasured for r in results)
+    assert "not run yet" in {r.why_unmeasured for r in results}
 
 
 @pytest.mark.papers("bermo")
@@ -975,41 +1010,43 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
             continue
         assert not found.word, id
         for r in found.results:
-            assert (r.word, r.p, r.estimate) == (NOT_MEASURED, None, None), id
-            assert r.unmeasured and r.sentence and r.short
+            assert (r.word, r.p_value, r.estimate) == (NOT_MEASURED, None, None), id
+            assert r.why_unmeasured and r.sentence and r.short
             assert r.holm is None and r.claim == id
 
 
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
-    for row in lists.read_list("effects"):
+    for row in lists.read_published_csv("effects"):
         line = lists.read_claims()[row["claim"]]
         assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
-    effects = checks.printed_effects("G1")
+    effects = checks.compute_printed_effects("G1")
     assert effects["Ghost > Prune @ m=1", "STS-B"] == pytest.approx(1.4)
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = Setting(METRICS, "mini", effects).value(
+    both = Setting(METRICS, "mini", effects).find_effect(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]
     assert both == pytest.approx(sum(alone) / 2)
-    for id in {row["claim"] for row in lists.read_list("effects")}:
-        assert all(np.isfinite(value) for value in checks.printed_effects(id).values())
+    for id in {row["claim"] for row in lists.read_published_csv("effects")}:
+        assert all(
+            np.isfinite(value) for value in checks.compute_printed_effects(id).values()
+        )
 
 
 def test_interests_are_numbers_in_the_region_of_their_cell():
     """Else no word could rest on them; 0 is no effect, and no word rests on it."""
     for id in lists.read_claims():
-        for (text, _), value in lists.effects_of_interest(id).items():
+        for (text, _), value in lists.read_effects_of_interest(id).items():
             low, high = parse_cell(text).bounds
             assert low <= value <= high, (id, text, value)
 
 
 def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
-    rng, lines = random.Random(3), lists.read_list
+    rng, lines = random.Random(3), lists.read_published_csv
     task = rng.choice(["SST-2", "STS-B", "CoLA"])
-    before = checks.printed_effects("G1")["Ghost > Prune @ m=3", task]
+    before = checks.compute_printed_effects("G1")["Ghost > Prune @ m=3", task]
 
     def broken(name):
         rows = [dict(row) for row in lines(name)]
@@ -1019,10 +1056,10 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
                     row[task] = str(float(row[task]) + 5)
         return rows
 
-    monkeypatch.setattr(lists, "read_list", broken)
-    assert checks.printed_effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(
-        before + 5
-    )
+    monkeypatch.setattr(lists, "read_published_csv", broken)
+    assert checks.compute_printed_effects("G1")[
+        "Ghost > Prune @ m=3", task
+    ] == pytest.approx(before + 5)
 
 
 def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
@@ -1030,8 +1067,10 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
 ):
     """G28 is a comparison of G7: it has G7's seeds, and is counted there alone."""
     line = lists.read_claims()["G28"]
-    assert [*source.group_cells_by_seeds(line, "mini")] == [lists.planned_seeds("G7")]
+    assert [*source.group_cells_by_seeds(line, "mini")] == [
+        lists.list_planned_seeds("G7")
+    ]
     assert source.is_counted_elsewhere("G28") and not source.is_counted_elsewhere("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judge_claims(["G28"], store)["G28"].results:
-        assert r.same_as == "G7" and r.planned == len(lists.planned_seeds("G7"))
+        assert r.same_as == "G7" and r.planned == len(lists.list_planned_seeds("G7"))

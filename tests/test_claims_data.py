@@ -16,7 +16,7 @@ from lib.claims import checks, lists, notebook
 from lib.claims import judging as source
 from lib.claims.cells import parse_cells
 from lib.claims.lists import PAPERS
-from lib.claims.lists import read_list as read
+from lib.claims.lists import read_published_csv as read
 from lib.core.paths import PUBLISHED
 from lib.core.spec import find_ancestors
 from lib.model.formula import NUMPY
@@ -72,7 +72,7 @@ def test_central_claims_come_first_and_are_those_of_their_own_file():
 def test_every_claim_is_whole(paper):
     claims, pages = (
         read(f"{paper}/claims"),
-        {notebook.id_of_notebook(path) for path in notebook.find_notebooks()},
+        {notebook.make_notebook_id(path) for path in notebook.find_notebooks()},
     )
     central = {line["id"] for line in read("central")}
     for name in ("id", "claim", "says"):
@@ -103,7 +103,7 @@ def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
     named = {id for i in read("inconsistencies") for id in i["claims"].split("; ")}
     for id, (found, _) in checked().items():
         assert (
-            checks.agrees_with_print(found, lists.read_claims()[id]["value"])
+            checks.agrees_with_printed_text(found, lists.read_claims()[id]["value"])
             or id in named
         ), (
             id,
@@ -123,7 +123,9 @@ def test_inconsistencies_are_computed_again():
             )
         assert bool(line["how"]) == bool(line["recomputed"]), line
         if line["how"]:
-            assert checks.agrees_with_print(line["found"], line["recomputed"]), line
+            assert checks.agrees_with_printed_text(line["found"], line["recomputed"]), (
+                line
+            )
             assert checks.parse_number(line["recomputed"]) != printed, line
         assert (
             set(filter(None, line["claims"].split("; "))) <= lists.read_claims().keys()
@@ -173,7 +175,8 @@ def test_a_changed_number_names_the_claims_that_it_touches():
     assert touched("nas_pruning", "table01_elmo_gpt_bert", "BERT") == []
 
 
-# What is broken is drawn anew each time; a failure names the seed, and BREAK=seed draws it again.
+# What is broken is drawn anew each time; a failure names the seed, and BREAK=seed draws
+# it again.
 
 SEED = int(os.environ.get("BREAK") or random.SystemRandom().randrange(10**6))
 NAMES = [row["Operation"] for row in read("efficientbert/table01_operations")]
@@ -253,7 +256,7 @@ def break_setting(id, rng, patch):
     (page, step, path), labels = rng.choice(asked)
     specs = {
         row["spec"]
-        for row in checks.rows_at_paper(page)
+        for row in checks.make_rows_at_paper_profile(page)
         if labels.items() <= row.items()
     }
     part, *names = path.split(".")
@@ -328,7 +331,12 @@ def test_broken_cells_turn_the_claim_that_reads_them(rng):
 def break_cell(id, rng, patch):
     """Change one of the cells that a formula reads."""
     there = [
-        (lists.read_list(f"{lists.read_claims()[id]['paper']}/{table}")[row], column)
+        (
+            lists.read_published_csv(f"{lists.read_claims()[id]['paper']}/{table}")[
+                row
+            ],
+            column,
+        )
         for table, column, row in checked()[id][1]
     ]
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
@@ -354,7 +362,7 @@ def test_no_check_counts_rows_or_compares_a_text_with_itself():
         if line["role"] == "setting" and line["check"]:
             _, cells = checked()[id]
             assert (
-                checks.asks_code(line["check"])
+                checks.calls_this_code(line["check"])
                 or len({(t, row) for t, _, row in cells}) > 1
             ), (
                 id,

@@ -40,12 +40,12 @@ def importable(monkeypatch):
 
 def equal_to_a_serial_sweep(store, specs, tmp_path):
     serial = Store(tmp_path / "serial", tmp_path / "records")
-    assert make(specs, serial, workers=1, keep=True) == {}
+    assert make(specs, serial, workers=1, keep_weights=True) == {}
     for spec in specs:
-        same_run(store.find(spec), serial.find(spec))
+        same_run(store.find_run(spec), serial.find_run(spec))
     names = [sorted(run.name for run in each.list_runs()) for each in (store, serial)]
     assert names[0] == names[1]
-    assert not [*store.parts(), *store.runs.glob("*/*.lock")]
+    assert not [*store.list_unfinished_folders(), *store.runs.glob("*/*.lock")]
 
 
 def visible():
@@ -92,7 +92,7 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 
     def on_second():
         for spec in tuned:
-            worker = checkpointed(store, spec) and holder(store.lock(spec))
+            worker = checkpointed(store, spec) and holder(store.lock_path(spec))
             if worker and parent(worker) == raylet(second):
                 return spec
 
@@ -103,11 +103,15 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
     killer = threading.Thread(target=kill)
     killer.start()
     lost = make(
-        specs, store, keep=True, backend=f"ray:{ray.address}", checkpoint_seconds=0.0
+        specs,
+        store,
+        keep_weights=True,
+        backend=f"ray:{ray.address}",
+        checkpoint_seconds=0.0,
     )
     killer.join()
     assert lost == {}
-    attempts = {spec: store.find(spec).status["attempts"] for spec in specs}
+    attempts = {spec: store.find_run(spec).status["attempts"] for spec in specs}
     assert attempts == {spec: 1 + (spec in hit) for spec in specs}
     equal_to_a_serial_sweep(store, specs, tmp_path)
 
@@ -121,13 +125,13 @@ def test_ray_gives_each_run_its_gpu_and_our_data(nodes, monkeypatch, tmp_path):
     ) as executor:
         future = executor.submit(visible, need=Need(1, True))
         assert future.result() == ("0", str(tmp_path))
-        assert executor.finished() == {future} and executor.slots == 1
+        assert executor.wait_for_finished() == {future} and executor.slots == 1
 
 
 @pytest.mark.slow
 def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     pytest.importorskip("ray", reason=ABSENT)
-    make([BACKBONE], store, keep=True)
+    make([BACKBONE], store, keep_weights=True)
     spec = long()
 
     def stop():
@@ -139,8 +143,8 @@ def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     with pytest.raises(KeyboardInterrupt):
         make([spec], store, checkpoint_seconds=0.0, backend="ray")
     watch.join()
-    until(lambda: store.lookup(spec)["state"] != "running")
-    assert store.lookup(spec)["state"] == "stopped" and checkpointed(store, spec)
+    until(lambda: store.look_up_state(spec)["state"] != "running")
+    assert store.look_up_state(spec)["state"] == "stopped" and checkpointed(store, spec)
 
 
 @pytest.fixture
@@ -200,7 +204,7 @@ def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
     assert list(lost) == [bad] and lost[bad].startswith("FloatingPointError")
     assert list((store.runs / ".jobs").glob("*_log.out"))
     assert not make([bad], store, 1, backend="slurm:cluster=local") == {}
-    for path in store.parts():
+    for path in store.list_unfinished_folders():
         path.rename(tmp_path / "failed")
     equal_to_a_serial_sweep(store, [good, teacher().with_seed(1)], tmp_path)
 
@@ -215,7 +219,7 @@ def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
         made = executor.submit(visible, need=Need())
         ended = set()
         while len(ended) < 2:
-            ended |= executor.finished()
+            ended |= executor.wait_for_finished()
         assert killed.exception() and made.result()[0] in (None, "")
     again = remote.Resumed(visible).checkpoint("an argument")
     assert isinstance(again.function, remote.Resumed) and again.args == ("an argument",)
@@ -333,14 +337,14 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
     assert subprocess.run(
         ["sacct"], capture_output=True
     ).returncode  # there is no accounting
-    make([BACKBONE], store, keep=True)
+    make([BACKBONE], store, keep_weights=True)
     slow, other = (teacher(rows=1280, epochs=6).with_seed(seed) for seed in (0, 1))
     backend = "slurm:slurm_partition=low,timeout_min=30"
     seen = []
 
     def disturb():
         for spec in (slow, other):
-            until(lambda spec=spec: checkpointed(store, spec) or store.find(spec))
+            until(lambda spec=spec: checkpointed(store, spec) or store.find_run(spec))
         jobs = {}
         for number in ask("squeue", "--noheader", "--format=%A").split():
             (log,) = (store.runs / ".jobs").glob(f"{number}_submitted.pkl")
@@ -362,8 +366,8 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
     assert seen == [2] and list(lost) == [slow], lost
     assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]
     assert (
-        store.lookup(slow)["state"] == "died"
-        and store.find(other).status["attempts"] == 2
+        store.look_up_state(slow)["state"] == "died"
+        and store.find_run(other).status["attempts"] == 2
     )
     assert make([slow, other], store, 2, True, backend=backend) == {}
     assert capfd.readouterr().err.count("\n") <= 3
@@ -372,7 +376,7 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
 
 def test_a_queue_that_does_not_answer_is_told_once(slurm, store, capsys):
     put(slurm, "bin/squeue", "#!/bin/sh\nexit 1\n").chmod(0o755)
-    watcher = remote.watcher()
+    watcher = remote.make_job_watcher()
     for _ in range(3):
         assert not watcher.is_done("7", mode="force")
     assert capsys.readouterr().err.count("\n") == 1

@@ -33,11 +33,11 @@ def scored(task, model, seed, splits):
             "labels": labels,
             "index": np.arange(len(labels)),
         }
-        found = metrics.scores(GLUE[task], logits, labels)
+        found = metrics.compute_metrics(GLUE[task], logits, labels)
         before = "" if split == "dev" else f"{split}."
         told |= {before + name: value for name, value in found.items()}
     run = holding(name=f"{task}/{model}/{seed}")
-    run.arrays, run.metrics = arrays.__getitem__, told
+    run.read_arrays, run.metrics = arrays.__getitem__, told
     return {
         "task": task,
         "model": model,
@@ -61,7 +61,7 @@ def values(noise, count=300):
     return np.exp(labels + noise * rng.normal(size=count))[:, None], labels
 
 
-PRINTED = grids.metrics("paper", efficientbert.COLUMNS)
+PRINTED = grids.list_columns_by_task("paper", efficientbert.COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def frame():
 
 
 def test_a_table_shows_and_averages_the_printed_metrics(frame):
-    cells = compare.table_by_task(frame, PRINTED, "here")["EfficientBERT"]
+    cells = compare.make_table_by_task(frame, PRINTED, "here")["EfficientBERT"]
     row = (
         frame[frame["model"] == "EfficientBERT"]
         .set_index("task")
@@ -114,7 +114,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
     )
     lean = pd.concat([frame[~lone].assign(m=3), frame.assign(m=1)])
     for told, n in ((frame[~lone], 2), (frame, 3)):
-        table = compare.table_by_task(told, PRINTED, "here")
+        table = compare.make_table_by_task(told, PRINTED, "here")
         cells = [
             table[model]["here", "QQP"] for model in ("EfficientBERT", "Base Model")
         ]
@@ -128,7 +128,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
         assert means[0] - means[1] == pytest.approx(
             paired.paired_difference(pairs).mean, abs=0.1
         )
-    found = compare.table_by_task(lean, PRINTED, "here")
+    found = compare.make_table_by_task(lean, PRINTED, "here")
     assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == [
         "(2)",
         "(3)",
@@ -136,7 +136,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
     apart = frame[
         frame["seed"].eq(0) == frame["model"].eq("Base Model")
     ]  # no seed in common
-    found = compare.table_by_task(apart, PRINTED, "here")
+    found = compare.make_table_by_task(apart, PRINTED, "here")
     assert [found[m]["here", "QQP"][-3:] for m in ("EfficientBERT", "Base Model")] == [
         "(2)",
         "(1)",
@@ -145,22 +145,28 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
 
 def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "EfficientBERT", "Base Model"
-    found = compare.difference(*both, grids.metrics("paper", efficientbert.COLUMNS))
+    found = compare.estimate_difference(
+        *both, grids.list_columns_by_task("paper", efficientbert.COLUMNS)
+    )
     means = (
-        compare.average_columns(compare.scores_in_points(frame, PRINTED))
+        compare.average_columns(compare.list_scores_in_points(frame, PRINTED))
         .groupby("model")["score"]
         .mean()
     )
     assert found.n_tasks == 5
     assert found.mean == pytest.approx(means["EfficientBERT"] - means["Base Model"])
     assert found.mean != pytest.approx(
-        compare.difference(*both, grids.metrics("paper")).mean, abs=0.5
+        compare.estimate_difference(*both, grids.list_columns_by_task("paper")).mean,
+        abs=0.5,
     )
 
 
 def test_both_correlations_are_columns_and_share_their_rows(frame):
-    of, names = grids.metrics("paper", nas.COLUMNS), ["STS-B Pearson", "STS-B Spearman"]
-    shown = compare.table_by_task(frame, of, "here")["Base Model"]
+    of, names = (
+        grids.list_columns_by_task("paper", nas.COLUMNS),
+        ["STS-B Pearson", "STS-B Spearman"],
+    )
+    shown = compare.make_table_by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()
     pairs = compare.pair_columns(
         frame[frame["task"] == "STS-B"], "EfficientBERT", "Base Model", of
@@ -181,7 +187,7 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
     for place, run in lean["run"].items():
         only = {"accuracy": run.metrics["accuracy"]}
         lean.at[place, "run"] = type(run)(**vars(run) | {"metrics": only})
-    points = compare.scores_in_points(lean, PRINTED)
+    points = compare.list_scores_in_points(lean, PRINTED)
     assert (
         set(points["column"]) == {"MNLI-m"}
         and len(compare.average_columns(points)) == 6
@@ -196,8 +202,8 @@ def test_what_the_papers_print():
 
     def shown(columns, profile_name="paper"):
         return {
-            c.title: c.name_of_score
-            for own in grids.metrics(profile_name, columns).values()
+            c.title: c.score_key
+            for own in grids.list_columns_by_task(profile_name, columns).values()
             for c in own
         }
 
@@ -224,18 +230,18 @@ def test_what_the_papers_print():
 
 def test_sizes_of_the_report_are_drawn_by_column(frame):
     whole = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
-    points = Runs(whole, whole[:0], "paper").scores_in_points(nas.COLUMNS)
+    points = Runs(whole, whole[:0], "paper").list_scores_in_points(nas.COLUMNS)
     assert set(points["column"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 
 def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
     logits, labels = classes(0.8)
-    said = metrics.scores(GLUE["MRPC"], logits, labels)
+    said = metrics.compute_metrics(GLUE["MRPC"], logits, labels)
     training = SimpleNamespace(task=GLUE["MRPC"])
 
     def score(*names):
         training.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)
-        return TaskTraining.score(training, lambda: (said, {}))
+        return TaskTraining.compute_selection_score(training, lambda: (said, {}))
 
     assert score() == said["accuracy"] and score("f1") == said["f1"]
     assert score("accuracy", "f1") == (said["accuracy"] + said["f1"]) / 2
@@ -252,15 +258,15 @@ def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
     ],
 )
 def test_efficientbert_selects_as_its_code_does(task, names, anywhere):
-    spec = efficientbert.student("paper", task, "EfficientBERT")
+    spec = efficientbert.student_spec("paper", task, "EfficientBERT")
     for each in (spec, spec.inputs["teacher"]):
         assert each.args["train"].get("select_by") == names
     assert (
         "select_by"
-        not in efficientbert.student("toy", "CoLA", "EfficientBERT").args["train"]
+        not in efficientbert.student_spec("toy", "CoLA", "EfficientBERT").args["train"]
     )
     by = ("pearson", "spearman") if task == "STS-B" else ()
-    assert nas.pace_training(nas.PREDICTION, "paper", task).select_by == by
+    assert nas.make_train_settings(nas.PREDICTION, "paper", task).select_by == by
 
 
 ONE = compare.Column("SST-2", "SST-2", "accuracy")
@@ -278,10 +284,10 @@ def answers(right, n=400, labels=None):
 @pytest.mark.parametrize("more", [1, 4])
 def test_the_margin_of_collapse_knows_the_number_of_rows(n, right, lost, more):
     """It is two standard errors of chance: 5 points on 400 rows, 2.5 on 1,600."""
-    found = compare.level_of_run(answers(right, n * more), ONE)
+    found = compare.measure_level(answers(right, n * more), ONE)
     assert found.score == pytest.approx(100 * right) and not found.constant
     assert found.chance == pytest.approx(50 + 5 / more**0.5)
-    assert found.collapsed == (lost and more == 1)
+    assert found.has_collapsed == (lost and more == 1)
 
 
 def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
@@ -292,16 +298,16 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
         "index": np.arange(400),
         "logits": np.eye(2)[np.ones(400, int)],
     }
-    run.arrays = lambda _: arrays
-    found = compare.level_of_run(run, ONE)
-    assert found.constant and found.collapsed and found.score == 75
+    run.read_arrays = lambda _: arrays
+    found = compare.measure_level(run, ONE)
+    assert found.constant and found.has_collapsed and found.score == 75
 
     def gone(_):
         raise FileNotFoundError
 
     lost = answers(0.9)
-    lost.arrays = gone
-    assert compare.level_of_run(lost, ONE) == compare.Level(0.0, 0.0, True)
+    lost.read_arrays = gone
+    assert compare.measure_level(lost, ONE) == compare.Level(0.0, 0.0, True)
     frame = pd.DataFrame({"run": [run, lost, answers(0.9), None], "task": "SST-2"})
     assert [*compare.find_collapsed(frame, {"SST-2": (ONE,)})] == [
         True,
@@ -313,8 +319,8 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 
 @pytest.mark.parametrize("metric, chance", [("matthews", 10.0), ("f1", 200 / 3)])
 def test_the_chance_of_other_metrics(metric, chance):
-    found = compare.level_of_run(answers(0.9), compare.Column("x", "x", metric))
-    assert found.chance == pytest.approx(chance) and not found.collapsed
+    found = compare.measure_level(answers(0.9), compare.Column("x", "x", metric))
+    assert found.chance == pytest.approx(chance) and not found.has_collapsed
 
 
 @pytest.mark.parametrize(
@@ -330,9 +336,9 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
         ]
 
     both = rows(0.9, 0.5, 0.9), rows(0.8, 0.8, 0.5)
-    pairs = compare.align_rows(*both, {"SST-2": (ONE,)}, spared)
+    pairs = compare.pair_rows(*both, {"SST-2": (ONE,)}, spared)
     assert [pair.seed for pair in pairs] == [*range(n)]
-    assert [pair.seed for pair in compare.align_rows(*both, {"SST-2": (ONE,)})] == [0]
+    assert [pair.seed for pair in compare.pair_rows(*both, {"SST-2": (ONE,)})] == [0]
 
 
 def test_a_width_is_told_of_the_heads_of_the_row_s_own_model():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.data import texts
-from lib.papers.efficientbert.corpus import pairs
+from lib.papers.efficientbert.corpus import pair_documents
 
 SPECIAL = CLS, SEP = 1, 2
 
@@ -22,7 +22,7 @@ SPECIAL = CLS, SEP = 1, 2
     ],
 )
 def test_paragraphs_and_documents(tmp_path, text):
-    assert list(texts.read([put(tmp_path, "a.txt", text)])) == [
+    assert list(texts.read_documents([put(tmp_path, "a.txt", text)])) == [
         ["A b .", "C ."],
         ["D é ."],
     ]
@@ -31,8 +31,12 @@ def test_paragraphs_and_documents(tmp_path, text):
 def test_several_files_and_short_documents(tmp_path):
     given = {"a.txt": "A\nB\nC\nD\nE\n\nF", "b.txt": "G\n", "c.txt": ""}
     paths = [put(tmp_path, *file) for file in given.items()]
-    assert list(texts.read(paths)) == [["A", "B", "C", "D", "E"], ["F"], ["G"]]
-    assert list(texts.read(paths, most=2)) == [
+    assert list(texts.read_documents(paths)) == [
+        ["A", "B", "C", "D", "E"],
+        ["F"],
+        ["G"],
+    ]
+    assert list(texts.read_documents(paths, max_paragraphs=2)) == [
         ["A", "B"],
         ["C", "D"],
         ["E"],
@@ -55,7 +59,9 @@ def parts(row):
 
 
 def test_a_document_gives_one_pair_with_part_of_another():
-    rows = list(map(parts, pairs(world(*[90] * 30), SPECIAL, 128, seed=0, epoch=0)))
+    rows = list(
+        map(parts, pair_documents(world(*[90] * 30), SPECIAL, 128, seed=0, epoch=0))
+    )
     assert len(rows) == 30
     for first, second in rows:
         assert (len(first), len(second)) == (63, 62)  # 125 tokens, the longer cut first
@@ -68,14 +74,17 @@ def test_a_document_gives_one_pair_with_part_of_another():
 
 
 def test_the_other_document_is_any_of_the_others():
-    drawn = [next(pairs(world(5, 6, 7), SPECIAL, 64, seed, 0)) for seed in range(200)]
+    drawn = [
+        next(pair_documents(world(5, 6, 7), SPECIAL, 64, seed, 0))
+        for seed in range(200)
+    ]
     others = [parts(row)[1][0] // 1000 for row in drawn]
     assert set(others) == {2, 3} and 70 < others.count(2) < 130
 
 
 def test_epochs_are_recycled():
     def rows(epoch, seed=0):
-        return list(pairs(world(*range(20, 60)), SPECIAL, 32, seed, epoch))
+        return list(pair_documents(world(*range(20, 60)), SPECIAL, 32, seed, epoch))
 
     assert rows(0) == rows(0) == rows(5) == rows(10) and rows(1) == rows(6)
     assert rows(0) != rows(1) and rows(0) != rows(0, seed=1)
@@ -88,7 +97,7 @@ def test_epochs_are_recycled():
 )
 @settings(max_examples=100, deadline=None)
 def test_any_lengths_give_full_pairs(lengths, longest, seed):
-    rows = list(map(parts, pairs(world(*lengths), SPECIAL, longest, seed, 0)))
+    rows = list(map(parts, pair_documents(world(*lengths), SPECIAL, longest, seed, 0)))
     assert [first[0] // 1000 for first, _ in rows] == list(range(1, len(lengths) + 1))
     for first, second in rows:
         other = second[0] // 1000
@@ -104,14 +113,14 @@ def test_too_little_to_pair(documents, longest):
     with pytest.raises(
         ValueError, match="expected at least two of both; fix: put blank lines"
     ):
-        list(pairs(documents, SPECIAL, longest, 0, 0))
+        list(pair_documents(documents, SPECIAL, longest, 0, 0))
 
 
 def test_wikipedia():
     path = REAL / "wikipedia" / "valid.txt"
     if not path.is_file():
         pytest.skip("Wikipedia's text is not under DATA_ROOT")
-    documents = list(texts.read([path]))
+    documents = list(texts.read_documents([path]))
     assert (
         sum(map(len, documents)) + len(documents) - 1 == 6351
     )  # lines, blank ones between

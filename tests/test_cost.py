@@ -10,17 +10,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
 from lib.core.options import Ghost
-from lib.model.layout import arrange_layers
+from lib.model.layout import rename_layer_parts_as_bert
 from lib.papers import published
-from lib.papers.published import table
+from lib.papers.published import read_table
 from lib.stats.cost import (
     SHAPES,
     Shape,
-    configuration,
     flops,
     format_count,
     ghost_flops,
     ghost_parameters,
+    make_configuration,
     parameters,
 )
 
@@ -74,20 +74,20 @@ def cells():
             )
 
     for name in ("table1", "table2"):
-        for _, line in table("ghostbert", name).iterrows():
+        for _, line in read_table("ghostbert", name).iterrows():
             if model := by_model(line["Model"]):
                 add(name, line["Model"], line, model)
-    for _, line in table("ghostbert", "table3").iterrows():
+    for _, line in read_table("ghostbert", "table3").iterrows():
         for model, ghost in (("Pruned BERT ", None), ("GhostBERT ", DEFAULT)):
             add("table3", line["m"], line, (BERT, width(line["m"]), ghost), model)
-    for _, line in table("ghostbert", "table5").iterrows():
+    for _, line in read_table("ghostbert", "table5").iterrows():
         kind = line["Convolution Type"].removeprefix("ours: ")
         ghost = Ghost(kind.lower(), ("o", "ffn2"), 3)
         add("table5", f"{line['m']} {kind}", line, (BERT, width(line["m"]), ghost))
     for name in ("table6", "table11"):
-        for _, line in table("ghostbert", name).iterrows():
+        for _, line in read_table("ghostbert", name).iterrows():
             add(name, line["Position"], line, by_position(line["Position"]))
-    for _, line in table("ghostbert", "table10").iterrows():
+    for _, line in read_table("ghostbert", "table10").iterrows():
         ghost = DEFAULT if line["Model"] == "Ghost" else None
         add(
             "table10",
@@ -116,7 +116,7 @@ def cells():
         },
     }
     for name, values in single.items():
-        frame = table("ghostbert", name)
+        frame = read_table("ghostbert", name)
         printed = frame.set_index(frame.columns[0])["value"]
         found += [
             (name, row, "value", str(printed[row]), value)
@@ -128,7 +128,7 @@ def cells():
 CELLS = cells()
 MISSES = {
     (name, m["row"], m["column"]): m
-    for m in published.read_misses("ghostbert")
+    for m in published.read_unexplained_values("ghostbert")
     for name in m["table"].split("; ")
 }
 
@@ -184,7 +184,7 @@ def model_of(shape, labels=2):
     """A random transformers classifier of this shape with eager attention, on the
     current device."""
     return AutoModelForSequenceClassification.from_config(
-        configuration(shape, num_labels=labels), attn_implementation="eager"
+        make_configuration(shape, num_labels=labels), attn_implementation="eager"
     ).eval()
 
 
@@ -195,7 +195,7 @@ def cut(model, shape, heads):
         heads * shape.hidden // shape.heads,
         heads * shape.ffn // shape.heads,
     )
-    for layer in arrange_layers(model).base_model.encoder.layer:
+    for layer in rename_layer_parts_as_bert(model).base_model.encoder.layer:
         if shape.family == "mpnet":
             layer.attention.self.columns = torch.arange(heads)
         for name in ("query", "key", "value"):
@@ -371,7 +371,7 @@ TASKS = ["MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B"]
 
 def averages(name):
     """(row, printed, recomputed) of a table with one column for each task."""
-    for _, line in table("ghostbert", name).iterrows():
+    for _, line in read_table("ghostbert", name).iterrows():
         scores = [Decimal(str(line[t])) for t in TASKS if t in line.index]
         if any(s.is_nan() for s in scores):
             continue
@@ -388,26 +388,28 @@ def averages(name):
     "name", ["table1", "table2", "table4", "table5", "table9", "table10", "table11"]
 )
 def test_printed_averages_recompute_except_those_listed(name):
-    listed = table("ghostbert", "corrections")
+    listed = read_table("ghostbert", "corrections")
     listed = listed[(listed["table"] == name) & (listed["column"] == "Avg.")]
     wrong = {row: printed for row, printed, mean in averages(name) if printed != mean}
     assert wrong == dict(zip(listed["row"], listed["printed"], strict=True))
 
 
 def test_rows_printed_twice_agree():
-    one, ten = table("ghostbert", "table1"), table("ghostbert", "table10")
+    one, ten = read_table("ghostbert", "table1"), read_table("ghostbert", "table10")
     for _, line in ten[ten["Model"] == "Ghost"].iterrows():
         same = one[one["Model"] == f"GhostBERT (m = {line['m']})"].iloc[0]
         assert list(same.iloc[1:]) == list(line.iloc[2:])
-    six, eleven = table("ghostbert", "table6"), table("ghostbert", "table11")
+    six, eleven = read_table("ghostbert", "table6"), read_table("ghostbert", "table11")
     for column in (F, P):
         assert list(six[column]) == list(eleven[column])
     assert list(six["Avg. acc"]) == list(eleven["Avg."])
-    three, nine = table("ghostbert", "table3"), table("ghostbert", "figure3")
+    three, nine = read_table("ghostbert", "table3"), read_table("ghostbert", "figure3")
     assert list(three["GhostBERT Avg. acc"]) == list(
         ten[ten["Model"] == "Ghost"]["Avg."]
     )
     assert list(three["Pruned BERT Avg. acc"]) == list(
         ten[ten["Model"] == "Prune"]["Avg."]
     )
-    assert list(nine["Average Score"]) == list(table("ghostbert", "table9")["Avg."])
+    assert list(nine["Average Score"]) == list(
+        read_table("ghostbert", "table9")["Avg."]
+    )

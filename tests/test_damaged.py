@@ -38,9 +38,12 @@ READERS = {
         json.dumps(ONE, indent=1),
         lambda root: read.load("SQuAD1", root),
     ),
-    "x.conllu": (TREES, lambda root: treebank.read(root / "x.conllu")),
-    "a.txt": ("one\ntwo\n\nthree\n", lambda root: list(texts.read([root / "a.txt"]))),
-    TEST_IMAGES: (IMAGES, lambda root: digits.load(root)),
+    "x.conllu": (TREES, lambda root: treebank.read_sentences(root / "x.conllu")),
+    "a.txt": (
+        "one\ntwo\n\nthree\n",
+        lambda root: list(texts.read_documents([root / "a.txt"])),
+    ),
+    TEST_IMAGES: (IMAGES, lambda root: digits.load_digit_images(root)),
 }
 TEXTS = [name for name in READERS if name != TEST_IMAGES]
 
@@ -49,7 +52,7 @@ def laid(root, name, content):
     if name.endswith(("-ubyte", ".gz")):
         for other, body in DIGITS.items():
             put(root, other, body)
-    digits.load.cache_clear()
+    digits.load_digit_images.cache_clear()
     return put(root, name, content)
 
 
@@ -288,7 +291,7 @@ def test_digits(tmp_path, name, content, message):
 @pytest.mark.parametrize("source", ["glue", "treebank"])
 def test_unknown_tasks(source):
     with pytest.raises(ValueError, match="did you mean 'CoLA'|allowed"):
-        data.splits(source, "CoLa")
+        data.read_splits(source, "CoLa")
 
 
 @pytest.mark.parametrize("load", [read.load, treebank.load])

@@ -39,7 +39,7 @@ def put(root, mark="-", end="", packed=False):
     "mark, end, packed", [("-", "", 0), ("-", ".gz", 1), (".", "", 1)]
 )
 def test_files_plain_and_gzipped(tmp_path, mark, end, packed):
-    made, found = put(tmp_path, mark, end, packed), digits.load(tmp_path)
+    made, found = put(tmp_path, mark, end, packed), digits.load_digit_images(tmp_path)
     assert list(found) == ["train", "test"]
     for split, (images, labels) in found.items():
         assert (images == made[f"{split}-images"]).all()
@@ -55,11 +55,11 @@ def test_missing_files_are_named(tmp_path):
     with pytest.raises(
         FileNotFoundError, match="train-images-idx3-ubyte is missing .* four idx"
     ):
-        digits.load(tmp_path / "elsewhere")
+        digits.load_digit_images(tmp_path / "elsewhere")
 
 
 def test_the_bundled_digits(tmp_path):
-    found = digits.load(tmp_path, "bundled")
+    found = digits.load_digit_images(tmp_path, "bundled")
     assert found["train"][0].shape == (1437, 8, 8) and found["test"][0].shape == (
         360,
         8,
@@ -72,7 +72,7 @@ def test_the_bundled_digits(tmp_path):
 def test_mnist():
     if not (root := REAL / "mnist").is_dir():
         pytest.skip("MNIST's idx files are not under DATA_ROOT")
-    found = digits.load(root)
+    found = digits.load_digit_images(root)
     assert found["train"][0].shape == (60000, 28, 28) and found["test"][0].shape == (
         10000,
         28,

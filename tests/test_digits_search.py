@@ -17,10 +17,10 @@ from lib.papers.nas_pruning import digits_check as step
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Perceptron
 
-IMAGES = digits.describe(paths.data_root() / "mnist", "bundled")
+IMAGES = digits.describe_digits(paths.data_root() / "mnist", "bundled")
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)
 NETWORK = Perceptron((128, 64, 10), epochs=12, batch=64, lr=2e-3, noise=1.0)
-GATES = nas.gates(0.25, regions=("inputs",), memory=0.95)
+GATES = nas.make_gate_settings(0.25, regions=("inputs",), memory=0.95)
 
 
 def spec(network=NETWORK, seed=0, **changes):
@@ -41,18 +41,23 @@ def test_noise_goes_first(ratio, store):
 def test_gates_without_a_gradient_leave_first_where_asked(store):
     """Four of the 64 pixels are blank in every image, and their gates have no
     gradient."""
-    blank = digits.load(paths.data_root() / "mnist", "bundled")["train"][0].max(0) == 0
+    blank = (
+        digits.load_digit_images(paths.data_root() / "mnist", "bundled")["train"][
+            0
+        ].max(0)
+        == 0
+    )
     kept = []
     for idle in (0.0, 0.01):
         run = execute(spec(NETWORK, ratio=0.5, idle=idle), store)
-        kept.append((run.arrays("inputs")["kept"][0].astype(bool) & blank).sum())
+        kept.append((run.read_arrays("inputs")["kept"][0].astype(bool) & blank).sum())
         assert abs(run.metrics["miss"]) <= 0.01
     assert blank.sum() == 4 and kept == [4, 0]
 
 
 def test_what_is_kept(store):
     run = execute(spec(), store)
-    arrays, found = run.arrays("inputs"), run.metrics
+    arrays, found = run.read_arrays("inputs"), run.metrics
     assert arrays["kept"].sum((1, 2)).tolist() == [found["pixels"], found["noise"]]
     assert np.array_equal((arrays["alphas"] > 0).reshape(2, 8, 8), arrays["kept"])
     assert found["steps"] == 12 * -(-1437 // 64)
@@ -61,7 +66,7 @@ def test_what_is_kept(store):
 
 
 def test_the_deep_network_has_eleven_layers_and_learns_something(store):
-    network = step.mlp(1568, DEEP)
+    network = step.build_perceptron(1568, DEEP)
     assert [m.out_features for m in network if isinstance(m, torch.nn.Linear)] == list(
         DEEP
     )
@@ -74,7 +79,7 @@ def test_the_deep_network_has_eleven_layers_and_learns_something(store):
 
 def test_inputs_are_pixels_then_noise():
     pixels = torch.full((500, 8, 8), 51, dtype=torch.uint8)
-    made = step.inputs_of(
+    made = step.make_noisy_inputs(
         pixels, replace(NETWORK, noise=0.5), torch.Generator().manual_seed(0)
     )
     assert made.shape == (500, 128) and torch.allclose(made[:, :64], torch.tensor(0.2))
@@ -103,5 +108,5 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
     one, same, third = (execute(spec(short, seed), place) for seed, place in places)
     same_run(one, same)
     assert not np.array_equal(
-        one.arrays("inputs")["kept"], third.arrays("inputs")["kept"]
+        one.read_arrays("inputs")["kept"], third.read_arrays("inputs")["kept"]
     )

@@ -9,8 +9,8 @@ from safetensors import safe_open
 from torch.utils.flop_counter import FlopCounterMode
 
 from lib.model import backbone
-from lib.model.layout import arrange_layers
-from lib.model.parts import layers
+from lib.model.layout import rename_layer_parts_as_bert
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
 from lib.stats import cost
 
@@ -22,7 +22,7 @@ def pair(tiny):
     """(ours, transformers' own): two classifiers with the same weights, in float64."""
     model = tiny("distilbert").double()
     theirs = classes("distilbert")[1](configuration("distilbert", A, 2)).double()
-    theirs.load_state_dict(backbone.rename_tensors(model))
+    theirs.load_state_dict(backbone.restore_tensor_names(model))
     assert type(theirs.distilbert.transformer.layer[0].attention).__name__ == (
         "DistilBertSelfAttention"
     )
@@ -65,7 +65,7 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     batch = sentences("distilbert")
     for each in (model, theirs):
         each(**batch).logits.square().sum().backward()
-    names = zip(backbone.rename_tensors(model), model.state_dict(), strict=True)
+    names = zip(backbone.restore_tensor_names(model), model.state_dict(), strict=True)
     expected, found = dict(theirs.named_parameters()), dict(model.named_parameters())
     for theirs_name, name in names:
         close(found[name].grad, expected[theirs_name].grad, 1e-9)
@@ -73,10 +73,10 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
 
 def test_arranging_twice_changes_nothing(tiny):
     model, before = tiny("distilbert"), list(tiny("distilbert").state_dict())
-    first = layers(model)[0].attention
+    first = get_layers(model)[0].attention
     assert (
-        arrange_layers(arrange_layers(model)) is model
-        and layers(model)[0].attention is first
+        rename_layer_parts_as_bert(rename_layer_parts_as_bert(model)) is model
+        and get_layers(model)[0].attention is first
     )
     assert list(model.state_dict()) == before
 
@@ -140,12 +140,12 @@ def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
 
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("distilbert", 2, 48, 4, 96, 100, 64, 0, 48)
-    config = cost.configuration(shape, num_labels=3)
-    assert cost.shape_of_config(config.to_dict()) == shape
+    config = cost.make_configuration(shape, num_labels=3)
+    assert cost.read_shape_of_config(config.to_dict()) == shape
     model = transformers.DistilBertForSequenceClassification(config).eval()
     model.set_attn_implementation("eager")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.full((1, 17), 5))
     assert cost.flops(shape, 17, labels=3) == counter.get_total_flops()
-    ours = sum(p.numel() for p in arrange_layers(model).parameters())
+    ours = sum(p.numel() for p in rename_layer_parts_as_bert(model).parameters())
     assert cost.parameters(shape, labels=3) == ours

@@ -18,7 +18,7 @@ from lib.core.rows import Row
 from lib.core.spec import Spec, find_ancestors
 from lib.core.store import Store
 from lib.papers import grids
-from lib.report.tables import collect
+from lib.report.tables import collect_results
 from lib.stats import compare
 from lib.train import loop
 
@@ -39,12 +39,16 @@ def store(tmp_path):
 @pytest.fixture
 def plain(monkeypatch):
     """A processor without instructions for bfloat16."""
-    monkeypatch.setattr(processor, "features", lambda: ["avx2", "avx512f"])
+    monkeypatch.setattr(
+        processor, "list_processor_features", lambda: ["avx2", "avx512f"]
+    )
 
 
 @pytest.fixture
 def able(monkeypatch):
-    monkeypatch.setattr(processor, "features", lambda: ["avx2", "avx512_bf16"])
+    monkeypatch.setattr(
+        processor, "list_processor_features", lambda: ["avx2", "avx512_bf16"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,9 +69,18 @@ def test_what_the_processor_can_is_read_from_the_system(
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(processor, "Path", lambda place: tmp_path / "cpuinfo")
-    monkeypatch.setattr(processor, "features", processor.features.__wrapped__)
-    assert processor.features() == features and processor.has_bfloat16() == has
-    assert processor.name() == "Ryzen 5" or "model name" not in (text or "")
+    monkeypatch.setattr(
+        processor,
+        "list_processor_features",
+        processor.list_processor_features.__wrapped__,
+    )
+    assert (
+        processor.list_processor_features() == features
+        and processor.has_bfloat16() == has
+    )
+    assert processor.read_processor_name() == "Ryzen 5" or "model name" not in (
+        text or ""
+    )
 
 
 def test_pytorch_has_fast_products_where_the_processor_is_said_to():
@@ -83,7 +96,7 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
     spec = half(teacher()).inputs["start"]
     with pytest.raises(ValueError, match=told):
         execute(spec, store)
-    assert store.find(spec) is None
+    assert store.find_run(spec) is None
 
 
 def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
@@ -93,7 +106,7 @@ def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
     )
     loop.read_numerics({"dtype": "float32", "threads": 1})
     spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
-    assert spec.twin is spec
+    assert spec.float32_twin is spec
 
 
 def test_toy_asks_for_float32_everywhere(anywhere):
@@ -101,14 +114,14 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameters(path):
-            rows = notebook.make_grids(path, {"profile": "toy"}, looked_up=False).get(
-                "grid", []
-            )
+            rows = notebook.make_grids(
+                path, {"profile": "toy"}, with_recorded=False
+            ).get("grid", [])
             specs = {row["spec"] for row in rows}
             for spec in specs | find_ancestors(specs):
                 numerics = spec.args.get("numerics") or {"dtype": "float32"}
                 assert numerics["dtype"] == "float32", (
-                    notebook.id_of_notebook(path),
+                    notebook.make_notebook_id(path),
                     spec.name,
                 )
 
@@ -116,15 +129,25 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 def test_a_twin_is_float32_in_all_its_graph_and_another_run():
     whole = importance(teacher()).with_seed(3)
     spec = half(whole)
-    assert spec.twin == whole and spec.twin.name == whole.name and spec.id != whole.id
-    assert spec.with_seed(4).twin.seed == 4 and whole.twin is whole
+    assert (
+        spec.float32_twin == whole
+        and spec.float32_twin.name == whole.name
+        and spec.id != whole.id
+    )
+    assert spec.with_seed(4).float32_twin.seed == 4 and whole.float32_twin is whole
     told = Spec(
         "latency",
         {"numerics": teacher().args["numerics"]},
         {"model:a": half(teacher())},
     )
-    assert told.twin.inputs["model:a"] == teacher() and told.twin.args == told.args
-    assert spec.twin.parents["teacher"] == whole.parents["teacher"]
+    assert (
+        told.float32_twin.inputs["model:a"] == teacher()
+        and told.float32_twin.args == told.args
+    )
+    assert (
+        spec.float32_twin.inputs_with_seeds["teacher"]
+        == whole.inputs_with_seeds["teacher"]
+    )
 
 
 def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
@@ -132,14 +155,14 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     todo = store.missing_specs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
     assert sweep.make_runs([spec], store, workers=1) == {}
-    found = store.lookup(spec)
+    found = store.look_up_state(spec)
     assert (
         found["state"] == "finished"
         and found["run"].name == teacher().with_seed(0).name
     )
-    assert not store.missing_specs([spec]) and store.find(spec) is None
+    assert not store.missing_specs([spec]) and store.find_run(spec) is None
     assert found["run"].env["dtype"] == "float32"
-    frame = collect([Row(spec, model="a")], store)
+    frame = collect_results([Row(spec, model="a")], store)
     assert frame["matthews"].notna().all()
 
 
@@ -147,37 +170,38 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
     spec = half(importance(teacher())).with_seed(0)
     done(store, spec)
     assert (
-        not store.missing_specs([spec]) and store.lookup(spec)["run"].name == spec.name
+        not store.missing_specs([spec])
+        and store.look_up_state(spec)["run"].name == spec.name
     )
-    done(store, spec.twin)
-    assert store.lookup(spec)["run"].name == spec.name  # its own comes first
+    done(store, spec.float32_twin)
+    assert store.look_up_state(spec)["run"].name == spec.name  # its own comes first
 
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
     spec = half(teacher()).with_seed(0)
     assert list(store.missing_specs([spec]))[-1] == spec
-    done(store, spec.twin)
+    done(store, spec.float32_twin)
     assert (
         not store.missing_specs([spec])
-        and store.lookup(spec)["run"].name == spec.twin.name
+        and store.look_up_state(spec)["run"].name == spec.float32_twin.name
     )
-    assert list(store.missing_specs([spec], exact=True))[-1] == spec
+    assert list(store.missing_specs([spec], keep_dtype=True))[-1] == spec
 
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     spec = half(teacher(lr=1e30, clip=0.0)).with_seed(0)
     lost = sweep.make_runs([spec], store, workers=1)
-    (error,) = collect([Row(spec, model="a")], store, lost)["error"]
-    assert list(lost) == [spec.twin] and "lower Train.lr" in error
-    assert collect([Row(spec, model="a")], store)["error"].item() == error
-    assert store.lookup(spec)["state"] == "failed"
+    (error,) = collect_results([Row(spec, model="a")], store, lost)["error"]
+    assert list(lost) == [spec.float32_twin] and "lower Train.lr" in error
+    assert collect_results([Row(spec, model="a")], store)["error"].item() == error
+    assert store.look_up_state(spec)["state"] == "failed"
 
 
 def test_the_environment_of_a_run_tells_dtype_and_features(able):
     spec = half(teacher())
     told = describe_environment(spec)
     assert told["dtype"] == "bfloat16" and told["features"] == ["avx2", "avx512_bf16"]
-    assert describe_environment(spec.twin)["dtype"] == "float32"
+    assert describe_environment(spec.float32_twin)["dtype"] == "float32"
     assert describe_environment(Spec("count", {}))["dtype"] is None
 
 
@@ -187,38 +211,43 @@ def claim(monkeypatch):
     specs = [half(teacher()), half(importance(teacher()))]
     rows = [Row(spec, seed=n) for n in (10, 11) for spec in specs]
     line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
-    monkeypatch.setattr(evidence, "rows_of_claim", lambda _: rows)
+    monkeypatch.setattr(evidence, "make_rows_of_claim", lambda _: rows)
     monkeypatch.setattr(lists, "read_claims", lambda: {"A1": line})
     return line
 
 
 def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
     first, second, third, fourth = (
-        row["spec"] for row in evidence.rows_of_claim(claim)
+        row["spec"] for row in evidence.make_rows_of_claim(claim)
     )
     for spec in (first, second, third):
-        store.record(done(store, spec))
-    assert evidence.specs_by_seed(claim, store) == {
+        store.copy_to_records(done(store, spec))
+    assert evidence.find_specs_by_seed(claim, store) == {
         10: [first, second],
-        11: [third.twin, fourth.twin],
+        11: [third.float32_twin, fourth.float32_twin],
     }
     assert evidence.gather_evidence([claim], store, workers=1) == {}
     for spec in (third, fourth):
-        assert (store.records / spec.twin.name).exists()
+        assert (store.records / spec.float32_twin.name).exists()
     (line, _) = evidence.describe_claims([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
-    assert store.lookup(third)["run"].twin.name == third.twin.name
+    assert (
+        store.look_up_state(third)["run"].float32_twin.name == third.float32_twin.name
+    )
 
 
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
-    third, fourth = (row["spec"] for row in evidence.rows_of_claim(claim)[2:])
-    done(store, third.twin)
-    assert evidence.specs_by_seed(claim, store)[11] == [third, fourth]
+    third, fourth = (row["spec"] for row in evidence.make_rows_of_claim(claim)[2:])
+    done(store, third.float32_twin)
+    assert evidence.find_specs_by_seed(claim, store)[11] == [third, fourth]
     assert third in store.missing_specs(
-        evidence.order_specs([claim], store), exact=True
+        evidence.order_specs([claim], store), keep_dtype=True
     )
-    done(store, fourth.twin)
-    assert evidence.specs_by_seed(claim, store)[11] == [third.twin, fourth.twin]
+    done(store, fourth.float32_twin)
+    assert evidence.find_specs_by_seed(claim, store)[11] == [
+        third.float32_twin,
+        fourth.float32_twin,
+    ]
 
 
 COLUMNS = {"CoLA": (compare.Column("CoLA", "CoLA", "accuracy"),)}
@@ -233,7 +262,7 @@ def row(model, seed, dtype, deep="", twin=None):
     arrays["logits"] = np.eye(2)[np.where(right, labels, 1 - labels)]
     run = holding(arrays, f"{model}/{seed}/{dtype}", accuracy=float(right.mean()))
     run.spec = {"args": {"numerics": {"dtype": dtype}}, "inputs": {"teacher": teacher}}
-    run.twin = twin
+    run.float32_twin = twin
     told = {
         "task": "CoLA",
         "model": model,
@@ -242,14 +271,14 @@ def row(model, seed, dtype, deep="", twin=None):
         "state": "finished",
     }
     spec = Spec("finetune", {"train": TRAIN}).with_seed(seed)
-    return compare.with_metrics(told | {"spec": spec})
+    return compare.add_metrics_to_row(told | {"spec": spec})
 
 
 def test_pairs_have_one_dtype_and_are_counted_by_it():
     ours = [row("a", n, "bfloat16" if n < 3 else "float32") for n in range(6)]
     theirs = [row("b", n, "bfloat16" if n < 4 else "float32") for n in range(5)]
     theirs.append(row("b", 5, "float32", deep="bfloat16"))  # another teacher
-    found = compare.align_rows(ours, theirs, COLUMNS)
+    found = compare.pair_rows(ours, theirs, COLUMNS)
     told = [(pair.seed, pair.dtype) for pair in found]
     assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
@@ -271,7 +300,7 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
 def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     plain = row("b", 0, "float32")
     ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
-    (pair,) = compare.align_rows([ours], [theirs], COLUMNS)
+    (pair,) = compare.pair_rows([ours], [theirs], COLUMNS)
     assert pair.dtype == "float32"
     rows = compare.select_one_dtype([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
@@ -296,7 +325,7 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
 
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
     found = [
-        compare.dtypes(run.spec)
+        compare.collect_dtypes(run.spec)
         for run in Store(records=paths.DATA / "records").list_records()
     ]
     assert found and all(len(each) < 2 for each in found)

@@ -21,13 +21,13 @@ def table(prefix, flip, count=100):
 def clock(request, monkeypatch):
     """Whether the clock of the file system stands still between two edits."""
     if request.param:
-        now, stamp = time.time_ns(), disk.stamp_of_file
+        now, stamp = time.time_ns(), disk.read_file_stamp
 
         def coarse(path):
             place, size, *_ = stamp(path)
             return place, size, now, now, 7
 
-        monkeypatch.setattr(disk, "stamp_of_file", coarse)
+        monkeypatch.setattr(disk, "read_file_stamp", coarse)
 
 
 def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):
@@ -37,9 +37,13 @@ def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):
     for content in (table("w", 0), table("w", 1), table("x", 1), table("w", 0)):
         path.write_text(content)
         task, splits = lib.rows(str(path))
-        rows = splits["train"].take(range(6))
+        rows = splits["train"].select_rows(range(6))
         seen.append(
-            (rows.a, rows.y.tolist(), data.describe("own", task.name)["digest"])
+            (
+                rows.a,
+                rows.y.tolist(),
+                data.describe_task_rows("own", task.name)["digest"],
+            )
         )
     assert seen[0] == seen[3]
     assert seen[1][0] == seen[0][0] and seen[1][1] != seen[0][1]
@@ -48,10 +52,18 @@ def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):
 
 
 def test_a_model_that_is_trained_again_is_another_one(tmp_path, clock):
-    stand_in(tmp_path, toy.corpus(60, 0), "bert", heads=4, layers=1, ffn=32, hidden=16)
+    stand_in(
+        tmp_path,
+        toy.generate_passages(60, 0),
+        "bert",
+        heads=4,
+        layers=1,
+        ffn=32,
+        hidden=16,
+    )
     weights = tmp_path / "model.safetensors"
-    before, sound = data.weights(str(tmp_path)), weights.read_bytes()
+    before, sound = data.digest_weights(str(tmp_path)), weights.read_bytes()
     weights.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
-    assert data.weights(str(tmp_path)) != before
+    assert data.digest_weights(str(tmp_path)) != before
     weights.write_bytes(sound)
-    assert data.weights(str(tmp_path)) == before
+    assert data.digest_weights(str(tmp_path)) == before

@@ -16,14 +16,18 @@ from lib.papers import grids, published
 from lib.papers import settings as paper_settings
 from lib.papers.efficientbert import measures
 from lib.papers.efficientbert import recipes as efficientbert
-from lib.papers.efficientbert.search.net import from_json, macs, parameters
+from lib.papers.efficientbert.search.net import (
+    count_macs,
+    count_net_parameters,
+    from_json,
+)
 from lib.stats import paired
-from lib.train.matching import layer_map
+from lib.train.matching import map_layers
 
 PAGES = [
     p
     for p in notebook.find_notebooks(["efficientbert_*"])
-    if notebook.id_of_notebook(p).split("_")[1]
+    if notebook.make_notebook_id(p).split("_")[1]
     in ("t02", "t03", "t04", "t07", "f01", "f04", "f07", "f08")
 ]
 
@@ -37,13 +41,13 @@ def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     for text in nets:
         net = from_json(json.loads(text))
         with torch.device("meta"):
-            encoder = supernet.build(net)
-            model = supernet.build(
+            encoder = supernet.build_model_of_net(net)
+            model = supernet.build_model_of_net(
                 net, transformers.BertForSequenceClassification, num_labels=3
             )
-        count, head = parameters(net, "with pooler"), 3 * net.hidden + 3
-        assert parts.size(encoder)["parameters"] == count
-        assert parts.size(model)["parameters"] == count + head
+        count, head = count_net_parameters(net, "with pooler"), 3 * net.hidden + 3
+        assert parts.count_parameters(encoder)["parameters"] == count
+        assert parts.count_parameters(model)["parameters"] == count + head
     for spec in specs:
         if "train" in spec.args:
             assert (
@@ -60,13 +64,13 @@ def test_rows_have_the_printed_size(name):
     other = name in efficientbert.OTHER_BASE
     table = "table07_base_models" if other else "table02_glue_test"
     row = "EfficientBERT" if "(" in name else name
-    shown = published.table("efficientbert", table).set_index("Model")["#Params (M)"][
-        row
-    ]
+    shown = published.read_table("efficientbert", table).set_index("Model")[
+        "#Params (M)"
+    ][row]
     told = (
         "14.2" if name == "EfficientBERT++" else f"{shown:.1f}"
     )  # its code has another width
-    count = parameters(efficientbert.network(name), "with projection")
+    count = count_net_parameters(efficientbert.find_network(name), "with projection")
     assert f"{count / 1e6:.1f}" == told
 
 
@@ -81,7 +85,8 @@ def test_the_printed_settings_are_those_of_the_specs():
     numbers = table[table["published", "Value"].str.fullmatch(r"-?[\d.]+(e-?\d+)?")]
     there = numbers[numbers["in Specs", "Value"] != "–"]
     assert (
-        len(there) == 66 and not paper_settings.find_differences(there).to_numpy().any()
+        len(there) == 66
+        and not paper_settings.find_differing_cells(there).to_numpy().any()
     )
     assert set(
         numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]
@@ -94,8 +99,8 @@ def test_the_printed_settings_are_those_of_the_specs():
     }
     adam = table[table.index.get_level_values(1) == "optimizer"]
     assert adam["in Specs", "Value"].item() == "AdamW"
-    assert paper_settings.mark_differences(adam).iloc[0].tolist()[1] == "AdamW ≠"
-    assert efficientbert.window("paper") == (15_000_000, 16_000_000)
+    assert paper_settings.mark_differing_cells(adam).iloc[0].tolist()[1] == "AdamW ≠"
+    assert efficientbert.find_parameter_window("paper") == (15_000_000, 16_000_000)
     assert efficientbert.CLAIMED in efficientbert.TURNS["mini"]
 
 
@@ -107,10 +112,12 @@ def test_tenths_are_of_the_official_training_sets():
 
 def test_what_each_row_inherits(anywhere):
     names = ("Base Model", *efficientbert.OWN[1:], *efficientbert.OTHER_BASE)
-    students = {name: efficientbert.student("paper", "RTE", name) for name in names}
+    students = {
+        name: efficientbert.student_spec("paper", "RTE", name) for name in names
+    }
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
     whole, several = (
-        efficientbert.supernet("paper"),
+        efficientbert.pretrained_supernet_spec("paper"),
         efficientbert.shared_supernet_spec("paper"),
     )
     for name in (
@@ -129,7 +136,7 @@ def test_what_each_row_inherits(anywhere):
     assert len(starts["EfficientBERT++"].args["net"]["layers"]) == 12
     assert starts[efficientbert.PLUS] == several
     for task, head in {"RTE": "RTE", "WNLI": "QNLI", "SQuAD1": None}.items():
-        plus = efficientbert.student("paper", task, efficientbert.PLUS)
+        plus = efficientbert.student_spec("paper", task, efficientbert.PLUS)
         assert plus.args.get("classifier") == head
     small = efficientbert.BASELINES["paper"]
     tiny, thin = (efficientbert.preparation_spec("paper", name) for name in small)
@@ -141,10 +148,12 @@ def test_what_each_row_inherits(anywhere):
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
     several = efficientbert.shared_supernet_spec("paper")
-    assert several.inputs["start"].inputs["start"] == efficientbert.supernet("paper")
+    assert several.inputs["start"].inputs[
+        "start"
+    ] == efficientbert.pretrained_supernet_spec("paper")
     teachers = {name for name in several.inputs if ":" in name}
     assert teachers == {f"teacher:{task}" for task in efficientbert.TASKS["paper"]}
-    layers = efficientbert.network("EfficientBERT").layers
+    layers = efficientbert.find_network("EfficientBERT").layers
     assert several.args["net"]["layers"] == [[layer.formula, 4, 1] for layer in layers]
     assert several.args["data"]["RTE"]["in_order"]
     choices = several.args["shared"]["choices"]
@@ -153,7 +162,7 @@ def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
 
 
 def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
-    net = efficientbert.network("Base Model")
+    net = efficientbert.find_network("Base Model")
     warm, cold = (
         efficientbert.candidate_spec("paper", net, inherits)
         for inherits in (True, False)
@@ -163,14 +172,14 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
         read.args["corpus"]["documents"] == 120_000
         and read.args["train"]["epochs"] == 1
     )
-    first = efficientbert.supernet("paper", "wikipedia")
+    first = efficientbert.pretrained_supernet_spec("paper", "wikipedia")
     assert read.inputs["start"] == first == efficientbert.supernet_spec("paper")
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
     assert told.items() <= warm.args["data"].items()
     small = efficientbert.candidate_spec(
-        "mini", efficientbert.scale_network("Base Model", "mini"), False
+        "mini", efficientbert.scale_network_to_profile("Base Model", "mini"), False
     )
     assert (
         "start" not in small.inputs
@@ -186,11 +195,13 @@ def test_recorded_runs_are_found_without_data(without_data):
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
-    low, high = efficientbert.window(scale)
+    low, high = efficientbert.find_parameter_window(scale)
 
     def size(name):
-        net = efficientbert.scale_network(name, scale)
-        return parameters(net, "with projection", **efficientbert.tables(scale))
+        net = efficientbert.scale_network_to_profile(name, scale)
+        return count_net_parameters(
+            net, "with projection", **efficientbert.list_embedding_sizes(scale)
+        )
 
     for name in ("Base Model", "Search Stage 2", "EfficientBERT"):
         assert low <= size(name) <= high
@@ -198,11 +209,11 @@ def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
 
 
 def test_small_networks_keep_formulas_and_heads():
-    toy = efficientbert.scale_network("EfficientBERT", "toy")
-    whole = efficientbert.network("EfficientBERT")
+    toy = efficientbert.scale_network_to_profile("EfficientBERT", "toy")
+    whole = efficientbert.find_network("EfficientBERT")
     assert toy.layers == (whole.layers[0], whole.layers[3])
     assert (toy.hidden, toy.width, toy.heads) == (48, 48, 12)
-    other = efficientbert.scale_network("EfficientBERT (TinyBERT_6)", "mini")
+    other = efficientbert.scale_network_to_profile("EfficientBERT (TinyBERT_6)", "mini")
     assert (other.hidden, other.width, other.mismatch, len(other.layers)) == (
         384,
         1536,
@@ -216,15 +227,15 @@ DEPTHS = {"toy": {4: 1, 6: 2, 12: 4, 24: 8}, "mini": {4: 3, 6: 6, 12: 12, 24: 24
 
 @pytest.mark.parametrize("name", efficientbert.NETS)
 def test_every_published_network_has_a_form_at_every_scale(name):
-    whole = efficientbert.network(name)
-    assert efficientbert.scale_network(name, "paper") == whole
+    whole = efficientbert.find_network(name)
+    assert efficientbert.scale_network_to_profile(name, "paper") == whole
     for scale, depths in DEPTHS.items():
         small, depth = (
-            efficientbert.scale_network(name, scale),
+            efficientbert.scale_network_to_profile(name, scale),
             depths[len(whole.layers)],
         )
         assert len(small.layers) == depth
-        assert layer_map(depth, grids.shape(scale).layers)
+        assert map_layers(depth, grids.find_encoder_shape(scale).layers)
         assert small.heads == whole.heads and small.hidden % small.heads == 0
         assert small.width / small.hidden == pytest.approx(
             whole.width / whole.hidden, rel=0.02
@@ -233,14 +244,16 @@ def test_every_published_network_has_a_form_at_every_scale(name):
 
 def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficientbert_does():
     thin, own = (
-        efficientbert.network(efficientbert.THIN),
-        efficientbert.network("EfficientBERT"),
+        efficientbert.find_network(efficientbert.THIN),
+        efficientbert.find_network("EfficientBERT"),
     )
-    row = efficientbert.printed("table02_glue_test")["MobileBERT_TINY"]
-    assert parameters(thin) / 1e6 == pytest.approx(
+    row = efficientbert.read_printed_table("table02_glue_test")["MobileBERT_TINY"]
+    assert count_net_parameters(thin) / 1e6 == pytest.approx(
         row["published", "#Params (M)"], rel=0.01
     )
-    assert len(thin.layers) == 24 and macs(thin) == pytest.approx(macs(own), rel=0.01)
+    assert len(thin.layers) == 24 and count_macs(thin) == pytest.approx(
+        count_macs(own), rel=0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,7 +264,7 @@ def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficie
             "unknown task of this page: 'SQuAD3'",
         ),
         (
-            lambda: efficientbert.network("EfficientBRT"),
+            lambda: efficientbert.find_network("EfficientBRT"),
             "network: 'EfficientBRT'; did you mean",
         ),
     ],
@@ -277,7 +290,7 @@ def test_share_of_steps():
     fast[10:] = (
         1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
     )
-    share = measures.share_of_steps
+    share = measures.compute_share_of_steps
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
     assert share(curve(slow + 1), curve(slow)) == 1.0
@@ -288,7 +301,7 @@ def timed(batch, times):
     """A row of timings: BERT-base's time, then those of the networks from slow to
     fast."""
     run = holding({"wall": np.stack([time * np.linspace(1, 3, 50) for time in times])})
-    run.spec = efficientbert.latency(batch, 50).to_json()
+    run.spec = efficientbert.latency_spec(batch, 50).to_json()
     return {"batch": batch, "seed": 0, "run": run, "state": "finished"}
 
 
@@ -297,25 +310,26 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     for seed in range(60):
         below = np.exp(0.1 * draw.normal(size=100))
         above = 3.0 * below * np.exp(0.2 * draw.normal(size=100))
-        e = paired.ratio_of_medians(above, below, draws=400, seed=seed)
+        e = paired.estimate_ratio_of_medians(above, below, draw_count=400, seed=seed)
         inside += e.low <= 3.0 <= e.high
     assert 50 <= inside <= 60
     slow = np.repeat(
         np.exp(0.2 * draw.normal(size=10)), 10
     )  # blocks of ten that share their noise
     wide, thin = (
-        paired.ratio_of_medians(slow, np.ones(100), block=block) for block in (10, 1)
+        paired.estimate_ratio_of_medians(slow, np.ones(100), block_size=block)
+        for block in (10, 1)
     )
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
 
 
 def test_printed_tables():
-    rows = efficientbert.printed("table02_glue_test")
+    rows = efficientbert.read_printed_table("table02_glue_test")
     assert rows["BERT-PKD_4"]["published", "average"] == 72.6
     assert set(efficientbert.OWN) <= rows.keys()
     assert (
         set(efficientbert.SPANS["paper"])
-        <= efficientbert.printed("table04_squad_dev").keys()
+        <= efficientbert.read_printed_table("table04_squad_dev").keys()
     )
 
 
@@ -331,9 +345,11 @@ def test_sentences_of_the_pages_are_true(anywhere):
         in page.read_text()
     )
     for scale in ("toy", "mini"):  # of ++ every second layer is distilled
-        deep = len(efficientbert.scale_network("EfficientBERT++", scale).layers)
-        teacher = grids.shape(scale).layers
-        assert deep == 2 * teacher and len(layer_map(deep, teacher)) == teacher
+        deep = len(
+            efficientbert.scale_network_to_profile("EfficientBERT++", scale).layers
+        )
+        teacher = grids.find_encoder_shape(scale).layers
+        assert deep == 2 * teacher and len(map_layers(deep, teacher)) == teacher
 
 
 def test_speedups_are_of_the_same_turn():
@@ -341,7 +357,7 @@ def test_speedups_are_of_the_same_turn():
     run = timed(1, (8.0, 2.0, 4.0, 1.0))["run"]
     names = ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
     assert list(run.spec["args"]["models"]) == names  # a Spec sorts them
-    found = measures.speed_ups(run)
+    found = measures.estimate_speed_ups(run)
     assert {name: e.mean for name, e in found.items()} == pytest.approx(
         {"EfficientBERT_TINY": 8, "EfficientBERT": 4, "EfficientBERT++": 2}
     )

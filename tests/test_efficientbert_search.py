@@ -19,18 +19,18 @@ from lib.core.execute import execute
 from lib.core.spec import Spec
 from lib.model import backbone, supernet
 from lib.model.formula import parse
-from lib.model.parts import base
+from lib.model.parts import get_encoder
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert import searches as search
 from lib.papers.efficientbert.options import Shared
 from lib.papers.efficientbert.search import samplers
-from lib.papers.efficientbert.search.language import valid
-from lib.papers.efficientbert.search.net import Layer, from_json, parameters
+from lib.papers.efficientbert.search.language import is_valid
+from lib.papers.efficientbert.search.net import Layer, count_net_parameters, from_json
 from lib.papers.efficientbert.search.space import Space
-from lib.papers.efficientbert.search.step import hand_over
-from lib.papers.efficientbert.students import draw_part
-from lib.report.tables import Runs, collect
+from lib.papers.efficientbert.search.step import make_search_outputs
+from lib.papers.efficientbert.students import draw_part_of_supernet
+from lib.report.tables import Runs, collect_results
 from lib.stats import measures, paired
 from lib.train import loop
 
@@ -45,7 +45,7 @@ PAGES = (
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.make_grids(notebook.path_of_notebook(page), {"profile": profile})
+    found = notebook.make_grids(notebook.find_notebook_path(page), {"profile": profile})
     specs = [row["spec"] for row in found["grid"]]
     assert specs and found["recorded"] and len({*specs}) == len(specs)
     assert {row["kind"] for row in found["grid"]} <= {"student", "search", "supernet"}
@@ -74,7 +74,9 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
             "wikipedia" if "Wiki" in name else "wikipedia+books",
         )
         assert start.args["corpus"]["text"] == text
-        assert start.inputs["start"] == efficientbert.supernet("paper", text), name
+        assert start.inputs["start"] == efficientbert.pretrained_supernet_spec(
+            "paper", text
+        ), name
     for scale in ("toy", "mini"):
         assert not [row for row in table_5(scale) if "Wiki" in row["model"]]
     with pytest.raises(ValueError, match="unknown text: 'wikipedi'"):
@@ -126,7 +128,9 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
     last = search.search_spec("paper", "stage3")
     for spec in (search.retraining_spec("paper", "RTE", last), last):
         assert spec.seed is None and spec.inputs["start"].seed is None
-    assert efficientbert.supernet("paper").seed == 0  # but all inherit from one
+    assert (
+        efficientbert.pretrained_supernet_spec("paper").seed == 0
+    )  # but all inherit from one
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.make_grids(notebook.path_of_notebook(PAGES[1]), values)["grid"]
+    grid = notebook.make_grids(notebook.find_notebook_path(PAGES[1]), values)["grid"]
     told = [
         spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)
     ]
@@ -149,7 +153,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.make_grids(notebook.path_of_notebook(PAGES[0]), values)
+        notebook.make_grids(notebook.find_notebook_path(PAGES[0]), values)
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini"])
@@ -157,7 +161,7 @@ def test_half_of_each_search_is_evolved(profile):
     """Single stage and stages 1 and 2 have as many guided evaluations."""
     guided = {}
     for stage, budget in search.BUDGET[profile].items():
-        options = search.sampler(profile, stage)
+        options = search.make_search_settings(profile, stage)
         assert options.method == "evolution" and 1 <= options.population <= 10
         assert options.budget == budget >= 2 * options.population
         guided[stage] = budget - options.population
@@ -180,7 +184,7 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (2000, 4000)
     assert last.args["data"]["held_out"] == 4000 and "teacher" in last.inputs
     assert {s.args["search"]["score"] for s in (one, last)} == {"loss"}
-    brief = search.brief_training_spec("mini", search.base_spec("mini"))
+    brief = search.brief_training_spec("mini", search.find_base_network("mini"))
     assert brief.args["score"] == "loss" and brief.args["data"] == one.args["data"]
     assert brief.args["train"] == one.args["train"]
     assert (brief.args["train"]["epochs"], brief.args["train"]["lr"]) == (3, 3e-4)
@@ -188,20 +192,26 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
         assert "score" not in search.search_spec(profile, "stage1").args["search"]
         assert (
             "score"
-            not in search.brief_training_spec(profile, search.base_spec(profile)).args
+            not in search.brief_training_spec(
+                profile, search.find_base_network(profile)
+            ).args
         )
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 def test_candidates_are_different_networks_of_the_window(profile):
-    low, high = efficientbert.window(profile)
-    nets, tables = search.candidates(profile), efficientbert.tables(profile)
-    assert nets[:3] == search.candidates(profile, 3)
+    low, high = efficientbert.find_parameter_window(profile)
+    nets, tables = (
+        search.draw_candidates(profile),
+        efficientbert.list_embedding_sizes(profile),
+    )
+    assert nets[:3] == search.draw_candidates(profile, 3)
     assert (
         len({json.dumps(net.to_json()) for net in nets}) == search.CANDIDATES[profile]
     )
     assert all(
-        low <= parameters(net, "with projection", **tables) <= high for net in nets
+        low <= count_net_parameters(net, "with projection", **tables) <= high
+        for net in nets
     )
     assert any(layer.formula != "W2 gelu(W1 x)" for net in nets for layer in net.layers)
 
@@ -213,10 +223,10 @@ def test_equal_evaluations_at_the_small_scales():
 
 
 def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
-    net = efficientbert.scale_network("EfficientBERT", "toy")
+    net = efficientbert.scale_network_to_profile("EfficientBERT", "toy")
     formulas = ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)")
     net = replace(net, layers=tuple(Layer(text, 2, 1) for text in formulas))
-    made = hand_over(Space("stage2", net, 7, 9**9), net)
+    made = make_search_outputs(Space("stage2", net, 7, 9**9), net)
     assert made["shared"]["window"] == [7, 9**9] and made["net"] == net.to_json()
     assert [layer[1:] for layer in made["supernet"]["layers"]] == [[4, 1]] * 2
     first, second = made["shared"]["choices"]
@@ -225,10 +235,15 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
     whole, shared = from_json(made["supernet"]), Shared(**made["shared"])
     for step in range(40):
-        drawn = draw_part(whole, shared, 0, step, **efficientbert.tables("toy"))
+        drawn = draw_part_of_supernet(
+            whole, shared, 0, step, **efficientbert.list_embedding_sizes("toy")
+        )
         for layer in drawn.layers:
-            assert valid(
-                parse(layer.formula), net.hidden, drawn.inner(layer), "truncate"
+            assert is_valid(
+                parse(layer.formula),
+                net.hidden,
+                drawn.count_inner_channels(layer),
+                "truncate",
             )
 
 
@@ -243,12 +258,14 @@ def shrunk():
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
-        change.setattr(module, "backbone", lambda scale, kind="bert": first)
+        change.setattr(module, "backbone_spec", lambda scale, kind="bert": first)
     text = {"sentences": 60, "seed": 1}
-    change.setattr(efficientbert, "corpus", lambda scale, count=None, name="": text)
+    change.setattr(
+        efficientbert, "describe_corpus", lambda scale, count=None, name="": text
+    )
     change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
-    change.setattr(efficientbert, "window", lambda scale: (1, 10**9))
+    change.setattr(efficientbert, "find_parameter_window", lambda scale: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)
     change.setitem(grids.HELD_OUT, "toy", 40)
     own = (
@@ -297,15 +314,15 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
     ):
         assert spec.inputs["search"] == found
         model = backbone.load(make(spec).model)[0]
-        assert supernet.read_net(model) == make(found).metrics[name]
-    final = make(search.final("toy", "CoLA", search=two))
+        assert supernet.read_net_of_model(model) == make(found).metrics[name]
+    final = make(search.final_training_spec("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
 
 
 def test_training_on_a_task_moves_every_weight(make, last):
     tuned = search.retraining_spec("toy", "CoLA", last)
     before, after = (
-        dict(base(backbone.load(make(spec).model)[0]).named_parameters())
+        dict(get_encoder(backbone.load(make(spec).model)[0]).named_parameters())
         for spec in (tuned.inputs["start"], tuned)
     )
     still = {name for name, value in before.items() if torch.equal(value, after[name])}
@@ -328,11 +345,14 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
     stage, calls, make, last, tmp_path, monkeypatch
 ):
     spec = search.search_spec("toy", stage).with_seed(1)
-    whole, other = make(spec), store_with(tmp_path, *map(make, spec.parents.values()))
+    whole, other = (
+        make(spec),
+        store_with(tmp_path, *map(make, spec.inputs_with_seeds.values())),
+    )
     stop_at(monkeypatch, loop, "collate", calls)
     with pytest.raises(KeyboardInterrupt):
         execute(spec, other, checkpoint_seconds=0.0)
-    assert not other.find(spec)
+    assert not other.find_run(spec)
     resumed = execute(spec, other, checkpoint_seconds=0.0)
     assert lines(resumed) == lines(whole) and resumed.status["attempts"] == 2
     for name in ("net", "supernet", "shared", "score"):
@@ -342,8 +362,8 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.make_grids(notebook.path_of_notebook(PAGES[1]), values)["grid"]
-    return collect(grid, store)
+    grid = notebook.make_grids(notebook.find_notebook_path(PAGES[1]), values)["grid"]
+    return collect_results(grid, store)
 
 
 def drawn(frame):
@@ -352,8 +372,8 @@ def drawn(frame):
     (path,) = notebook.find_notebooks(["efficientbert_t06_*"])
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
-    names = {"runs": SimpleNamespace(where=lambda kind: part)}
-    names["page"] = SimpleNamespace(note=list)
+    names = {"runs": SimpleNamespace(select_runs=lambda kind: part)}
+    names["page"] = SimpleNamespace(show_remarks=list)
     for mark in ("def grid", "def chained", "def costs", "ARMS = "):
         exec(next(cell for cell in cells if mark in cell), names)
     return names["costs"](frame, "toy", "here"), names["candidates"]
@@ -398,8 +418,8 @@ def test_scores_of_candidates_pair_by_name():
         )
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = measures.candidate_scores(
-        parts, grids.metrics("mini", efficientbert.COLUMNS)
+    found = measures.list_candidate_scores(
+        parts, grids.list_columns_by_task("mini", efficientbert.COLUMNS)
     ).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
@@ -409,7 +429,7 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
     rng = np.random.default_rng(0)
     for n in (5, 12, 30):
         x, y = rng.integers(0, 8, n), rng.integers(0, 8, n)
-        found = paired.rank_correlation(x, y)
+        found = paired.estimate_rank_correlation(x, y)
         tau, p = scipy_stats.kendalltau(x, y)
         assert (found.mean, found.p, found.n_seeds) == (
             pytest.approx(tau),
@@ -417,9 +437,9 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
             n,
         )
         assert -1 <= found.low <= found.mean <= found.high <= 1
-    alike = paired.rank_correlation(range(12), range(12))
+    alike = paired.estimate_rank_correlation(range(12), range(12))
     assert (alike.mean, alike.low, alike.high) == pytest.approx((1, 1, 1))
-    flat = paired.rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
+    flat = paired.estimate_rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
     assert (flat.mean, flat.low, flat.high, flat.p) == (0, 0, 0, 1)
 
 
@@ -427,8 +447,8 @@ def test_the_interval_of_tau_covers():
     rng, truth, hits = np.random.default_rng(1), 2 / np.pi * np.arcsin(0.6), 0
     for draw in range(200):
         x = rng.normal(size=12)
-        found = paired.rank_correlation(
-            x, 0.6 * x + 0.8 * rng.normal(size=12), draws=400, seed=draw
+        found = paired.estimate_rank_correlation(
+            x, 0.6 * x + 0.8 * rng.normal(size=12), draw_count=400, seed=draw
         )
         hits += found.low <= truth <= found.high
     assert 0.9 <= hits / 200 <= 1.0
@@ -436,15 +456,15 @@ def test_the_interval_of_tau_covers():
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "path", lambda *args: [])
+    monkeypatch.setattr(samplers, "find_promising_region", lambda *args: [])
 
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())
 
     monkeypatch.setattr(samplers, "draw_in_region", follow)
-    options = search.sampler("paper", "stage1")
+    options = search.make_search_settings("paper", "stage1")
     assert options.method == "cascade"
-    samplers.propose(None, [], options, None)
+    samplers.propose_candidate(None, [], options, None)
     assert set(seen) == {1}
 
 
@@ -455,11 +475,11 @@ def test_pages_of_nothing_are_empty(store, last):
 
 
 def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
-    more = search.search_spec("toy", "stage2", budget=2)
+    more = search.search_spec("toy", "stage2", budget_factor=2)
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.make_grids(notebook.path_of_notebook(PAGES[2]), values)["grid"]
+    rows = notebook.make_grids(notebook.find_notebook_path(PAGES[2]), values)["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)
@@ -468,7 +488,7 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
 def test_deviations_count_the_candidates_that_evolution_proposes():
     words = {4: "four", 6: "six", 10: "ten", 30: "thirty"}
     of = {
-        stage: words[budget - search.sampler("mini", stage).population]
+        stage: words[budget - search.make_search_settings("mini", stage).population]
         for stage, budget in search.BUDGET["mini"].items()
     }
     told = " ".join(search.DEVIATIONS["mini"])

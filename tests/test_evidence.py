@@ -71,10 +71,12 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
         small(64).with_seed(11),
         importance(small(64)).with_seed(10),
     ):
-        assert (store.records / spec.name).exists() and store.find(spec).env["commit"]
-        assert not store.find(spec).model.exists()
+        assert (store.records / spec.name).exists() and store.find_run(spec).env[
+            "commit"
+        ]
+        assert not store.find_run(spec).model.exists()
     assert not (store.records / BACKBONE.name).exists()
-    assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
+    assert store.find_run(BACKBONE, needs_weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
     assert not elsewhere.missing_specs(
         [small(64).with_seed(10), importance(small(64)).with_seed(11)]
@@ -92,9 +94,9 @@ def test_weights_that_a_kill_left_go_with_the_next_command(claims, store, monkey
         with pytest.raises(KeyboardInterrupt):
             evidence.gather_evidence(claims[:2], store, workers=1)
     first = small(64).with_seed(10)
-    assert store.find(first, weights=True)
+    assert store.find_run(first, needs_weights=True)
     assert evidence.gather_evidence(claims[:2], store, workers=1) == {}
-    assert store.find(first) and not store.find(first, weights=True)
+    assert store.find_run(first) and not store.find_run(first, needs_weights=True)
 
 
 def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):
@@ -102,11 +104,11 @@ def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkey
     every = evidence.lists.read_claims() | {"A3": other}
     monkeypatch.setattr(evidence.lists, "read_claims", lambda: every)
     assert evidence.gather_evidence(claims[1:2], store, workers=1) == {}
-    assert store.find(small(64).with_seed(10), weights=True)
+    assert store.find_run(small(64).with_seed(10), needs_weights=True)
     assert evidence.gather_evidence([other], store, workers=1) == {}
     assert (
-        store.find(small(64).with_seed(10))
-        and store.find(small(64).with_seed(10), weights=True) is None
+        store.find_run(small(64).with_seed(10))
+        and store.find_run(small(64).with_seed(10), needs_weights=True) is None
     )
 
 
@@ -114,16 +116,16 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     wanted = [small(64).with_seed(10), importance(small(64)).with_seed(10)]
     later = [small(64).with_seed(11), importance(small(64), batch=4).with_seed(11)]
     queues = {"now": wanted, "all": wanted + later}
-    monkeypatch.setattr(evidence, "select_lines", lambda profile: "all")
+    monkeypatch.setattr(evidence, "select_plan_lines", lambda profile: "all")
     monkeypatch.setattr(evidence, "queue_specs", lambda lines, profile: queues[lines])
     assert evidence.gather_evidence("now", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in wanted)
-    assert not store.find(small(64).with_seed(10)).model.exists() and not store.find(
-        later[0]
-    )
+    assert not store.find_run(
+        small(64).with_seed(10)
+    ).model.exists() and not store.find_run(later[0])
     assert evidence.gather_evidence("all", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in later)
-    assert not store.find(small(64).with_seed(11)).model.exists()
+    assert not store.find_run(small(64).with_seed(11)).model.exists()
 
 
 def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
@@ -135,9 +137,11 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
     monkeypatch.setattr(evidence, "order_specs", lambda claims, store=None: [])
     asked = importance(small(64)).with_seed(10)
     monkeypatch.setattr(evidence, "list_page_specs", lambda pages, profile: [asked])
-    assert evidence.gather_evidence([], store, workers=1, pages=["a page"]) == {}
+    assert (
+        evidence.gather_evidence([], store, workers=1, page_patterns=["a page"]) == {}
+    )
     assert (store.records / asked.name).exists()
-    assert not store.find(small(64).with_seed(10)).model.exists()
+    assert not store.find_run(small(64).with_seed(10)).model.exists()
 
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
@@ -145,16 +149,16 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
         evidence.select_claims(["G11"])
     every = evidence.select_claims()
     assert {c["id"] for c in every} >= {
-        line["id"] for line in lists.read_list("central")
+        line["id"] for line in lists.read_published_csv("central")
     }
-    at_base = {row["claim"] for row in lists.read_list("plan_base")}
+    at_base = {row["claim"] for row in lists.read_published_csv("plan_base")}
     for c in every:
         assert c["seeds"] or c["id"] in at_base, c["id"]
         assert c["id"] == "E5" or not {0, 1, 2, 90} & {*seeds(c["seeds"])}, c["id"]
 
 
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
-    cells = evidence.specs_by_seed(lists.read_claims()["N1"])[10]
-    found = evidence.find_searches(cells)
+    cells = evidence.find_specs_by_seed(lists.read_claims()["N1"])[10]
+    found = evidence.find_searches_behind(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

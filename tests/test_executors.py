@@ -46,7 +46,7 @@ def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_ow
         monkeypatch.setenv("TOLD", told)
         with closing(executors.Local(1)) as executor:
             found.append(executor.submit(seen).result())
-            executor.finished()
+            executor.wait_for_finished()
     server = found[0][-1]  # the other thread looks whether the parent is there
     assert found == [(2, {"torch", "seaborn"}, told, server) for told in "ab"]
     assert server != os.getpid()
@@ -74,7 +74,7 @@ def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(
 ):
     with closing(executors.Local(1)) as executor:
         *_, server = executor.submit(seen).result()
-        executor.finished()
+        executor.wait_for_finished()
         pid, parent, asked = executor.submit(kernel, tmp_path).result()
         assert parent == server == psutil.Process(asked).ppid()
         os.kill(asked, signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
     monkeypatch,
 ):
     monkeypatch.setattr(paths, "count_cores", lambda: 8)
-    monkeypatch.setattr(backends, "free_memory", lambda: 5e9)
+    monkeypatch.setattr(backends, "measure_free_memory", lambda: 5e9)
     slots = [
         ([Need(1, False, 1e9)] * 20, None, 5),
         ([Need(1, False, 1e8)] * 20, None, 8),
@@ -102,7 +102,9 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
 
 
 def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
-    teachers = [find_need(grids.teacher(profile, "RTE")) for profile in ("toy", "mini")]
+    teachers = [
+        find_need(grids.teacher_spec(profile, "RTE")) for profile in ("toy", "mini")
+    ]
     assert teachers == [Need(1, False, 0.9e9), Need(1, False, 2.2e9)]
     spec = teacher()
     args = {"data": spec.args["data"], "numerics": Numerics("float32", 4, "cuda")}
@@ -128,10 +130,10 @@ def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
 @pytest.mark.parametrize("version", [1, 2])
 def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     """Cached files do not count as used; a group without a limit limits nothing."""
-    assert 0 < executors.free_memory(tmp_path) <= psutil.virtual_memory().total
+    assert 0 < executors.measure_free_memory(tmp_path) <= psutil.virtual_memory().total
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 90 kB\nMemAvailable:  64 kB\n")
-    assert executors.free_memory(tmp_path) == 64 << 10
+    assert executors.measure_free_memory(tmp_path) == 64 << 10
     limit, used, state = executors.GROUPS[2 - version]
     group = tmp_path / "sys/fs/cgroup"
     (group / limit).parent.mkdir(parents=True)
@@ -140,4 +142,4 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     (group / state).write_text(below if version == 2 else own + below)
     for text, free in (("50000", 15000), ("max", 64 << 10), (f"{1 << 60}", 64 << 10)):
         (group / limit).write_text(text)
-        assert executors.free_memory(tmp_path) == free
+        assert executors.measure_free_memory(tmp_path) == free

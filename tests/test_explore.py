@@ -18,7 +18,7 @@ from lib.papers import frontier
 from lib.papers.efficientbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.report import artefact, explore, verdicts
-from lib.report.builder import divide_page
+from lib.report.builder import separate_html_and_mark
 
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 MOST = 6_500_000  # bytes of the page
@@ -43,7 +43,7 @@ def ends_of(values, bar):
 @pytest.fixture(scope="module")
 def few():
     """The points of three models on SST-2: every model takes minutes."""
-    rows = evidence.make_rows("mini", explore.FRONTIER)
+    rows = evidence.make_grid_rows("mini", explore.FRONTIER)
     names = [("Whole", 0), ("Width", 6), ("Layer dropping", 6)]
     few = [
         row
@@ -52,8 +52,8 @@ def few():
         or (row["task"] == "SST-2" and (row["model"], row["m"]) in names)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore.evidence, "make_rows", lambda *_: few)
-        return explore.frontier_points("mini")
+        patch.setattr(explore.evidence, "make_grid_rows", lambda *_: few)
+        return explore.make_frontier_table("mini")
 
 
 def test_every_comparison_has_the_numbers_of_verdicts():
@@ -70,7 +70,7 @@ def test_every_comparison_has_the_numbers_of_verdicts():
             printed |= {plain(name): value for name, value in pairs}
     assert len(drawn) == len(ONCE) > 100
     for line in ONCE:
-        name = f"{line['claim']} {line['sentence']}: {verdicts.mark_word(line['word'])}"
+        name = f"{line['claim']} {line['sentence']}: {verdicts.add_mark_to_word(line['word'])}"
         mean = line["estimate"]
         numbers = [number(line[key] or mean) for key in ("estimate", "low", "high")]
         np.testing.assert_allclose(drawn[line["profile"], name], numbers, rtol=1e-9)
@@ -83,7 +83,7 @@ def plain(name):
 
 def test_a_point_has_the_numbers_of_the_frontier_and_names_its_runs(few):
     page = (paths.ROOT / "figures/mini/91_frontier.page.md").read_text()
-    shown = explore.score_against_cost(few)
+    shown = explore.plot_score_against_cost(few)
     assert {trace["meta"]["cost"] for trace in shown.traces} == {
         *frontier.AXES.values(),
         explore.MILLISECONDS,
@@ -118,7 +118,9 @@ def test_a_point_has_the_numbers_of_the_frontier_and_names_its_runs(few):
 
 def test_the_sweep_has_the_numbers_of_its_claim():
     """G4 has k = 3 minus another size; the page has it the other way round."""
-    table = explore.differences_of_models(explore.runs_of(KERNELS, "mini"), "k = 3")
+    table = explore.compute_model_differences(
+        explore.find_page_runs(KERNELS, "mini"), "k = 3"
+    )
     lines = [line for line in LINES if line["claim"] == "G4" and line["estimate"]]
     assert len(lines) == 2 * (len(ghostbert.KERNELS) - 1)
     for line in lines:
@@ -129,12 +131,12 @@ def test_the_sweep_has_the_numbers_of_its_claim():
 
 
 def test_the_networks_of_the_surfaces_are_those_of_figure_5():
-    path = notebook.path_of_notebook("efficientbert_f05_nonlinearity_surface")
+    path = notebook.find_notebook_path("efficientbert_f05_nonlinearity_surface")
     cells = json.loads(path.read_text())["cells"]
     names = {name: p.default for name, p in notebook.read_parameters(path).items()}
     first = next(c for c in cells if c["metadata"].get("tags") == ["artefact"])
     exec("".join(first["source"]).partition("surfaces = ")[0], names)
-    assert drawings.networks(names["seed"]) == names["panels"]
+    assert drawings.list_drawn_networks(names["seed"]) == names["panels"]
 
 
 class Loads(html.parser.HTMLParser):
@@ -203,7 +205,7 @@ def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
     monkeypatch.delenv(notebook.BATCH, raising=False)
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     page = artefact.Page("explore", {"profile": "mini"}, paths.FIGURES / "mini")
-    artefact.display_text("", explore.library())
+    artefact.display_text("", explore.load_plotly_script())
     page.live(explore.draw_forest(explore.read_comparisons()))
     script, figure = shown
     assert {*script, *figure} == {"text/html", "text/markdown"}
@@ -221,7 +223,9 @@ def test_pages_that_are_there_load_nothing_and_one_has_the_script():
     for path in sorted(paths.FIGURES.rglob("*.html")):
         text = path.read_text()
         assert not outside(text), path
-        is_live = path.stem == "explore" and divide_page(path)[1] != "promised"
+        is_live = (
+            path.stem == "explore" and separate_html_and_mark(path)[1] != "promised"
+        )
         assert ("plotly.js v" in text) == is_live, path
 
 
@@ -229,18 +233,22 @@ def test_pages_that_are_there_load_nothing_and_one_has_the_script():
 def page(few, tmp_path_factory):
     """A page of all kinds of figures, as a command makes it."""
     frame = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    table = explore.differences_of_models(explore.runs_of(KERNELS, "mini"), "k = 3")
+    table = explore.compute_model_differences(
+        explore.find_page_runs(KERNELS, "mini"), "k = 3"
+    )
     title = ("Kernels", "k = 3", KERNELS)
     shown = collect_modules("drawings")["efficientbert"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(notebook.BATCH, "[]")
         parts = [
             frame.top("mini", "Live"),
-            explore.library(),
-            explore.score_against_cost(few).html,
-            explore.draw_forest(explore.read_comparisons()).html,
-            explore.draw_sweep(table, {"k = 5, 3/12, SST-2": 1.9}, *title).html,
-            explore.draw_surfaces(shown.surfaces(21), shown.DECADES, "z", "f05").html,
+            explore.load_plotly_script(),
+            explore.plot_score_against_cost(few).figure_html,
+            explore.draw_forest(explore.read_comparisons()).figure_html,
+            explore.draw_sweep(table, {"k = 5, 3/12, SST-2": 1.9}, *title).figure_html,
+            explore.draw_surfaces(
+                shown.compute_surfaces(21), shown.DECADES, "z", "f05"
+            ).figure_html,
             "</main></body></html>",
         ]
     path = tmp_path_factory.mktemp("live") / "explore.html"

@@ -20,7 +20,7 @@ from lib.core.names import Refused
 from lib.core.options import MIX_NORMS
 from lib.export import opened, writer
 from lib.model import backbone, supernet
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
 from lib.papers.efficientbert.search.net import Layer, Net
 
@@ -125,7 +125,9 @@ def stacked(mismatch):
     parts = Layer(FORMULAS[0], 2, 1), Layer(FORMULAS[1], 1, 1)
     like = transformers.BertConfig(vocab_size=60, max_position_embeddings=40)
     net = Net(48, width, 12, embedding, mismatch, parts)
-    return supernet.build(net, transformers.BertForSequenceClassification, like)
+    return supernet.build_model_of_net(
+        net, transformers.BertForSequenceClassification, like
+    )
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *OWN])
@@ -327,10 +329,10 @@ def test_a_folder_with_something_in_it_is_left_alone(saved, tmp_path):
 def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
     def wrong(model, labels):
         with torch.no_grad():
-            layers(model)[0].output.dense.weight.mul_(1.1)
+            get_layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(writer, "name_classes", wrong)
+    monkeypatch.setattr(writer, "write_class_names", wrong)
     with pytest.raises(
         Refused, match="this folder in .* differs from the run's model by"
     ):

@@ -27,20 +27,20 @@ from lib.papers.nas_pruning import measures
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 
-PLAN = lists.read_list("plan_fair")
+PLAN = lists.read_published_csv("plan_fair")
 PLANNED = [row for row in PLAN if row["word"] == "planned"]
 TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         yield
 
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.make_grids(path, {"profile": "mini"} | values, looked_up=False)[
+    return notebook.make_grids(path, {"profile": "mini"} | values, with_recorded=False)[
         "grid"
     ]
 
@@ -86,16 +86,16 @@ def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
 def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypatch):
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
-    judging.rows_of_pages.cache_clear()
-    judging.rows_of_page.cache_clear()
+    judging.make_rows_of_pages.cache_clear()
+    judging.make_rows_of_page.cache_clear()
     line = lists.read_claims()[claim]
-    there, seeds = judging.rows_of_claim(line), lists.planned_seeds(claim)
+    there, seeds = judging.make_rows_of_claim(line), lists.list_planned_seeds(claim)
     for cell in parse_cells(line["cells"]):
         for label, where in cell.models:
-            own = [row for row in there if judging.cells.row_fits(row, label, where)]
+            own = [row for row in there if judging.cells.fits_row(row, label, where)]
             assert {row["seed"] for row in own} >= {*seeds}, (cell.text, label)
-    judging.rows_of_pages.cache_clear()
-    judging.rows_of_page.cache_clear()
+    judging.make_rows_of_pages.cache_clear()
+    judging.make_rows_of_page.cache_clear()
 
 
 def test_the_queue_makes_the_plan_in_its_order():
@@ -103,8 +103,9 @@ def test_the_queue_makes_the_plan_in_its_order():
     picked = evidence.select_claims(["F20", "F12", "F13"])
     found = evidence.order_specs(picked)
     firsts = [
-        found.index(evidence.specs_by_seed(lists.read_claims()[claim])[20][-1]) for claim in order
-    ]  # fmt: skip
+        found.index(evidence.find_specs_by_seed(lists.read_claims()[claim])[20][-1])
+        for claim in order
+    ]
     assert order == ["F13", "F12", "F20"] and firsts == sorted(firsts)
 
 
@@ -115,7 +116,8 @@ def test_trials_are_those_of_the_protocol():
         for pair in trials_fair.pairs(name):
             assert pair.ghost.seed == pair.prune.seed == 90
             ghost, prune = (
-                each.parents["start"].args["train"] for each in (pair.ghost, pair.prune)
+                each.inputs_with_seeds["start"].args["train"]
+                for each in (pair.ghost, pair.prune)
             )
             if name in trials_fair.TAPS:
                 assert ghost == prune | {"taps": rate} and "taps" not in prune
@@ -149,7 +151,7 @@ def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
     chosen = ghostbert.TAPS["mini"]
     passed = [
         row["setting"]
-        for row in lists.read_list("trials_fair")
+        for row in lists.read_published_csv("trials_fair")
         if row["passes"] == "yes"
     ]
     assert not chosen or chosen in [
@@ -236,7 +238,7 @@ def test_a_distillation_tells_its_damage_its_distance_and_how_far_the_taps_moved
     distilled,
 ):
     run, tuned = distilled(GHOST)
-    told, curve = run.metrics, run.arrays("curve")
+    told, curve = run.metrics, run.read_arrays("curve")
     last = max(1, len(curve["loss"]) // 10)
     assert told["distance"] == pytest.approx(curve["loss"][-last:].mean())
     assert {"embedding", "attention", "ffn"} < curve.keys()
@@ -264,13 +266,15 @@ def test_distillations_are_the_runs_behind_students():
     found = rows(
         "ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"]
     )
-    behind = grids.distillations_behind(found)
+    behind = grids.list_distillations_behind(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(
         found
     )
     assert [row["model"] for row in behind] == [row["model"] for row in found]
     assert (
-        grids.distillations_behind([Row(grids.teacher("mini", "SST-2").with_seed(1))])
+        grids.list_distillations_behind(
+            [Row(grids.teacher_spec("mini", "SST-2").with_seed(1))]
+        )
         == []
     )
 
@@ -281,8 +285,8 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     shown = {}
 
     class Page:
-        def collect(self, found, on_missing):
-            assert on_missing == "skip" and all(
+        def collect_results(self, found, if_missing):
+            assert if_missing == "skip" and all(
                 row["spec"].step == "distil" for row in found
             )
             told = [{"distance": 1.25, "teacher_score": 0.8, "start_score": 0.75}, {}]
@@ -290,13 +294,13 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
                 [dict(row) | more for row, more in zip(found, told, strict=True)]
             )
 
-        def note(self, lines):
+        def show_remarks(self, lines):
             shown["note"] = lines
 
         def table(self, table, caption, **more):
             shown["table"] = table
 
-    ghost_tables.show_mending(
+    ghost_tables.show_distance_to_teacher(
         Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))})
     )
     assert shown["note"][0].startswith("1 of 2 distillations on this page")
@@ -366,12 +370,12 @@ def test_the_swing_is_the_deviation_over_the_last_fifth_of_the_steps():
     class Run:
         metrics = {"target": 0.3}
 
-        def arrays(self, name):
+        def read_arrays(self, name):
             ratio = np.r_[np.linspace(1, 0.3, 80), np.tile([0.2, 0.4], 10)]
             return {"search": {"curve": np.stack([ratio, ratio], 1)}}[name]
 
     other = type("Cut", (), {"metrics": {}})()
-    found = measures.swing(pd.DataFrame({"run": [Run(), other]}), None)
+    found = measures.measure_final_swing(pd.DataFrame({"run": [Run(), other]}), None)
     assert found[0] == pytest.approx(10 * np.sqrt(20 / 19)) and np.isnan(found[1])
 
 
@@ -420,16 +424,16 @@ def test_plain_mixes_learn_nothing():
 
 @pytest.mark.parametrize("kind", ["mean", "embedding"])
 def test_a_plain_mix_is_a_mean(kind, tiny, sentences):
-    from lib.model.parts import base
+    from lib.model.parts import get_encoder
     from lib.model.surgery import operate
 
     model, batch = tiny().double(), sentences()
     with torch.no_grad():
-        states = base(model)(**batch, output_hidden_states=True).hidden_states
+        states = get_encoder(model)(**batch, output_hidden_states=True).hidden_states
         before = sum(p.numel() for p in model.parameters())
-        operate(model, Mix("none", "zeros", 1e-2, plain=kind).surgery)
+        operate(model, Mix("none", "zeros", 1e-2, plain=kind).mix_operation)
         model.double()
-        mixed = base(model)(**batch).last_hidden_state
+        mixed = get_encoder(model)(**batch).last_hidden_state
     assert sum(p.numel() for p in model.parameters()) == before
     if kind == "mean":
         wanted = torch.stack(states).mean(0)
@@ -444,7 +448,7 @@ def test_a_plain_mix_is_loaded_as_it_was(tiny, sentences, tokenizer, tmp_path):
     from lib.model.surgery import operate
 
     model, batch = tiny(), sentences()
-    operate(model, Mix("none", "zeros", 1e-2, plain="embedding").surgery)
+    operate(model, Mix("none", "zeros", 1e-2, plain="embedding").mix_operation)
     backbone.save(model, tokenizer, tmp_path / "model")
     again = backbone.load(tmp_path / "model")[0]
     with torch.no_grad():

@@ -42,13 +42,15 @@ pytestmark = pytest.mark.usefixtures("few_rows")
 KINDS = ("flip", "cut", "delete", "empty")
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="best")
 TEACHER = finetuned(
-    data.describe("toy", "CoLA", 48, 16), TRAIN, {"start": untrained(hidden=24, ffn=48)}
+    data.describe_task_rows("toy", "CoLA", 48, 16),
+    TRAIN,
+    {"start": untrained(hidden=24, ffn=48)},
 ).with_seed(0)
 
 
 @pytest.fixture(autouse=True)
 def _said_anew():
-    store.say.cache_clear()
+    store.print_once.cache_clear()
 
 
 def damage(path, kind, dice):
@@ -105,9 +107,12 @@ def copied(whole, tmp_path):
 def again(there):
     """The run, after the command that makes what is missing; and that nothing was
     lost."""
-    run = execute.execute(TEACHER, there, keep=True)
-    assert not disk.damage_of_folder(run.folder) and not there.part(TEACHER).exists()
-    assert not there.lock(TEACHER).exists()
+    run = execute.execute(TEACHER, there, keep_weights=True)
+    assert (
+        not disk.describe_folder_damage(run.folder)
+        and not there.unfinished_folder(TEACHER).exists()
+    )
+    assert not there.lock_path(TEACHER).exists()
     return run
 
 
@@ -121,7 +126,7 @@ def test_every_damaged_file_of_a_finished_run_is_found(copied, whole, capsys):
             run = store.Run(folder, "run")
             damage(folder / name, kind, dice)
             weights = name.parts[0] == "model"
-            assert there.find(TEACHER, weights=True) is None, (name, kind)
+            assert there.find_run(TEACHER, needs_weights=True) is None, (name, kind)
             told = capsys.readouterr().err
             assert told.count("\n") == 1 and TEACHER.name in told
             assert name.name in told or name.name == disk.MANIFEST
@@ -130,15 +135,15 @@ def test_every_damaged_file_of_a_finished_run_is_found(copied, whole, capsys):
                     getattr(run, name.stem)
             shutil.rmtree(folder)
             shutil.copytree(whole, folder)
-            store.say.cache_clear()
+            store.print_once.cache_clear()
             count += 1
-    assert count >= 40 and there.find(TEACHER, weights=True)
+    assert count >= 40 and there.find_run(TEACHER, needs_weights=True)
 
 
 def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, whole):
     there, first = copied(), whole[0].find(TEACHER)
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
-    assert there.find(TEACHER)  # its numbers are as they were
+    assert there.find_run(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
     assert list(there.missing_specs([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
@@ -152,8 +157,11 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
     for name in ("spec.json", "status.json", "metrics.json"):
         (other / name).write_text("{")
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
-    assert sweep.Clock(there).median(TEACHER) > 0 and len(list(there.list_runs())) == 3
-    assert there.find(TEACHER)
+    assert (
+        sweep.Clock(there).median_seconds(TEACHER) > 0
+        and len(list(there.list_runs())) == 3
+    )
+    assert there.find_run(TEACHER)
 
 
 def counts(few, many):
@@ -168,7 +176,8 @@ def alike(a, b):
     if list(b.folder.rglob("*.safetensors")):
         return same_run(a, b)
     one, two = (
-        [line["digest"] for line in run.lines("history.jsonl")] for run in (a, b)
+        [line["digest"] for line in run.read_json_lines("history.jsonl")]
+        for run in (a, b)
     )
     assert one == two and a.metrics["net"] == b.metrics["net"]
 
@@ -182,7 +191,7 @@ def searching():
 def searched(folder, stop=0):
     """A store with a tiny search, or with one that was killed in the step `stop`."""
     there, spec = Store(folder, folder / "none"), searching()
-    for parent in spec.parents.values():
+    for parent in spec.inputs_with_seeds.values():
         made(there, parent)
     with pytest.MonkeyPatch.context() as patch, suppress(RuntimeError):
         if stop:
@@ -196,10 +205,10 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
     """Of a finished run, of its input's weights, of an unfinished run, of a record, and
     of a search that was killed in a candidate: the same bits again."""
     began, dice, found = time.monotonic(), random.Random(count), Counter()
-    start = TEACHER.parents["start"]
+    start = TEACHER.inputs_with_seeds["start"]
     recorded = tmp_path / "recorded"
     shutil.copytree(whole[1].runs, recorded)
-    Store(recorded, recorded / "records").record(whole[0].find(TEACHER))
+    Store(recorded, recorded / "records").copy_to_records(whole[0].find(TEACHER))
     cases = {  # what: store, Spec, its sound run, the folder that is damaged below the store
         "run": (whole[0].runs, TEACHER, TEACHER.name),
         "unfinished run": (whole[1].runs, TEACHER, f"{TEACHER.name}.part"),
@@ -214,7 +223,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         )
         cases["search"] = (searches[0].runs, search, search.name)
         cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
-        sound[search] = searches[0].find(search)
+        sound[search] = searches[0].find_run(search)
     for number in range(count):
         what = list(cases)[number % 4 if number % 9 else number // 9 % len(cases)]
         place, spec, damaged = cases[what]
@@ -222,12 +231,15 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         there = Store(folder, folder / "records")
         name, kind = dice.choice(every_file(folder / damaged)), dice.choice(KINDS)
         damage(folder / damaged / name, kind, dice)
-        assert what != "record" or there.find(spec) is None
-        store.say.cache_clear()
+        assert what != "record" or there.find_run(spec) is None
+        store.print_once.cache_clear()
         run = made(there, spec)
         alike(run, sound[spec])
-        assert not disk.damage_of_folder(run.folder) and not there.part(spec).exists()
-        assert not there.lock(spec).exists()
+        assert (
+            not disk.describe_folder_damage(run.folder)
+            and not there.unfinished_folder(spec).exists()
+        )
+        assert not there.lock_path(spec).exists()
         found.update([what, kind])
         shutil.rmtree(folder)
     seconds = time.monotonic() - began
@@ -238,11 +250,13 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     there = copied(killed=True)
     run, first = again(there), whole[0].find(TEACHER)
     same_run(run, first)
-    resumed = [line for line in run.lines("events.jsonl") if line.get("resumed")]
+    resumed = [
+        line for line in run.read_json_lines("events.jsonl") if line.get("resumed")
+    ]
     assert len(resumed) == 1 and run.status["attempts"] == 2
     assert [
-        line for line in run.lines("events.jsonl") if "resumed" not in line
-    ] == first.lines("events.jsonl")
+        line for line in run.read_json_lines("events.jsonl") if "resumed" not in line
+    ] == first.read_json_lines("events.jsonl")
 
 
 def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(
@@ -250,11 +264,13 @@ def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(
 ):
     """A loss of power may leave the last one empty; the one before was on the disk."""
     there = copied(killed=True)
-    before, last = sorted(there.part(TEACHER).glob("resume/step-*"))
+    before, last = sorted(there.unfinished_folder(TEACHER).glob("resume/step-*"))
     (last / loop.STATE).write_bytes(b"")
     run = again(there)
     same_run(run, whole[0].find(TEACHER))
-    (line,) = [line for line in run.lines("events.jsonl") if line.get("resumed")]
+    (line,) = [
+        line for line in run.read_json_lines("events.jsonl") if line.get("resumed")
+    ]
     assert f"step-{line['step']:08d}" == before.name
     assert f"{last.name}/{loop.STATE} has another digest" in capsys.readouterr().err
 
@@ -287,7 +303,7 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(
     monkeypatch.setattr(os, "replace", lambda a, b: (moved(a), replace(a, b)))
     monkeypatch.setattr(Path, "rename", lambda a, b: (moved(a), rename(a, b))[1])
     run = execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
-    Store(there.runs, tmp_path / "records").record(run)
+    Store(there.runs, tmp_path / "records").copy_to_records(run)
     assert (
         "0.part" in moves
         and "0" in moves
@@ -320,7 +336,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
 ):
     """A real one. With room again the run has the same bits, and nothing is left beside
     it."""
-    place, start = tmp_path / "disk", TEACHER.parents["start"].name
+    place, start = tmp_path / "disk", TEACHER.inputs_with_seeds["start"].name
     there = Store(place, tmp_path / "none")
     monkeypatch.setenv("RUNS_ROOT", str(place))
     used = (
@@ -337,10 +353,10 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
             str(place),
         ):
             assert each in str(told.value)
-        assert there.find(TEACHER) is None and not list(place.rglob("*/.*"))
-        state = there.lookup(TEACHER)["state"]
+        assert there.find_run(TEACHER) is None and not list(place.rglob("*/.*"))
+        state = there.look_up_state(TEACHER)["state"]
         assert state in ("failed", "died", "missing")
-        assert state != "failed" or "No space left" in there.why(TEACHER)
+        assert state != "failed" or "No space left" in there.explain_missing(TEACHER)
         subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
         same_run(again(there), whole[0].find(TEACHER))
 
@@ -441,10 +457,10 @@ def test_pages_and_workers_need_neither_a_home_nor_a_short_tmpdir(how):
 
 def test_a_folder_too_long_for_sockets_is_told_with_its_variable(monkeypatch):
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/" + "x" * 100)
-    assert paths.socket_folder() == "/tmp"
+    assert paths.find_socket_folder() == "/tmp"
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(OSError, match="too long a path for a socket; fix: set TMPDIR"):
-        paths.socket_folder()
+        paths.find_socket_folder()
 
 
 OTHERS = {  # what other code may have left in a checkpoint: f(what it holds)
@@ -464,14 +480,14 @@ def other_json(path, change, *gone):
 @pytest.mark.parametrize("what", [*OTHERS, "file"])
 def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
     there = copied(killed=True)
-    folder = max(there.part(TEACHER).glob("resume/step-*"))
+    folder = max(there.unfinished_folder(TEACHER).glob("resume/step-*"))
     path = folder / loop.STATE
     if what == "file":
         path.rename(folder / "state.json")
     else:
         OTHERS[what](body := torch.load(path))
         torch.save(body, path)
-    disk.seal_folder(folder)
+    disk.write_manifest(folder)
     with pytest.raises(Refused, match=f"other code wrote .*{folder.name}: delete it"):
         again(there)
     shutil.rmtree(folder)
@@ -481,18 +497,18 @@ def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
 def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypatch):
     there = copied()
     there = Store(there.runs, there.runs / "records")
-    run = there.find(TEACHER)
-    there.record(run)
+    run = there.find_run(TEACHER)
+    there.copy_to_records(run)
     for name in ("rmtree", "replace"):
         with monkeypatch.context() as patch:
             stop_at(patch, {"rmtree": shutil, "replace": os}[name], name, 1)
             patch.setattr(
-                disk, "remove", lambda path: None
+                disk, "remove_path", lambda path: None
             )  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
-                there.record(run)
+                there.copy_to_records(run)
         assert [r.name for r in there.list_records()] in ([], [TEACHER.name])
-        there.record(run)
+        there.copy_to_records(run)
         assert [r.name for r in there.list_records()] == [TEACHER.name]
 
 
@@ -504,7 +520,7 @@ from lib.core.spec import from_json
 from lib.core.store import Store
 import json
 
-@__main__.command()
+@__main__.register_command()
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))
@@ -523,7 +539,7 @@ STOPS = [[signal.SIGINT], pytest.param([signal.SIGTERM], marks=pytest.mark.slow)
 def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tmp_path):
     there = copied()
     spec = finetuned(
-        data.describe("toy", "CoLA", 2000, 16),
+        data.describe_task_rows("toy", "CoLA", 2000, 16),
         Train(epochs=200, batch=16, lr=1e-3, max_length=32),
         {"start": untrained(hidden=24, ffn=48)},
     ).with_seed(0)
@@ -543,7 +559,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
     while (
-        not store.read_ledger(there.part(spec)).get("progress")
+        not store.read_ledger(there.unfinished_folder(spec)).get("progress")
         and time.monotonic() < deadline
     ):
         time.sleep(0.1)
@@ -551,8 +567,8 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
         (os.killpg if sign == signal.SIGINT else os.kill)(command.pid, sign)
     told = command.communicate(timeout=100)[1]
     assert told == "stopped; the same command goes on from the last checkpoints\n"
-    assert command.returncode == 130 and there.lookup(spec)["state"] == "stopped"
-    assert not there.lock(spec).exists()
+    assert command.returncode == 130 and there.look_up_state(spec)["state"] == "stopped"
+    assert not there.lock_path(spec).exists()
 
 
 @counts(1, 6)
@@ -593,7 +609,7 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
         executor = executors.Local(1)
         future = executor.submit(function)
         if function is os.getpid:
-            executor.finished()
+            executor.wait_for_finished()
         else:
             time.sleep(1.0)
         (pool,) = executor.idle or executor.running.values()
@@ -618,7 +634,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
 ):
     monkeypatch.setattr(site, "make_page", pause)
     (path,) = workbook.glob("data_t02*")
-    scope = grids.reader_profile("toy", "", "")
+    scope = grids.make_reader_profile("toy", "", "")
     pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
     begun = pages.builders[0].folder / "begun"
     with pytest.raises(KeyboardInterrupt), pages.make_beside_runs():
@@ -697,7 +713,7 @@ def workbook(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks"
     folder.mkdir()
     for path in notebook.find_notebooks(["data_t02", "94_inconsistencies"]):
-        shutil.copy(path, folder / f"{notebook.id_of_notebook(path)}.ipynb")
+        shutil.copy(path, folder / f"{notebook.make_notebook_id(path)}.ipynb")
     monkeypatch.setattr(paths, "NOTEBOOKS", folder)
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
@@ -732,7 +748,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
         one.write_bytes(BROKEN[what])
     site.write_index("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
-    name = one.name if what != "deleted" else notebook.path_of_notebook(one.stem).name
+    name = one.name if what != "deleted" else notebook.find_notebook_path(one.stem).name
     assert index.count("<li data-words=") == 2 and name in index
     assert "not a notebook" in index or "no heading in a cell" in index
     assert __main__.main(["plan"]) == (what != "deleted")
@@ -794,7 +810,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     ]
     for other in others:
         path.write_text(json.dumps(other))
-        store.say.cache_clear()
+        store.print_once.cache_clear()
         site.write_index("toy")
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
@@ -821,7 +837,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
     (path,) = workbook.glob("data_t02*")
     page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
-    page.values = notebook.check_values(path, {})
+    page.values = notebook.check_parameter_values(path, {})
     builder.make_page(page, "digest")
     files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
     assert {".csv", ".html", ".ipynb", ".json"} <= {place.suffix for place in files}
@@ -831,9 +847,9 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
         for n in (digits[0], digits[len(digits) // 2], digits[-1]):
             digit = b"4" if sound[n : n + 1] != b"4" else b"5"
             place.write_bytes(sound[:n] + digit + sound[n + 1 :])
-            assert not builder.is_sound(page, "digest"), (place, n)
+            assert not builder.is_up_to_date(page, "digest"), (place, n)
         place.write_bytes(sound)
-        assert builder.is_sound(page, "digest")
+        assert builder.is_up_to_date(page, "digest")
 
 
 def test_a_damaged_table_of_settings_is_named(tmp_path):
@@ -871,18 +887,18 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
         disk.read_json,
         disk.read_csv,
         disk.read_toml,
-        disk.digest,
+        disk.digest_file,
         notebook.read_tagged_cells,
     ):
         with pytest.raises(Refused, match="x.json.* is no regular file"):
             read(pipe)
-    assert notebook.read_provenance(tmp_path, "x") is None
+    assert notebook.read_page_json(tmp_path, "x") is None
     note = paths.runs_root() / ".tokens" / "digests" / f"{disk.digest_values('x')}.json"
     note.parent.mkdir(parents=True)
     os.mkfifo(note)
-    assert disk.remember_value("x", [], lambda: 5) == 5
+    assert disk.cache_on_disk("x", [], lambda: 5) == 5
     (tmp_path / "x.html").symlink_to(pipe)
-    assert builder.divide_page(tmp_path / "x.html") == ("", "")
+    assert builder.separate_html_and_mark(tmp_path / "x.html") == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -907,7 +923,7 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
 
     monkeypatch.setattr(models, "_download", nothing)
     with pytest.raises(OSError, match="did not give"):
-        models.fetch("a/b")
+        models.fetch_checkpoint("a/b")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -924,7 +940,7 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
     held.wait()
     for name in (".x.png.abcd1234", ".xy.png.abcd1234"):
         (tmp_path / name).mkdir()
-    with builder.lock_page(tmp_path, "x"):
+    with builder.hold_page_lock(tmp_path, "x"):
         other.join()
         names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [".x.lock", ".xy.png.abcd1234"]
@@ -933,7 +949,7 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
 
 def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     """The queue deletes what it saved itself, and not while another run reads it."""
-    there, start = copied(), TEACHER.parents["start"]
+    there, start = copied(), TEACHER.inputs_with_seeds["start"]
     mine = evidence.SavedWeights(there)
     assert start not in mine
     mine.note_run(start)
@@ -944,14 +960,14 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     made(there, start)  # somebody makes it again, and keeps its weights
     assert start not in mine
     shutil.rmtree(there.runs / TEACHER.name)
-    disk.write_json(there.part(TEACHER) / "spec.json", TEACHER.to_json())
-    with store.hold_lock(there.lock(TEACHER)):
+    disk.write_json(there.unfinished_folder(TEACHER) / "spec.json", TEACHER.to_json())
+    with store.hold_lock(there.lock_path(TEACHER)):
         mine.delete_weights(start)
-        (there.part(TEACHER) / "spec.json").write_text("{")
+        (there.unfinished_folder(TEACHER) / "spec.json").write_text("{")
         mine.delete_weights(start)
-        assert there.find(start, weights=True)
+        assert there.find_run(start, needs_weights=True)
     mine.delete_weights(start)
-    assert there.find(start) and not there.find(start, weights=True)
+    assert there.find_run(start) and not there.find_run(start, needs_weights=True)
     same_run(again(there), whole[0].find(TEACHER))  # its input is made again
 
 
@@ -1044,7 +1060,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.make_grids(notebook.path_of_notebook(name), values)
+        notebook.make_grids(notebook.find_notebook_path(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1148,7 +1164,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         try:
             rows = notebook.make_grids(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
-            named = notebook.id_of_notebook(path) in str(error) or isinstance(
+            named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError
             )
             assert named and len(str(error).splitlines()) == 1, (values, error)

@@ -21,16 +21,16 @@ from conftest import (
 from lib import data
 from lib.core import paths
 from lib.core.execute import execute
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Numerics, Span, Targets, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.model import backbone, masks, mix
-from lib.model.parts import base, layers, surgery
+from lib.model.parts import get_encoder, get_layers, get_surgery
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.stats import metrics
 from lib.train import heads, loop, losses
-from lib.train.batches import collate, encode, order_batches
+from lib.train.batches import encode_split, make_batch, order_batches
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
@@ -38,8 +38,8 @@ TRAIN = Train(
     epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
 )
 DATA, SQUAD = (
-    data.describe("toy", "CoLA", 64, unseen=8),
-    data.describe("toy", "SQuAD2", 48),
+    data.describe_task_rows("toy", "CoLA", 64, unseen=8),
+    data.describe_task_rows("toy", "SQuAD2", 48),
 )
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
@@ -97,30 +97,32 @@ MASKED = [name for name, s in CHAIN.items() if "prune" in s.args]
 @pytest.mark.parametrize("name", sorted(set(CHAIN) - {"backbone", "spans"}))
 def test_predictions_are_those_of_the_saved_model(name, runs):
     run, dev = runs[name], data.load(DATA)["dev"]
-    found = run.arrays("predictions")
+    found = run.read_arrays("predictions")
     assert np.array_equal(found["labels"], dev.y) and np.array_equal(
         found["index"], dev.index
     )
-    assert run.metrics["matthews"] == metrics.score("matthews", found["logits"], dev.y)
+    assert run.metrics["matthews"] == metrics.compute_metric(
+        "matthews", found["logits"], dev.y
+    )
     assert (
-        run.arrays("predictions_unseen").keys() == {"bits"}
+        run.read_arrays("predictions_unseen").keys() == {"bits"}
         and "unseen.matthews" in run.metrics
     )
     model, tokenizer = backbone.load(run.model)
-    again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
 
 
 def test_spans_are_saved_and_found_again(runs):
     dev, run = data.load(SQUAD)["dev"], runs["spans"]
     model, tokenizer = backbone.load(run.model)
-    rows, marks = heads.rows(
-        tokenizer, dev, data.task_of_descriptor(SQUAD), 40, to_plain_json(SPAN)
+    rows, marks = heads.encode_rows(
+        tokenizer, dev, data.find_described_task(SQUAD), 40, to_plain_json(SPAN)
     )
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
-    assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
+    assert np.array_equal(arrays["spans"], run.read_arrays("predictions")["spans"])
     assert found["span_f1"] == run.metrics["span_f1"]
-    assert [op["op"] for op in surgery(model)] == ["mix", "keep"]
+    assert [op["op"] for op in get_surgery(model)] == ["mix", "keep"]
 
 
 @pytest.mark.parametrize("name", MASKED)
@@ -128,9 +130,12 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
     run = runs[name]
     found, model = run.metrics, backbone.load(run.model)[0]
     kept = np.zeros(2)
-    for number, _, linear in masks.projections(model):
+    for number, _, linear in masks.list_linear_layers(model):
         kept[number] += int((linear.weight != 0).sum())
-    shares, told = 2 * kept / found["masked_weights"], run.arrays("shares")["layers"]
+    shares, told = (
+        2 * kept / found["masked_weights"],
+        run.read_arrays("shares")["layers"],
+    )
     if found["kept_neurons"] == 192 and found["kept_heads"] == 24:
         assert kept.sum() == found["kept_weights"]
         assert told == pytest.approx(shares, abs=1e-12)
@@ -168,7 +173,7 @@ def test_the_dense_run_is_plain_fine_tuning(runs, store):
     table."""
     other = execute(finetuned(DATA, TRAIN, {"start": BACKBONE}).with_seed(1), store)
     found, wanted = (
-        run.arrays("predictions")["logits"] for run in (other, runs["dense"])
+        run.read_arrays("predictions")["logits"] for run in (other, runs["dense"])
     )
     assert np.array_equal(found, wanted)
     assert other.metrics.items() - runs["dense"].metrics.items() <= {
@@ -178,20 +183,21 @@ def test_the_dense_run_is_plain_fine_tuning(runs, store):
 
 @pytest.mark.parametrize("name", sorted(set(CHAIN) - {"backbone", "spans"}))
 def test_the_course_has_a_line_for_each_bin(name, runs):
-    found = runs[name].arrays("course")
+    found = runs[name].read_arrays("course")
     assert found["gradient_norm"].shape == (STEPS, 2)
     assert (found["gradient_norm"] > 0).all() == (name != "probe")
 
 
 def test_the_course_tells_how_many_weights_are_kept_at_the_first_step_of_each_bin(runs):
     left = {
-        name: runs[name].arrays("course")["kept_share"] for name in ("dense", *MASKED)
+        name: runs[name].read_arrays("course")["kept_share"]
+        for name in ("dense", *MASKED)
     }
     assert all(
         shares.shape == (STEPS,) for name, shares in left.items() if name != "spans"
     )
     assert set(left["dense"]) == {1.0}
-    ramp = schedules.plan(MAGNITUDE, STEPS)
+    ramp = schedules.plan_threshold_ramp(MAGNITUDE, STEPS)
     for name in ("magnitude", "movement"):
         assert left[name] == pytest.approx(
             [ramp(step) for step in range(STEPS)], abs=1e-3
@@ -207,29 +213,33 @@ def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
         for path in paths.NOTEBOOKS.rglob("*.ipynb")
     ]
     read = {key for text in texts for key in re.findall(r'course\["(\w+)"\]', text)}
-    assert read and read <= set(runs["soft"].arrays("course"))
+    assert read and read <= set(runs["soft"].read_arrays("course"))
 
 
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
     run = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store)
-    start, task = runs["backbone"].model, data.task_of_descriptor(DATA)
-    model, tokenizer = heads.network(start, task, 0.0, stream(1, "head"))
-    rows = encode(tokenizer, data.load(DATA)["train"], 32)
+    start, task = runs["backbone"].model, data.find_described_task(DATA)
+    model, tokenizer = heads.load_network(start, task, 0.0, derive_seed(1, "head"))
+    rows = encode_split(tokenizer, data.load(DATA)["train"], 32)
     chosen = order_batches(rows.lengths(), 16, 1, 0)[0]
-    logits = model(**collate(rows, chosen)).logits
-    losses.prediction(logits, rows.labels[chosen], Targets("hard"))["loss"].backward()
+    logits = model(**make_batch(rows, chosen)).logits
+    losses.compute_prediction_losses(logits, rows.labels[chosen], Targets("hard"))[
+        "loss"
+    ].backward()
     grads = [
         torch.cat([p.grad.flatten() for p in layer.parameters()])
-        for layer in layers(model)
+        for layer in get_layers(model)
     ]
     expected = [each.norm().item() for each in grads]
-    assert run.arrays("course")["gradient_norm"][0] == pytest.approx(expected, rel=1e-4)
+    assert run.read_arrays("course")["gradient_norm"][0] == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 def test_the_mix_learns_and_is_told(runs):
     for name in ("mix", "steered", "frozen", "probe", "spans"):
-        found = runs[name].arrays("mix")
+        found = runs[name].read_arrays("mix")
         assert found["before"].shape == found["after"].shape == (3,)
         assert found["after"].sum() == pytest.approx(1)
         assert (
@@ -246,11 +256,12 @@ def test_the_mix_learns_and_is_told(runs):
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
     start = {"start": CHAIN["soft"]}
     further, kept = (
-        execute(spec(p, start), store, keep=True) for p in (MAGNITUDE, None)
+        execute(spec(p, start), store, keep_weights=True) for p in (MAGNITUDE, None)
     )
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
     before, after = (
-        masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept)
+        masks.list_linear_layers(backbone.load(run.model)[0])
+        for run in (runs["soft"], kept)
     )
     for (*_, one), (*_, two) in zip(before, after, strict=True):
         assert not torch.equal(one.weight, two.weight)
@@ -260,14 +271,15 @@ def test_frozen_embeddings_stay(runs):
     start = backbone.load(runs["backbone"].model)[0]
     for name, moves in (("movement", True), ("frozen", False)):
         models = start, backbone.load(runs[name].model)[0]
-        tables = (base(model).embeddings.parameters() for model in models)
+        tables = (get_encoder(model).embeddings.parameters() for model in models)
         pairs = list(zip(*tables, strict=True))
         assert len(pairs) == 5 and all(torch.equal(a, b) != moves for a, b in pairs)
 
 
 def test_a_probe_leaves_the_encoder_alone(runs, store):
     start, model = (
-        base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe")
+        get_encoder(backbone.load(runs[name].model)[0])
+        for name in ("backbone", "probe")
     )
     before, after = dict(start.named_parameters()), dict(model.named_parameters())
     same = {name for name in before if torch.equal(before[name], after[name])}
@@ -278,7 +290,7 @@ def test_a_probe_leaves_the_encoder_alone(runs, store):
         "mix.alpha",
         "mix.gamma",
     }
-    assert set(runs["probe"].arrays("course")["gradient_norm"].flatten()) == {0.0}
+    assert set(runs["probe"].read_arrays("course")["gradient_norm"].flatten()) == {0.0}
 
 
 def test_distillation_weighs_its_two_parts(runs):
@@ -294,7 +306,7 @@ def test_distillation_weighs_its_two_parts(runs):
 def test_the_best_model_is_judged_under_the_final_masks(runs):
     scored = {
         line["step"]: line["score"]
-        for line in runs["best"].lines("events.jsonl")
+        for line in runs["best"].read_json_lines("events.jsonl")
         if "score" in line
     }
     assert sorted(scored) == [3, 6, 8] and runs["best"].metrics["matthews"] == max(
@@ -310,16 +322,16 @@ def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
 
 
 def test_probing_tasks_are_told_on_both_their_splits(runs, store):
-    probing = data.describe("toy", "Tense", 64)
+    probing = data.describe_task_rows("toy", "Tense", 64)
     run, splits = (
-        execute(spec(mix=MIX, data=probing), store, keep=True),
+        execute(spec(mix=MIX, data=probing), store, keep_weights=True),
         data.load(probing),
     )
     for name, prefix, key in (
         ("predictions", "dev", ""),
         ("predictions_test", "test", "test."),
     ):
-        found = run.arrays(name)
+        found = run.read_arrays(name)
         right = found["logits"].argmax(1) == splits[prefix].y
         assert np.array_equal(found["index"], splits[prefix].index)
         assert run.metrics[f"{key}accuracy"] == right.mean()
@@ -339,8 +351,8 @@ def test_unknown_tokens_are_counted(store, runs, monkeypatch):
 
 def test_a_loss_that_is_not_finite_is_a_result(store):
     wild = {"train": replace(TRAIN, lr=1e9, clip=0.0, warmup=0.0), "mix": MIX}
-    run = execute(spec(MOVEMENT, **wild), store, keep=True)
-    found, course = run.metrics, run.arrays("course")
+    run = execute(spec(MOVEMENT, **wild), store, keep_weights=True)
+    found, course = run.metrics, run.read_arrays("course")
     assert run.status["state"] == "finished" and run.model.exists()
     assert found["diverged"] is True
     assert (
@@ -363,16 +375,23 @@ def test_a_score_near_the_majority_class_is_divergence(runs, store):
 
 
 def test_what_needs_no_reading():
-    splits = data.load(data.describe("toy", "RTE", 64))
+    splits = data.load(data.describe_task_rows("toy", "RTE", 64))
     frequent = np.bincount(splits["train"].y).argmax()
-    assert heads.majority(data.task("toy", "RTE"), splits) == np.mean(
+    assert heads.score_majority_baseline(data.task("toy", "RTE"), splits) == np.mean(
         splits["dev"].y == frequent
     )
     scores = scored(64)
-    assert heads.majority(data.task_of_descriptor(scores), data.load(scores)) == 0.0
+    assert (
+        heads.score_majority_baseline(
+            data.find_described_task(scores), data.load(scores)
+        )
+        == 0.0
+    )
     spans = data.load(SQUAD)
     absent = [not answers for answers in spans["dev"].answers]
-    assert heads.majority(data.task("toy", "SQuAD2"), spans) == np.mean(absent)
+    assert heads.score_majority_baseline(data.task("toy", "SQuAD2"), spans) == np.mean(
+        absent
+    )
 
 
 @pytest.mark.parametrize("name", ["steered", "soft"])
@@ -380,11 +399,11 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     other = store_with(tmp_path, runs["backbone"])
     calls = stop_at(monkeypatch, losses, "prediction", 6, RuntimeError)
     with pytest.raises(RuntimeError):
-        execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
-    assert other.lookup(CHAIN[name])["state"] == "failed"
-    run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
+        execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
+    assert other.look_up_state(CHAIN[name])["state"] == "failed"
+    run = execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
     assert len(calls) == 6 + 3 and any(
-        line.get("resumed") for line in run.lines("events.jsonl")
+        line.get("resumed") for line in run.read_json_lines("events.jsonl")
     )
     same_run(run, runs[name])
 

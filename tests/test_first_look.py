@@ -14,7 +14,7 @@ from lib.report.site import Report
 AWAY = {
     page: away
     for paper in find_papers()
-    for page, away in vars(grids.settings(paper))
+    for page, away in vars(grids.read_settings(paper))
     .get("LEFT_OUT", {})
     .get("toy", {})
     .items()
@@ -23,7 +23,7 @@ AWAY = {
 
 def rows(page, **values):
     return notebook.make_grids(
-        notebook.path_of_notebook(page), {"profile": "toy"} | values
+        notebook.find_notebook_path(page), {"profile": "toy"} | values
     )["grid"]
 
 
@@ -40,7 +40,7 @@ def test_what_a_page_leaves_out_is_made_for_a_reader_who_names_a_seed(page):
     for label, values in AWAY[page].items():
         left, every = labels(page, label), labels(page, label, seeds=[0])
         assert left == every - {*values} and left and {*values} <= every
-    assert planned.omissions("mini", page) == {}
+    assert planned.list_omitted_labels("mini", page) == {}
 
 
 def test_a_reader_who_names_a_row_has_it():
@@ -55,7 +55,7 @@ def test_a_reader_who_names_a_row_has_it():
 def test_kernels_shares_of_flops_and_methods_keep_their_axes():
     kernels = {f"k = {k}" for k in (1, 3, 5, 9, 17)}
     assert labels("ghostbert_f03_kernel_size", "model") == kernels
-    assert {nas.label(ratio) for ratio in (0.1, 0.3, 0.5, 0.7)} <= labels(
+    assert {nas.format_label(ratio) for ratio in (0.1, 0.3, 0.5, 0.7)} <= labels(
         "nas_t04_size_sweep", "model"
     )
     assert labels("ghostbert_f01_accuracy_vs_cost", "m") == {1, 3, ghostbert.HEADS}
@@ -68,17 +68,17 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     monkeypatch.setattr("lib.core.paths.FIGURES", tmp_path)
     names = ["91_frontier", "nas_00_method", "90_claims", "00_start_here"]
     names += ["bermo_01_summary"]
-    paths = [notebook.path_of_notebook(name) for name in names]
-    made = {path: notebook.make_grids(path, {}, looked_up=False) for path in paths}
+    paths = [notebook.find_notebook_path(name) for name in names]
+    made = {path: notebook.make_grids(path, {}, with_recorded=False) for path in paths}
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = (
-        [b.path.stem for b in part] for part in report.pages_without_runs()
+        [b.path.stem for b in part] for part in report.list_pages_without_runs()
     )
     assert recorded == ["01_summary", "90_claims"] and methods == [
         "00_method",
         "00_start_here",
     ]
-    assert report.describe_first().startswith(
+    assert report.describe_first_pages().startswith(
         "first 2 pages that wait for no run (bermo_01_"
     )
-    assert "then 2 pages of the methods" in report.describe_first()
+    assert "then 2 pages of the methods" in report.describe_first_pages()

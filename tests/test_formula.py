@@ -11,9 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.model import formula
-from lib.model.formula import NUMPY, FormulaError, Node, X, evaluate, height, parse
+from lib.model.formula import (
+    NUMPY,
+    FormulaError,
+    Node,
+    X,
+    evaluate,
+    measure_height,
+    parse,
+)
 from lib.model.stack import FUNCTIONS as TORCH
-from lib.papers.efficientbert.search.language import canonical, check, valid
+from lib.papers.efficientbert.search.language import (
+    check_formula,
+    is_valid,
+    sort_operands,
+)
 
 PUBLISHED = (
     "W2 gelu(W1 x)",
@@ -106,10 +118,10 @@ def test_what_cannot_be_read_is_named(text, said):
     ],
 )
 def test_what_is_not_in_the_space_is_named(text, said):
-    assert valid(parse(text)) == (not said)
+    assert is_valid(parse(text)) == (not said)
     if said:
         with pytest.raises(FormulaError, match=re.escape(f"{text!r}: {said}")):
-            check(text)
+            check_formula(text)
 
 
 @pytest.mark.parametrize("text", PUBLISHED)
@@ -119,8 +131,8 @@ def test_the_published_formulas_are_in_the_space(text):
         (540, 135, "truncate"),
         (768, 1536, "pad"),
     ):
-        assert str(check(text, hidden, inner, rule)) == text
-    assert 3 <= height(parse(text)) <= 5
+        assert str(check_formula(text, hidden, inner, rule)) == text
+    assert 3 <= measure_height(parse(text)) <= 5
 
 
 @pytest.mark.parametrize(
@@ -137,15 +149,15 @@ def test_the_published_formulas_are_in_the_space(text):
 )
 def test_widths(text, said):
     if said is None:
-        assert valid(check(text, 540, 270), 540, 270)
+        assert is_valid(check_formula(text, 540, 270), 540, 270)
         return
     assert (
-        valid(parse(text))
-        and not valid(parse(text), 540, 270)
-        and valid(parse(text), 540, 540)
+        is_valid(parse(text))
+        and not is_valid(parse(text), 540, 270)
+        and is_valid(parse(text), 540, 540)
     )
     with pytest.raises(FormulaError, match=said):
-        check(text, 540, 270)
+        check_formula(text, 540, 270)
 
 
 @settings(deadline=None, derandomize=True)
@@ -157,17 +169,19 @@ def test_widths(text, said):
 )
 def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
     tree = parse(f"({one}) + W2 (gelu(W1 ({one})) * ({two}))")
-    if valid(tree, 8, inner, rule):
+    if is_valid(tree, 8, inner, rule):
         *_, maps = linear(np.random.default_rng(0), 8, inner)
         out = evaluate(tree, np.full((3, 8), 0.1), maps, NUMPY, rule)
-        assert out.shape == (3, 8) and check(tree, 8, inner, rule) == tree
+        assert out.shape == (3, 8) and check_formula(tree, 8, inner, rule) == tree
 
 
 def test_two_ways_of_writing_one_function_have_one_canonical_form():
     texts = ("W2 (max(x, tanh(x)) * W1 x + x)", "W2 (x + W1 x * max(tanh(x), x))")
-    one, other = (canonical(parse(text)) for text in texts)
-    assert one == other == canonical(one)
-    assert canonical(parse("x + tanh(x) * x")) != canonical(parse("(x + tanh(x)) * x"))
+    one, other = (sort_operands(parse(text)) for text in texts)
+    assert one == other == sort_operands(one)
+    assert sort_operands(parse("x + tanh(x) * x")) != sort_operands(
+        parse("(x + tanh(x)) * x")
+    )
 
 
 @settings(deadline=None, derandomize=True)
@@ -175,7 +189,7 @@ def test_two_ways_of_writing_one_function_have_one_canonical_form():
 def test_the_canonical_form_computes_the_same(tree):
     x = np.linspace(-1, 1, 8).reshape(2, 4)
     maps = {"W1": np.sin, "W2": np.cos}
-    out = [evaluate(t, x, maps, NUMPY) for t in (tree, canonical(tree))]
+    out = [evaluate(t, x, maps, NUMPY) for t in (tree, sort_operands(tree))]
     np.testing.assert_allclose(*out, rtol=1e-9, equal_nan=True)
 
 
@@ -258,10 +272,12 @@ def test_application_binds_tighter_than_products_and_these_tighter_than_sums():
 def test_both_rules_for_operands_of_different_width():
     text = "W2 (tanh(W1 x) * x)"
     with pytest.raises(FormulaError, match="W2 takes 12 channels, its input has 8"):
-        check(text, 8, 12)
+        check_formula(text, 8, 12)
     with pytest.raises(FormulaError, match="W2 takes 4 channels, its input has 8"):
-        check(text, 8, 4, "pad")
-    assert valid(check(text, 8, 12, "pad"), 8, 12, "pad") and valid(parse(text), 8, 4)
+        check_formula(text, 8, 4, "pad")
+    assert is_valid(check_formula(text, 8, 12, "pad"), 8, 12, "pad") and is_valid(
+        parse(text), 8, 4
+    )
 
 
 @pytest.mark.parametrize("rule, inner", [("truncate", 4), ("pad", 9)])

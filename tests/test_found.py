@@ -77,7 +77,7 @@ def found(tmp_path_factory):
     ids = dict.fromkeys(
         [*judging.list_central_claims(), *(id for id, *_ in FIELD.findall(TEXT))]
     )
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         return judging.judge_claims(list(ids), store)
 
 
@@ -143,7 +143,7 @@ def test_a_figure_and_its_printed_value_are_of_one_comparison():
 def test_the_block_of_the_readme_is_that_of_the_records(found):
     """Else: python -m lib verify --write"""
     _, block, _ = (paths.ROOT / "README.md").read_text().split(judging.FOUND)
-    texts = judging.fill_texts(found)
+    texts = judging.fill_findings(found)
     assert block == texts["README"].strip() + "\n"
     assert [*texts] == [*PARTS] and not [
         t for t in texts.values() if "{" in t or not t.strip()
@@ -152,9 +152,9 @@ def test_the_block_of_the_readme_is_that_of_the_records(found):
 
 def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
     empty = Store(tmp_path / "runs", tmp_path / "records")
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         none = judging.judge_claims(list(found), empty)
-    before, after = judging.fill_texts(found), judging.fill_texts(none)
+    before, after = judging.fill_findings(found), judging.fill_findings(none)
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
     assert "+64.8" in after["Searched, or random?"]  # Print stays.
@@ -164,9 +164,12 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
 def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     """What is measured is in points and has a bar, or has another unit."""
     central = judging.list_central_claims()
-    every = judging.results_that_count(found, central)
+    every = judging.select_counted_results(found, central)
     measured = [r for r in every if r.word != "not measured"]
-    text, drawn = judging.summarise_words(found), judging.forest_rows(found, central)
+    text, drawn = (
+        judging.summarise_words(found),
+        judging.make_forest_rows(found, central),
+    )
     total, ours, parts, left = re.match(
         r"(\d+) central comparisons: (\d+) measured \((.*?)\), (\d+) not measured\.",
         text,
@@ -175,18 +178,18 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     assert int(ours) == len(measured) == sum(map(int, re.findall(r"\d+", parts)))
     bars = drawn["low"].notna().sum()
     assert bars == sum(r.unit == "points" for r in measured)
-    title = plot.headline_of_forest(drawn, "").partition(";")[0]
+    title = plot.write_forest_headline(drawn, "").partition(";")[0]
     counts = [int(number) for number in re.findall(r"\d+", title)]
     assert counts[0] == bars == sum(counts[1:])
 
 
 def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
-    out, total = judging.count_shut_out(found)
+    out, total = judging.count_effects_outside_intervals(found)
     held = [
         r
         for id in judging.list_central_claims()
         for r in found[id].results
-        if not (r.beside or r.same_as or r.unmeasured) and r.printed is not None
+        if not (r.beside or r.same_as or r.why_unmeasured) and r.printed is not None
     ]
     inside = [r for r in held if r.estimate.low <= r.printed <= r.estimate.high]
     assert (out, total) == (len(held) - len(inside), len(held)) and 0 < out <= total

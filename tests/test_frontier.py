@@ -18,15 +18,15 @@ from lib.core import paths
 from lib.core.spec import find_ancestors
 from lib.methods import layer_dropping
 from lib.model import backbone
-from lib.model.parts import base, layers
+from lib.model.parts import get_encoder, get_layers
 from lib.model.surgery import operate
 from lib.papers import frontier
 from lib.papers.ghostbert import recipes as ghostbert
-from lib.papers.grids import shape
+from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
-from lib.stats.cost import configuration
+from lib.stats.cost import make_configuration
 
-PAGE = notebook.path_of_notebook("91_frontier")
+PAGE = notebook.find_notebook_path("91_frontier")
 
 
 def grid(kind="model", **values):
@@ -67,7 +67,10 @@ def test_students_differ_in_their_surgery_alone(anywhere):
         "Layer dropping",
         "Torch-Pruning Taylor",
     ):
-        ours, theirs = rows[name].parents["start"], rows["Width"].parents["start"]
+        ours, theirs = (
+            rows[name].inputs_with_seeds["start"],
+            rows["Width"].inputs_with_seeds["start"],
+        )
         assert rows[name].args == rows["Width"].args
         assert {k: v for k, v in ours.args.items() if k != "surgery"} == {
             k: v for k, v in theirs.args.items() if k != "surgery"
@@ -101,34 +104,36 @@ def counted(model, tokens):
     ],
 )
 def test_flops_are_those_that_pytorch_counts(name, m, ops):
-    own = shape("toy")
-    model = backbone.build(*encoder(own), ops)
+    own = find_encoder_shape("toy")
+    model = backbone.build_model(*encoder(own), ops)
     kept = ops[0] if name == "NAS" else None
-    wanted = frontier.flops(
+    wanted = frontier.count_method_flops(
         "toy", name, m, kept and {k: v for k, v in kept.items() if k != "op"}
     )
     assert counted(model, frontier.TOKENS) == wanted
 
 
 def test_flops_of_ghosts_are_the_convolutions():
-    own, ghost = shape("toy"), ghostbert.ghost_options("toy")
-    gap = frontier.flops("toy", "GhostBERT", 3) - frontier.flops("toy", "Width", 3)
+    own, ghost = find_encoder_shape("toy"), ghostbert.make_ghost_options("toy")
+    gap = frontier.count_method_flops(
+        "toy", "GhostBERT", 3
+    ) - frontier.count_method_flops("toy", "Width", 3)
     assert gap == cost.ghost_flops(own, ghost) > 0
 
 
 def encoder(own):
     from transformers import BertModel
 
-    config = configuration(own)
+    config = make_configuration(own)
     config._attn_implementation = "eager"
     return BertModel, config
 
 
 def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
     model = tiny()
-    second = layers(model)[1]
+    second = get_layers(model)[1]
     assert operate(model, {"op": "layer_dropping", "layers": [1]}) == {"layers": 1}
-    assert list(base(model).encoder.layer) == [second]
+    assert list(get_encoder(model).encoder.layer) == [second]
     for wrong in ([], [1], [0, 0], [-1]):
         with pytest.raises(ValueError, match="layer_dropping keeps the layers"):
             operate(model, {"op": "layer_dropping", "layers": wrong})
@@ -139,7 +144,7 @@ def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
     [(0.5, [1, 3, 5]), (0.25, [2, 5]), (1 / 12, [5]), (1.0, [*range(6)])],
 )
 def test_layer_dropping_takes_equal_steps(share, kept):
-    six = replace(shape("toy"), layers=6)
+    six = replace(find_encoder_shape("toy"), layers=6)
     widths, arguments = layer_dropping.keep(six, share)
     assert arguments == {"layers": kept} and widths == [(six.heads, six.ffn)] * len(
         kept
@@ -165,7 +170,7 @@ POINTS = pd.DataFrame(
 
 
 def test_the_front_has_what_nothing_cheaper_beats():
-    assert frontier.find_front(POINTS, "flops") == [
+    assert frontier.find_pareto_front(POINTS, "flops") == [
         "Width 3/12",
         "A 3/12",
         "C 3/12",
@@ -175,12 +180,14 @@ def test_the_front_has_what_nothing_cheaper_beats():
 
 def test_each_model_stands_beside_the_narrowest_plain_one_of_its_cost():
     lines = POINTS.to_dict("records")
-    assert frontier.baseline(lines, 26.0)["model"] == "Width 3/12"  # 5 % more
-    assert frontier.baseline(lines, 40.0) is None
+    assert (
+        frontier.find_plain_baseline(lines, 26.0)["model"] == "Width 3/12"
+    )  # 5 % more
+    assert frontier.find_plain_baseline(lines, 40.0) is None
     lines.append(
         {"model": "Whole, distilled", "method": "Whole, distilled", "flops": 100.0}
     )
-    assert frontier.baseline(lines, 40.0)["model"] == "Whole, distilled"
+    assert frontier.find_plain_baseline(lines, 40.0)["model"] == "Whole, distilled"
 
 
 def test_a_gap_is_paired_with_the_plain_model():
@@ -188,7 +195,7 @@ def test_a_gap_is_paired_with_the_plain_model():
     frame = made_up(shares, seeds=3)
     frame["m"] = [3 if name in ("Width", "GhostBERT") else 0 for name in frame["model"]]
     frame = frame.assign(kind="model", parameters=1e6)
-    table = frontier.points(frame, "mini").set_index("method")
+    table = frontier.make_points_table(frame, "mini").set_index("method")
     for name, beside in {
         "GhostBERT": "Width 3/12",
         "Whole": "Whole, distilled",
@@ -209,12 +216,12 @@ def test_a_score_of_0_or_100_has_an_interval_and_so_has_a_gap_without_a_differen
     """Wilson's interval of all of n rows right ends at n / (n + 3.84)."""
     columns = {"kind": "model", "parameters": 1e6, "m": 0}
     frame = made_up({"Whole": 1.0, "Whole, distilled": 1.0}, seeds=3).assign(**columns)
-    table = frontier.points(frame, "mini").set_index("method")
+    table = frontier.make_points_table(frame, "mini").set_index("method")
     limit = 100 * 3.8415 / (600 + 3.8415)
     ends = table.loc["Whole", ["low", "high"]]
     assert [*ends] == [pytest.approx(100 - limit, abs=1e-3), 100]
     wrong = made_up({"Whole": 0.0}, seeds=1).assign(**columns)
-    (line,) = frontier.points(wrong, "mini").to_dict("records")
+    (line,) = frontier.make_points_table(wrong, "mini").to_dict("records")
     assert (line["low"], line["high"]) == (0, pytest.approx(limit, abs=1e-3))
     gap = table.loc["Whole", ["gap_low", "gap", "gap_high"]]
     assert [*gap] == [pytest.approx(end, abs=1e-3) for end in (-limit, 0, limit)]

@@ -11,11 +11,12 @@ import pytest
 from lib.core.paths import PUBLISHED
 from lib.papers import published
 from lib.papers.nas_pruning import gated
-from lib.papers.published import table
+from lib.papers.published import read_table
 from lib.stats import cost
 
 MISSES = {
-    (m["table"], m["row"], m["column"]): m for m in published.read_misses("nas_pruning")
+    (m["table"], m["row"], m["column"]): m
+    for m in published.read_unexplained_values("nas_pruning")
 }
 TINY4 = gated.REPORTED["TinyBERT-4L"][0]
 
@@ -77,11 +78,15 @@ def test_units(shape, neurons):
     terms of the latter."""
     h, d = shape.hidden, shape.hidden // shape.heads
     assert (
-        gated.head(h, d) == 8 * 128 * h * d + 4 * 128**2 * d
-        and gated.neuron(h) == 4 * 128 * h
+        gated.count_head_flops(h, d) == 8 * 128 * h * d + 4 * 128**2 * d
+        and gated.count_neuron_flops(h) == 4 * 128 * h
     )
-    assert gated.head(h, d) / gated.neuron(h) == pytest.approx(neurons, abs=0.05)
-    units = shape.heads * gated.head(h, d) + shape.ffn * gated.neuron(h)
+    assert gated.count_head_flops(h, d) / gated.count_neuron_flops(h) == pytest.approx(
+        neurons, abs=0.05
+    )
+    units = shape.heads * gated.count_head_flops(
+        h, d
+    ) + shape.ffn * gated.count_neuron_flops(h)
     assert gated.masked_flops(shape) == shape.layers * units + 2 * h * h
 
 
@@ -96,17 +101,19 @@ def test_inputs_and_qkv_dimensions():
     width = {"heads": 12, "ffn": 1200}
 
     def total(**more):
-        return gated.flops(h, d, [width | more], pooler=False)
+        return gated.flops(h, d, [width | more], has_pooler=False)
 
     assert total(embedding=h, qk=h, v=h) == total()
     assert total() - total(embedding=h // 2) == 2 * t * (h // 2) * 3 * h
     assert total() - total(qk=h - 1) == 2 * t * h * 2 + 2 * t * t
     assert total() - total(v=h - 1) == 2 * t * h * 2 + 2 * t * t
-    assert total() - total(qk=h - d, v=h - d) == gated.head(h, d)
+    assert total() - total(qk=h - d, v=h - d) == gated.count_head_flops(h, d)
 
 
 def test_counts_of_an_architecture():
-    found = gated.layer_widths({"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]})
+    found = gated.count_widths_by_layer(
+        {"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]}
+    )
     assert found == [{"heads": 2, "ffn": 1}, {"heads": 1, "ffn": 3}]
 
 
@@ -166,7 +173,7 @@ def test_speed_ups(name, end, other):
 
 def test_percentage_changes_of_the_size_sweep():
     cells = 0
-    for row in table("nas_pruning", "table04_dev_size_sweep").to_dict("records"):
+    for row in read_table("nas_pruning", "table04_dev_size_sweep").to_dict("records"):
         for size in ("10%", "30%", "50%", "70%"):
             assert rounded(change(row[size], row["100%"]), 1) == row[f"{size} change"]
             cells += 1
@@ -175,8 +182,8 @@ def test_percentage_changes_of_the_size_sweep():
 
 def test_table_5_repeats_table_4():
     sizes, random = (
-        table("nas_pruning", "table04_dev_size_sweep"),
-        table("nas_pruning", "table05_nas_vs_random"),
+        read_table("nas_pruning", "table04_dev_size_sweep"),
+        read_table("nas_pruning", "table05_nas_vs_random"),
     )
     for size in ("10%", "30%", "50%", "70%"):
         assert sizes[size].tolist() == random[f"{size} NAS"].tolist()
@@ -186,7 +193,7 @@ def test_table_5_repeats_table_4():
 def test_resulting_ratios_of_the_digits(name):
     wrong = 0
     for _, (_, target, ratio, image, noise) in (
-        table("nas_pruning", name).astype(str).iterrows()
+        read_table("nas_pruning", name).astype(str).iterrows()
     ):
         found = f"{rounded((int(image) + int(noise)) / 1568, 3):.3f}"
         miss = MISSES.get((name, str(float(target)), "Resulting Input Size Ratio"))
@@ -197,7 +204,7 @@ def test_resulting_ratios_of_the_digits(name):
 
 
 def test_magnitude_table():
-    rows = table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
+    rows = read_table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
     ours, theirs, told = (
         rows.loc["30% Bertbase-12L"],
         rows.loc["IMP [37]"],
@@ -209,7 +216,7 @@ def test_magnitude_table():
         assert rounded(row.drop("Avg").mean(), 1) == row["Avg"]
     ratios = rows.loc["Ratio % (30% Bertbase-12L)"].drop("Avg")
     big = (
-        table("nas_pruning", "table08a_test_bertbase")
+        read_table("nas_pruning", "table08a_test_bertbase")
         .set_index("Models")
         .loc["30% Bertbase-12L"]
     )
@@ -226,18 +233,20 @@ def test_magnitude_table():
 
 
 def test_means_over_three_runs_are_whole_counts_of_the_development_set():
-    rows = table("nas_pruning", "table12_flops_weight").set_index(["Task", "Statistic"])
+    rows = read_table("nas_pruning", "table12_flops_weight").set_index(
+        ["Task", "Statistic"]
+    )
     for value in rows.loc["SST-2", "AVG (3 runs)"]:
         assert round(round(value * 3 * 872) / (3 * 872), 6) == value
 
 
 def test_every_known_miss_is_one_and_has_its_arithmetic():
-    assert len(MISSES) == len(published.read_misses("nas_pruning"))
+    assert len(MISSES) == len(published.read_unexplained_values("nas_pruning"))
     assert all(m["printed"] != m["computed"] and m["reason"] for m in MISSES.values())
 
 
 def test_corrections_name_tables_that_are_there():
-    listed = table("nas_pruning", "corrections")
+    listed = read_table("nas_pruning", "corrections")
     assert not listed.isna().any(axis=None) or listed["column"].isna().sum() == 1
     names = {
         p.stem.split("_")[0] for p in (PUBLISHED / "nas_pruning").glob("table*.csv")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lib.model import backbone, gates
-from lib.model.parts import layers, size, surgery
+from lib.model.parts import count_parameters, get_layers, get_surgery
 from lib.model.surgery import operate
 from lib.papers.nas_pruning import gated, gating
 
@@ -34,15 +34,15 @@ def gated_model(model, regions, seed=1, scale=3.0):
 def read(model):
     """The architecture of a gated model, by the rule of
     lib.papers.nas_pruning.control."""
-    sizes, _ = gating.costs(model, surgery(model)[-1]["regions"])
+    sizes, _ = gating.make_cost_function(model, get_surgery(model)[-1]["regions"])
     alphas = torch.cat([alpha.detach() for alpha in gates.read_alphas(model).values()])
-    return gating.architecture(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
+    return gating.list_kept_indices(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
 
 
 def by_hand(model, masks):
     """The plain model with its activations multiplied by {(layer, kind): mask}."""
     for (number, kind), mask in masks.items():
-        layer = layers(model)[number]
+        layer = get_layers(model)[number]
         attention, out = layer.attention.self, layer.attention.output.dense
         if kind == "qk":
             attention.query.register_forward_hook(
@@ -86,7 +86,7 @@ def test_gates_are_masks_on_activations(family, regions, tiny, sentences, logits
     for at, alpha in alphas.items():
         expected = hand[at].grad * hand[at] * (1 - hand[at])
         torch.testing.assert_close(alpha.grad, expected.detach(), atol=1e-12, rtol=1e-9)
-    mine, theirs = (layers(m)[0].output.dense.weight.grad for m in (model, twin))
+    mine, theirs = (get_layers(m)[0].output.dense.weight.grad for m in (model, twin))
     torch.testing.assert_close(mine, theirs, atol=1e-12, rtol=1e-9)
 
 
@@ -120,7 +120,7 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
         for alpha in gates.read_alphas(model).values():
             alpha.copy_(torch.where(alpha > 0, 60.0, -60.0))
     hard, found = logits(model, batch), read(model)
-    gates.detach(model)
+    gates.remove_gates(model)
     report = operate(model, {"op": "keep"} | found)
     assert report == {
         kind: [len(kept) for kept in lists] for kind, lists in found.items()
@@ -128,12 +128,15 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
     torch.testing.assert_close(logits(model, batch), hard, atol=1e-12, rtol=0)
     backbone.save(model.float(), tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert surgery(again) == [{"op": "keep"} | found]
+    assert get_surgery(again) == [{"op": "keep"} | found]
     assert torch.equal(logits(again, batch), logits(model, batch))
-    whole, cost = gating.costs(tiny(family), regions)
+    whole, cost = gating.make_cost_function(tiny(family), regions)
     left = [len(kept) for parts in zip(*found.values(), strict=True) for kept in parts]
-    assert gating.flops(again) == cost(dict(zip(whole, left, strict=True)))
-    assert size(again)["parameters"] < size(tiny(family))["parameters"]
+    assert gating.count_flops(again) == cost(dict(zip(whole, left, strict=True)))
+    assert (
+        count_parameters(again)["parameters"]
+        < count_parameters(tiny(family))["parameters"]
+    )
 
 
 @every_region
@@ -145,8 +148,8 @@ def test_detached_gates_leave_the_model_as_it_was(
     gated_model(model, regions)
     assert gates.has_gates(model)
     assert not torch.equal(logits(model, batch), logits(tiny(family), batch))
-    gates.detach(model)
-    assert not gates.has_gates(model) and surgery(model) == []
+    gates.remove_gates(model)
+    assert not gates.has_gates(model) and get_surgery(model) == []
     assert [name for name, _ in model.named_parameters()] == names
     assert torch.equal(logits(model, batch), logits(tiny(family), batch))
 

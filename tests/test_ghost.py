@@ -11,21 +11,21 @@ from conftest import position_bias
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Ghost
 from lib.core.spec import to_plain_json
 from lib.model import backbone
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
-from lib.model.parts import base, layers, size, surgery
+from lib.model.parts import count_parameters, get_encoder, get_layers, get_surgery
 from lib.model.surgery import operate
-from lib.papers.published import table
+from lib.papers.published import read_table
 from lib.stats.cost import (
     SHAPES,
     flops,
     ghost_flops,
     ghost_parameters,
     parameters,
-    shape_of_config,
+    read_shape_of_config,
 )
 
 pytestmark = pytest.mark.papers("ghostbert")
@@ -63,7 +63,7 @@ every = pytest.mark.parametrize("ghost", EVERY, ids=name)
 
 def operations(ghost, heads=3):
     cut = {"op": "cut", "heads": heads} | (
-        {"whole": list(ghost.uncut)} if ghost.uncut else {}
+        {"whole": list(ghost.uncut_parts)} if ghost.uncut_parts else {}
     )
     return [cut, {"op": "ghost"} | to_plain_json(ghost)]
 
@@ -151,7 +151,7 @@ def test_a_convolution_is_its_loop(kind, inputs, outputs, kernel, softmax):
         options(kind, kernel=kernel, softmax=softmax, **fixed), 3, inputs, outputs
     )
     x = torch.randn(2, inputs, 4, 3, dtype=torch.float64)
-    close(one(x), slow(kind, x, one.taps().detach().view(one.full)))
+    close(one(x), slow(kind, x, one.normalise_taps().detach().view(one.full)))
     if inputs == outputs == 1:
         assert torch.equal(one(x[:, 0]), one(x)[:, 0])
 
@@ -186,11 +186,16 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
 @pytest.mark.parametrize("maps", [(1, 1), (2, 3)])
 def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
     one = convolution(options(kind, softmax=True, softmax_over=over), 5, *maps)
-    total = one.taps().sum((-2, -1) if kind == "conv2d" or over == "inputs" else -1)
+    total = one.normalise_taps().sum(
+        (-2, -1) if kind == "conv2d" or over == "inputs" else -1
+    )
     torch.testing.assert_close(total, torch.ones_like(total))
-    assert one.taps().shape == one.weight.shape and (one.taps() > 0).all()
+    assert (
+        one.normalise_taps().shape == one.weight.shape
+        and (one.normalise_taps() > 0).all()
+    )
     raw = convolution(options(kind), 5)
-    assert raw.taps() is raw.weight
+    assert raw.normalise_taps() is raw.weight
 
 
 def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
@@ -217,7 +222,7 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
     """Without a bias exactly. With one it differs at the two ends alone from adding the
     bias after the convolution, because there a tap falls off the sentence."""
     module, x = ghosted(3, 12, 6, bias), torch.randn(2, 7, 12, dtype=torch.float64)
-    weight, taps = module.dense.weight, module.convolution.taps()[None, None]
+    weight, taps = module.dense.weight, module.convolution.normalise_taps()[None, None]
     each = [x[..., h : h + 3] @ weight[:, h : h + 3].T for h in range(0, 12, 3)]
     offset = module.dense.bias if bias else 0.0
     convolved = sum(slow("dwconv", one[:, None], taps)[:, 0] for one in each)
@@ -252,8 +257,8 @@ def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
         sentences(family),
     )
     operate(theirs, operations(ghost)[0], **scores())
-    generator = torch.Generator().manual_seed(stream(3, "ghost"))
-    for layer in layers(theirs):
+    generator = torch.Generator().manual_seed(derive_seed(3, "ghost"))
+    for layer in get_layers(theirs):
         for place in (layer.attention.output, layer.output):
             kernel = nn.init.xavier_uniform_(torch.empty(48, 3), generator=generator)
             place.dense = Recorded(place.dense, kernel, batch["attention_mask"])
@@ -287,7 +292,7 @@ def test_parameters_and_operations_are_those_of_the_formulas(
     """Under eager attention, which the counter can see into; ghosts at "qk" are eager
     already."""
     model, (cut, add), told = tiny(family), operations(ghost, heads), shape(family)
-    assert shape_of_config(model.config.to_dict()) == told
+    assert read_shape_of_config(model.config.to_dict()) == told
     model.set_attn_implementation("eager")
     operate(model, cut)
     extra = ghost_parameters(told, ghost, heads, TOKENS)
@@ -296,7 +301,9 @@ def test_parameters_and_operations_are_those_of_the_formulas(
         "parameters": extra,
     }
     assert sum(p.numel() for p in new_parameters(model).values()) == extra
-    assert size(model) == {"parameters": parameters(told, heads, ghost, 2, TOKENS)}
+    assert count_parameters(model) == {
+        "parameters": parameters(told, heads, ghost, 2, TOKENS)
+    }
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         ids = torch.full((1, TOKENS), 5)
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
@@ -306,7 +313,7 @@ def test_parameters_and_operations_are_those_of_the_formulas(
 
 def true_size():
     """(row, heads, ghost) of Tables 5 and 6 and of appendix B.4."""
-    for _, line in table("ghostbert", "table5").iterrows():
+    for _, line in read_table("ghostbert", "table5").iterrows():
         kind = line["Convolution Type"].removeprefix("ours: ").lower()
         fixed = {"tokens": 128} if kind == "conv1d_f" else {}
         yield (
@@ -314,7 +321,7 @@ def true_size():
             int(line["m"].split("/")[0]),
             options(kind, **fixed),
         )
-    for _, line in table("ghostbert", "table6").iterrows():
+    for _, line in read_table("ghostbert", "table6").iterrows():
         where = (
             line["Position"]
             .removeprefix("Ours: ")
@@ -339,13 +346,13 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
     config, whole = transformers.BertConfig(), SHAPES["bert-base"]
     with torch.device("meta"):
         cls = transformers.BertForSequenceClassification
-        model = backbone.build(cls, config, operations(ghost, heads))
+        model = backbone.build_model(cls, config, operations(ghost, heads))
     extra = sum(p.numel() for p in new_parameters(model).values())
     assert {p.device.type for p in model.parameters()} == {"meta"} and len(
         ROWS
     ) == 8 + 6 + 3
     assert extra == ghost_parameters(whole, ghost, heads)
-    assert size(model)["parameters"] == parameters(whole, heads, ghost)
+    assert count_parameters(model)["parameters"] == parameters(whole, heads, ghost)
     assert (
         config._attn_implementation != ATTENTION
     )  # others may use the caller's configuration
@@ -373,7 +380,7 @@ def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
         [x[..., h : h + 2] @ weight[:, h : h + 2].T for h in (0, 2, 4)], 1
     )
     ghosts = slow(
-        kind, each, one.convolution.taps().detach().view(one.convolution.full)
+        kind, each, one.convolution.normalise_taps().detach().view(one.convolution.full)
     )
     close(one(x), one.dense(x) + sum(g.relu() if relu else g for g in ghosts.unbind(1)))
 
@@ -383,7 +390,7 @@ QK_MAPS = options("conv2d", ("qk",))
 
 def first_attention(model, batch):
     """Input and both outputs of the first self-attention."""
-    seen, attention = {}, layers(model)[0].attention.self
+    seen, attention = {}, get_layers(model)[0].attention.self
     handle = attention.register_forward_hook(
         lambda _, args, out: seen.update(x=args[0], context=out[0], maps=out[1])
     )
@@ -416,12 +423,12 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
     order, mask = report["heads"][0] + report["others"][0], batch["attention_mask"]
     falling = scores()["head_scores"][0].sort(descending=True, stable=True)
     assert order == falling.indices.tolist()
-    seen, layer = first_attention(model, batch), layers(model)[0]
+    seen, layer = first_attention(model, batch), get_layers(model)[0]
     attention, convolve = (
-        layers(whole)[0].attention,
+        get_layers(whole)[0].attention,
         layer.attention.self.ghost.convolution,
     )
-    kernel = convolve.taps().detach().view(convolve.full)
+    kernel = convolve.normalise_taps().detach().view(convolve.full)
     rows = mask[:, None, :, None] if masked else torch.ones(1)
     with torch.no_grad():
         q, k, values = (
@@ -464,7 +471,7 @@ def test_no_ghost_map_attends_to_padding(tiny, sentences):
 
 
 def test_dropout_acts_on_all_maps(tiny):
-    module = layers(operated(tiny(), QK_MAPS)[0])[0].attention.self.train()
+    module = get_layers(operated(tiny(), QK_MAPS)[0])[0].attention.self.train()
     q, v = torch.randn(2, 3, 7, 4), torch.randn(2, 12, 7, 4)
     whole = module.ghost((q @ q.transpose(2, 3) / 2).softmax(-1))
     torch.manual_seed(0)
@@ -482,7 +489,7 @@ def test_dropout_acts_on_all_maps(tiny):
 
 def test_attention_of_other_models_is_left_alone(tiny, sentences, logits):
     config, cls = tiny().config, transformers.BertForSequenceClassification
-    one, other = (backbone.build(cls, config).eval() for _ in range(2))
+    one, other = (backbone.build_model(cls, config).eval() for _ in range(2))
     before, implementation = logits(other, sentences()), config._attn_implementation
     operated(one, QK_MAPS)
     assert (
@@ -526,8 +533,8 @@ def test_the_mask_is_found_by_place_and_a_batch_without_one_is_real(
     model, batch = added(tiny(), options(mask=True)), sentences(lengths=(8, 5))
     ids, mask = batch["input_ids"], batch["attention_mask"]
     with torch.no_grad():
-        named = base(model)(**batch).last_hidden_state
-        assert torch.equal(base(model)(ids, mask).last_hidden_state, named)
+        named = get_encoder(model)(**batch).last_hidden_state
+        assert torch.equal(get_encoder(model)(ids, mask).last_hidden_state, named)
     every = {"input_ids": ids, "attention_mask": torch.ones_like(mask)}
     close(logits(model, {"input_ids": ids}), logits(model, every), atol=1e-5)
 
@@ -553,7 +560,7 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert surgery(again) == surgery(model) == operations(ghost)
+    assert get_surgery(again) == get_surgery(model) == operations(ghost)
     assert again.config._attn_implementation == model.config._attn_implementation
     assert (again.config._attn_implementation == ATTENTION) == ("qk" in ghost.positions)
     assert torch.equal(logits(again, batch), expected)
@@ -564,8 +571,8 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     model(**batch)
     assert not torch.equal(logits(twin, sentences(lengths=(9, 2), seed=1)), expected)
     # Each keeps the mask of its own batch.
-    assert torch.equal(base(model).padding.mask, batch["attention_mask"])
-    assert base(twin).padding.mask.sum() == 11 and torch.equal(
+    assert torch.equal(get_encoder(model).padding.mask, batch["attention_mask"])
+    assert get_encoder(twin).padding.mask.sum() == 11 and torch.equal(
         logits(model, batch), expected
     )
 
@@ -647,7 +654,7 @@ def test_what_does_not_go_together_is_refused_before_anything_changes(
     before_it = told(model)
     with pytest.raises(ValueError, match=message) as caught:
         operate(model, op)
-    assert "\n" not in str(caught.value) and surgery(model) == before
+    assert "\n" not in str(caught.value) and get_surgery(model) == before
     assert told(model) == before_it
 
 

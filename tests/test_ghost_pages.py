@@ -9,13 +9,13 @@ import pytest
 from lib.claims import notebook
 from lib.papers import published
 from lib.papers.ghostbert import recipes as ghostbert
-from lib.papers.grids import shape
+from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
 from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.make_grids(notebook.path_of_notebook(f"ghostbert_{name}"), values)
+    return notebook.make_grids(notebook.find_notebook_path(f"ghostbert_{name}"), values)
 
 
 @pytest.mark.parametrize("last", ["soft", "both"])
@@ -134,13 +134,13 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     """A mean over 768 weights of mixed signs is small, one over three taps is not;
     without a softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what
     is read."""
-    path = notebook.path_of_notebook("ghostbert_t05_convolution")
+    path = notebook.find_notebook_path("ghostbert_t05_convolution")
     book, names = json.loads(path.read_text()), {"ghostbert": ghostbert}
     sources = ["".join(cell["source"]) for cell in book["cells"]]
     exec(next(s for s in sources if "def ways" in s).rpartition("cut = ")[0], names)
     exec(next(s for s in sources if "def size" in s).partition("page.table")[0], names)
     found = {
-        name: float(names["size"](ghostbert.ghost_options("paper", **fields)))
+        name: float(names["size"](ghostbert.make_ghost_options("paper", **fields)))
         for name, fields in names["options"].items()
     }
     assert found["Conv1D_S"] < 0.25 * found["DWConv"] and 0.2 < found["DWConv"] < 1
@@ -166,15 +166,15 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     ],
 )
 def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
-    body = (notebook.path_of_notebook(f"ghostbert_{page}")).read_text()
+    body = (notebook.find_notebook_path(f"ghostbert_{page}")).read_text()
     called = ", ".join(json.dumps(json.dumps(place))[1:-1] for place in places)
-    assert f'published.corrections(\\"ghostbert\\", {called})' in body
+    assert f'published.list_corrections(\\"ghostbert\\", {called})' in body
 
 
 def test_what_is_said_of_kernels_and_stop_words_is_so():
-    (line,) = published.corrections("ghostbert", "text B.1")
+    (line,) = published.list_corrections("ghostbert", "text B.1")
     frame = (
-        published.table("ghostbert", "table9")
+        published.read_table("ghostbert", "table9")
         .query("m == '3/12'")
         .set_index("Kernel Size")
     )
@@ -187,7 +187,7 @@ def test_what_is_said_of_kernels_and_stop_words_is_so():
     )
     assert (
         f"a list of our own, {len(STOP)};"
-        in published.corrections("ghostbert", "text 2.3")[0]
+        in published.list_corrections("ghostbert", "text 2.3")[0]
     )
 
 
@@ -200,7 +200,7 @@ def test_conventions_that_the_paper_leaves_open_are_told():
     assert "best model after an epoch; the ancestor's code looks every 50 steps" in told
     assert "importance is measured on the matched development set" in told
     setup, taught = (
-        (notebook.path_of_notebook(name)).read_text()
+        (notebook.find_notebook_path(name)).read_text()
         for name in ("ghostbert_t07_setup", "bermo_t05_distillation")
     )
     assert 'ghostbert.DEVIATIONS[\\"paper\\"]' in setup
@@ -209,9 +209,9 @@ def test_conventions_that_the_paper_leaves_open_are_told():
 
 
 def test_electra_s_operations_are_told_with_and_without_the_head():
-    misses = published.read_misses("ghostbert")
+    misses = published.read_unexplained_values("ghostbert")
     (told,) = {miss["reason"] for miss in misses if "ELECTRA" in miss["row"]}
-    whole = cost.flops(shape("paper", "electra"), convention="token head")
+    whole = cost.flops(find_encoder_shape("paper", "electra"), convention="token head")
     head = 128 * (2 * 256**2 + 11 * 256)
     counted = [f"{(whole - head) / 1e9:.3f} G", f"{whole / 1e9:.3f} G"]
     assert re.findall(r"\d\.\d{3} G", told) == counted == ["2.617 G", "2.634 G"]

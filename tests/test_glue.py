@@ -249,7 +249,7 @@ def test_fetch_without_a_network_or_a_split(tmp_path, monkeypatch):
 
 def test_digest_is_of_texts_and_labels_in_order(tmp_path):
     put(tmp_path, "RTE/train.tsv", PAIR + "0\ta\tb\t0\n1\tc\td\t1\n")
-    first = data.digest(reader.load("RTE", tmp_path))
+    first = data.digest_splits(reader.load("RTE", tmp_path))
     other = (
         "\ufeffsentence2\tsentence1\tlabel\r\nb \ta\tentailment\r\nd\tc\tnot_entailment"
     )
@@ -260,4 +260,4 @@ def test_digest_is_of_texts_and_labels_in_order(tmp_path):
         *((PAIR + each, False) for each in (labels, texts, order)),
     ):
         put(tmp_path, "RTE/train.tsv", text)
-        assert (data.digest(reader.load("RTE", tmp_path)) == first) == same
+        assert (data.digest_splits(reader.load("RTE", tmp_path)) == first) == same

@@ -37,7 +37,7 @@ def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
     spec = on_card(teacher(rows=320, batch=64, max_length=64)).with_seed(0)
     for each in store.missing_specs([spec]):
         torch.cuda.reset_peak_memory_stats()
-        execute(each, store, keep=True)
+        execute(each, store, keep_weights=True)
         assert torch.cuda.max_memory_allocated() < find_need(each).memory
 
 
@@ -45,7 +45,8 @@ def test_a_sweep_on_gpus_makes_what_is_asked(store):
     specs = [on_card(importance(teacher())).with_seed(seed) for seed in range(3)]
     assert sweep.make_runs(specs, store, 2) == {}
     assert all(
-        store.find(spec).env["device"] == torch.cuda.get_device_name() for spec in specs
+        store.find_run(spec).env["device"] == torch.cuda.get_device_name()
+        for spec in specs
     )
 
 
@@ -57,14 +58,14 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(
     for place in (store, whole):
         for each in place.missing_specs([spec]):
             if each != spec:
-                execute(each, place, keep=True)
-    execute(spec, whole, keep=True)
+                execute(each, place, keep_weights=True)
+    execute(spec, whole, keep_weights=True)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_at(patch, loop, "checkpoint", 20)
-        execute(spec, store, keep=True, checkpoint_seconds=0.0)
-    execute(spec, store, keep=True)
-    assert store.find(spec).status["attempts"] == 2
-    same_run(store.find(spec), whole.find(spec))
+        execute(spec, store, keep_weights=True, checkpoint_seconds=0.0)
+    execute(spec, store, keep_weights=True)
+    assert store.find_run(spec).status["attempts"] == 2
+    same_run(store.find_run(spec), whole.find_run(spec))
 
 
 def test_our_loop_is_not_slower_than_trainer_on_the_gpu(monkeypatch):

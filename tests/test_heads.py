@@ -14,7 +14,7 @@ from lib.data.read import GLUE
 from lib.model import backbone
 from lib.model.surgery import operate
 from lib.train import heads, loop, losses
-from lib.train.batches import collate
+from lib.train.batches import make_batch
 
 NUMERICS = Numerics("float32", 1)
 NLI = GLUE["MNLI"]
@@ -47,17 +47,17 @@ QUESTIONS = Split(
 def test_classes_in_the_order_of_the_task_are_kept(tiny, tokenizer, tmp_path):
     model = named(tiny(labels=3), ("ENTAILMENT", "Neutral", "contradiction"))
     backbone.save(model, tokenizer, tmp_path / "model")
-    found, _ = heads.network(tmp_path / "model", NLI, 0.0, 0)
+    found, _ = heads.load_network(tmp_path / "model", NLI, 0.0, 0)
     assert torch.equal(found.classifier.weight, model.classifier.weight)
 
 
 def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
     model = tiny(labels=3)
     backbone.save(model, tokenizer, tmp_path / "model")
-    found, _ = heads.network(tmp_path / "model", NLI, 0.0, 0)
+    found, _ = heads.load_network(tmp_path / "model", NLI, 0.0, 0)
     assert torch.equal(found.classifier.weight, model.classifier.weight)
     with pytest.raises(ValueError, match="has 3 outputs; the task needs 2"):
-        heads.network(tmp_path / "model", GLUE["RTE"], 0.0, 0)
+        heads.load_network(tmp_path / "model", GLUE["RTE"], 0.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,12 @@ def test_other_classes_are_refused_with_the_fix(names, tiny, tokenizer, tmp_path
         f"{', '.join(names)}, the task's entailment, neutral, contradiction; fix: save"
     )
     with pytest.raises(ValueError, match=told):
-        heads.network(tmp_path / "model", NLI, 0.0, 0)
+        heads.load_network(tmp_path / "model", NLI, 0.0, 0)
     encoder = transformers.AutoModel.from_pretrained(tmp_path / "model")
     backbone.save(encoder, tokenizer, tmp_path / "encoder")
-    assert heads.network(tmp_path / "encoder", NLI, 0.0, 0)[0].config.num_labels == 3
+    assert (
+        heads.load_network(tmp_path / "encoder", NLI, 0.0, 0)[0].config.num_labels == 3
+    )
 
 
 def test_a_new_head_has_no_names_to_match(tiny, tokenizer, tmp_path):
@@ -82,20 +84,21 @@ def test_a_new_head_has_no_names_to_match(tiny, tokenizer, tmp_path):
         tokenizer,
         tmp_path / "model",
     )
-    assert heads.network(tmp_path / "model", NLI, 0.0, 0)[0].config.num_labels == 3
+    assert heads.load_network(tmp_path / "model", NLI, 0.0, 0)[0].config.num_labels == 3
 
 
 def test_a_span_head_is_drawn_from_the_seed_and_kept(family, tiny, tokenizer, tmp_path):
     backbone.save(tiny(family, masked_lm=True), tokenizer, tmp_path / "model")
     one, same, other = (
-        heads.network(tmp_path / "model", SQUAD, 0.1, seed)[0] for seed in (0, 0, 1)
+        heads.load_network(tmp_path / "model", SQUAD, 0.1, seed)[0]
+        for seed in (0, 0, 1)
     )
     assert torch.equal(one.qa_outputs.weight, same.qa_outputs.weight)
     assert not torch.equal(one.qa_outputs.weight, other.qa_outputs.weight)
     assert {m.p for m in one.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     backbone.save(one, tokenizer, tmp_path / "again")
     assert torch.equal(
-        heads.network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight,
+        heads.load_network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight,
         one.qa_outputs.weight,
     )
 
@@ -111,12 +114,12 @@ def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_p
     with pytest.raises(
         ValueError, match="is a BertForSequenceClassification; the task needs"
     ):
-        heads.network(tmp_path / "model", SQUAD, 0.0, 0)
+        heads.load_network(tmp_path / "model", SQUAD, 0.0, 0)
 
 
 def test_rows_of_spans_without_a_span_are_refused(tokenizer):
     with pytest.raises(Refused, match="SQuAD2 is a task of spans; fix: give it span="):
-        heads.rows(tokenizer, QUESTIONS, SQUAD, 16)
+        heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16)
 
 
 @pytest.fixture
@@ -126,14 +129,14 @@ def reader(tiny):
 
 
 def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
-    rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
-    found = loop.predict(reader, rows, NUMERICS, tokens=60)
+    rows, _ = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    found = loop.predict(reader, rows, NUMERICS, max_batch_tokens=60)
     assert (
         found.shape == (len(rows), 2, rows.lengths().max())
         and found.dtype == np.float32
     )
     for w in range(len(rows)):
-        batch, size = collate(rows, [w]), rows.lengths()[w]
+        batch, size = make_batch(rows, [w]), rows.lengths()[w]
         with torch.no_grad():
             out = reader(**batch)
         np.testing.assert_allclose(
@@ -143,12 +146,12 @@ def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
 
 
 def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
-    rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    rows, _ = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
     chosen = list(range(len(rows)))
-    batch, labels = collate(rows, chosen), rows.labels
+    batch, labels = make_batch(rows, chosen), rows.labels
     batch |= {name: functional.pad(batch[name], (0, 5)) for name in batch}
     with torch.no_grad():
-        logits = loop.outputs(reader, batch)
+        logits = loop.compute_logits(reader, batch)
     singles = []
     for w in chosen:  # each row alone, without padding
         size = int(rows.lengths()[w])
@@ -156,11 +159,11 @@ def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
             singles.append(
                 functional.cross_entropy(logits[w, side, :size], labels[w, side])
             )
-    found = losses.prediction(logits, labels, Targets("hard"))["loss"]
+    found = losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]
     assert found.item() == pytest.approx(torch.stack(singles).mean().item(), rel=1e-5)
     beyond = labels.clone()
     beyond[0, 0] = logits.shape[2] + 3  # does not count
-    assert losses.prediction(logits, beyond, Targets("hard"))[
+    assert losses.compute_prediction_losses(logits, beyond, Targets("hard"))[
         "loss"
     ].item() == pytest.approx(torch.stack(singles[1:]).mean().item(), rel=1e-5)
 
@@ -176,11 +179,13 @@ def perfect(rows, windows):
 
 
 def test_marks_of_perfect_logits_and_no_text(tokenizer):
-    rows, marks = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    rows, marks = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
     values, arrays = marks(
         perfect(
             rows,
-            spans.features(tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"]),
+            spans.make_features(
+                tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"]
+            ),
         )
     )
     assert (
@@ -203,7 +208,7 @@ def test_marks_of_perfect_logits_and_no_text(tokenizer):
         1,
     ]
     assert all(each.dtype.kind in "if" for each in arrays.values())
-    found = spans.texts(QUESTIONS, arrays["spans"])
+    found = spans.cut_span_texts(QUESTIONS, arrays["spans"])
     assert [found[0], found[2]] == ["word12 word13", "word29"]
 
 
@@ -213,23 +218,25 @@ def test_span_options_name_what_is_wrong():
 
 
 def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
-    rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    rows, _ = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
     teacher = torch.from_numpy(loop.predict(reader, rows, NUMERICS))
     chosen = [0, 1]
     with torch.no_grad():
-        logits = loop.outputs(reader, collate(rows, chosen))
+        logits = loop.compute_logits(reader, make_batch(rows, chosen))
     soft = Targets("soft", sum_classes=True)
-    best = losses.prediction(logits, rows.labels[chosen], soft, teacher[chosen])["loss"]
+    best = losses.compute_prediction_losses(
+        logits, rows.labels[chosen], soft, teacher[chosen]
+    )["loss"]
     entropy = torch.distributions.Categorical(logits=logits).entropy().mean()
     assert best.item() == pytest.approx(entropy.item(), rel=1e-4)
-    moved = losses.prediction(
+    moved = losses.compute_prediction_losses(
         logits + torch.randn_like(logits), rows.labels[chosen], soft, teacher[chosen]
     )["loss"]
     assert moved > best
 
 
 def test_the_first_version_always_answers(tokenizer):
-    split = QUESTIONS.take([0, 2])
-    rows, marks = heads.rows(tokenizer, split, SQUAD, 16, SPAN)
+    split = QUESTIONS.select_rows([0, 2])
+    rows, marks = heads.encode_rows(tokenizer, split, SQUAD, 16, SPAN)
     values, arrays = marks(np.zeros((len(rows), 2, 16), np.float32))
     assert set(values) == {"exact", "span_f1"} and (arrays["spans"] >= 0).all()

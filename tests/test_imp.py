@@ -15,7 +15,7 @@ from lib.papers.nas_pruning import training as imp
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS, DATA = (
     Numerics("float32", 1),
-    data.describe("toy", "BigramShift", 48, unseen=8),
+    data.describe_task_rows("toy", "BigramShift", 48, unseen=8),
 )
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
 
@@ -37,12 +37,14 @@ def test_rounds(family, store):
     for before, model, run, kept in zip(
         models[1:], models[2:], runs[2:], (0.9, 0.8), strict=False
     ):
-        weights = [w.detach() for w in imp.prunable(model)]
+        weights = [w.detach() for w in imp.list_prunable_weights(model)]
         assert len(weights) == 12 + (family == "bert")
         total = sum(w.numel() for w in weights)
         gone = torch.cat([(w == 0).flatten() for w in weights])
         assert int(gone.sum()) == total - round(kept * total)
-        sizes = torch.cat([w.detach().abs().flatten() for w in imp.prunable(before)])
+        sizes = torch.cat(
+            [w.detach().abs().flatten() for w in imp.list_prunable_weights(before)]
+        )
         # the smallest of the round before, over all matrices
         assert sizes[gone].max() <= sizes[~gone].min()
         assert {"accuracy", "unseen.accuracy"} < run.metrics.keys()
@@ -58,7 +60,9 @@ def test_weights_are_rewound_and_the_classifier_is_not(store):
         backbone.load(made(store, spec.with_seed(0)).model)[0]
         for spec in (origin, dense, still)
     )
-    for a, b in zip(imp.prunable(began), imp.prunable(ended), strict=True):
+    for a, b in zip(
+        imp.list_prunable_weights(began), imp.list_prunable_weights(ended), strict=True
+    ):
         torch.testing.assert_close(b, a * (b != 0), atol=1e-6, rtol=0)
     heads = ended.classifier.weight, trained.classifier.weight
     torch.testing.assert_close(*heads, atol=1e-6, rtol=0)
@@ -66,7 +70,7 @@ def test_weights_are_rewound_and_the_classifier_is_not(store):
 
 def test_exactly_as_many_stay_also_where_values_are_equal():
     sizes = [torch.ones(4, 5), torch.full((3, 4), 2.0), torch.ones(2)]
-    chosen = masks.masks_of_largest(sizes, 17)
+    chosen = masks.mask_largest_of_all(sizes, 17)
     assert [int(mask.sum()) for mask in chosen] == [5, 12, 0] and chosen[0].flatten()[
         :5
     ].all()

@@ -7,10 +7,10 @@ from torch.nn import functional
 
 from lib.core.names import Refused
 from lib.core.options import Importance, Numerics
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
-from lib.train.batches import Encoded, collate
-from lib.train.steps.importance import scores
+from lib.train.batches import Encoded, make_batch
+from lib.train.steps.importance import compute_taylor_importance
 
 NUMERICS = Numerics("float32", 1)
 
@@ -40,7 +40,7 @@ def options(batch=4, **more):
 def batches(encoded, batch=4):
     for start in range(0, len(encoded), batch):
         chosen = list(range(start, min(start + batch, len(encoded))))
-        yield collate(encoded, chosen), encoded.labels[chosen]
+        yield make_batch(encoded, chosen), encoded.labels[chosen]
 
 
 def loss_of(model, batch, labels):
@@ -56,9 +56,11 @@ def test_head_scores_are_derivatives(labels, cumulative, tiny):
     """Central differences of the loss by a factor on one head's context, batch by
     batch."""
     model, encoded, eps = tiny("bert", labels=labels).double(), rows(labels), 1e-4
-    found, _ = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
+    found, _ = compute_taylor_importance(
+        model, encoded, options(cumulative=cumulative), NUMERICS
+    )
     expected = torch.zeros(2, 12, dtype=torch.float64)
-    for l, layer in enumerate(layers(model)):
+    for l, layer in enumerate(get_layers(model)):
         for head in range(12):
             running = 0.0
             for batch, y in batches(encoded):
@@ -84,13 +86,15 @@ def test_neuron_scores_are_the_formula(cumulative, family, tiny):
     """|w1 . g + b1 g| + |w2 . g| from gradients of backward(), zeroed between batches
     or not."""
     model, encoded = tiny(family).double(), rows()
-    _, found = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
+    _, found = compute_taylor_importance(
+        model, encoded, options(cumulative=cumulative), NUMERICS
+    )
     expected = torch.zeros(2, 96, dtype=torch.float64)
     for batch, y in batches(encoded):
         if not cumulative:
             model.zero_grad()
         loss_of(model, batch, y).backward()
-        for l, layer in enumerate(layers(model)):
+        for l, layer in enumerate(get_layers(model)):
             one, two = layer.intermediate.dense, layer.output.dense
             for i in range(96):
                 expected[l, i] += (
@@ -110,11 +114,11 @@ def test_neuron_scores_are_the_formula(cumulative, family, tiny):
 def test_a_head_or_neuron_without_effect_scores_zero(family, tiny):
     model = tiny(family)
     with torch.no_grad():
-        layers(model)[1].attention.output.dense.weight[:, 8:12] = 0
-        layers(model)[0].output.dense.weight[:, 5] = 0
-        layers(model)[0].intermediate.dense.weight[5] = 0
-        layers(model)[0].intermediate.dense.bias[5] = 0
-    heads, neurons = scores(model, rows(), options(), NUMERICS)
+        get_layers(model)[1].attention.output.dense.weight[:, 8:12] = 0
+        get_layers(model)[0].output.dense.weight[:, 5] = 0
+        get_layers(model)[0].intermediate.dense.weight[5] = 0
+        get_layers(model)[0].intermediate.dense.bias[5] = 0
+    heads, neurons = compute_taylor_importance(model, rows(), options(), NUMERICS)
     assert heads.shape == (2, 12) and neurons.shape == (2, 96)
     assert (heads == 0).nonzero().tolist() == [[1, 2]] and (
         neurons == 0
@@ -123,7 +127,7 @@ def test_a_head_or_neuron_without_effect_scores_zero(family, tiny):
 
 def test_one_batch_is_the_same_either_way(tiny):
     once, summed = (
-        scores(tiny(), rows(), options(16, cumulative=c), NUMERICS)
+        compute_taylor_importance(tiny(), rows(), options(16, cumulative=c), NUMERICS)
         for c in (False, True)
     )
     assert all(torch.equal(a, b) for a, b in zip(once, summed, strict=True))
@@ -132,7 +136,7 @@ def test_one_batch_is_the_same_either_way(tiny):
 def test_the_model_is_left_as_it_was(tiny, sentences, logits):
     model, told = tiny(), []
     expected = logits(model, sentences())
-    scores(model, rows(), options(), NUMERICS, told.append)
+    compute_taylor_importance(model, rows(), options(), NUMERICS, told.append)
     assert all(p.grad is None for p in model.parameters())
     assert not any(m._forward_pre_hooks for m in model.modules())
     assert torch.equal(logits(model, sentences()), expected)
@@ -140,7 +144,9 @@ def test_the_model_is_left_as_it_was(tiny, sentences, logits):
 
 
 def test_four_heads(tiny):
-    heads, _ = scores(tiny("electra", 4), rows(), options(), NUMERICS)
+    heads, _ = compute_taylor_importance(
+        tiny("electra", 4), rows(), options(), NUMERICS
+    )
     assert heads.shape == (2, 4) and (heads > 0).all()
 
 
@@ -149,4 +155,4 @@ def test_layers_of_different_sizes_are_refused_in_a_line(tiny):
     model = tiny()
     operate(model, {"op": "keep", "heads": [[0, 1], [0]], "neurons": [[0, 1], [2]]})
     with pytest.raises(Refused, match="1 and 1, 2 and 2.*rank the whole model"):
-        scores(model, rows(), options(), NUMERICS)
+        compute_taylor_importance(model, rows(), options(), NUMERICS)

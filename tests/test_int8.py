@@ -9,7 +9,7 @@ from lib.model import backbone
 from lib.model.ghost import Convolution, Folded
 from lib.model.int8 import Int8
 from lib.model.options import Ghost
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
 
 
@@ -39,12 +39,12 @@ def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
 ):
     model, batch = tiny(family), sentences(family)
     before = model(**batch).logits
-    assert operate(model, {"op": "int8"}) == {"matrices": 6 * len(layers(model))}
+    assert operate(model, {"op": "int8"}) == {"matrices": 6 * len(get_layers(model))}
     after = model(**batch).logits
     # DistilBERT's head has no tanh, which holds differences small in the others.
     limit = 0.2 if family == "distilbert" else 0.15
     assert (after - before).abs().max() < limit * before.abs().max()
-    weight = layers(model)[0].attention.self.query.weight
+    weight = get_layers(model)[0].attention.self.query.weight
     assert weight.dtype == torch.int8
     backbone.save(model, tokenizer, tmp_path)
     assert torch.equal(backbone.load(tmp_path)[0](**batch).logits, after)

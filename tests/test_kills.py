@@ -60,7 +60,7 @@ def killed_runs(spec, kills, folder, dice):
     context.set_forkserver_preload(["test_kills"])  # a process is there at once
     inputs = Store(folder / "inputs", folder / "none")
     inputs.runs.mkdir()
-    for parent in spec.parents.values():
+    for parent in spec.inputs_with_seeds.values():
         made(inputs, parent)
 
     def begun(there):
@@ -76,11 +76,11 @@ def killed_runs(spec, kills, folder, dice):
     begun(whole := fresh("whole")).join()
     began = time.monotonic()
     begun(again := fresh("again")).join()
-    seconds, whole = time.monotonic() - began, whole.find(spec, weights)
-    alike(again.find(spec), whole)
+    seconds, whole = time.monotonic() - began, whole.find_run(spec, weights)
+    alike(again.find_run(spec), whole)
     while kills:
         there = fresh(f"{spec.step}-{runs}")
-        while not there.find(spec, weights):
+        while not there.find_run(spec, weights):
             process = begun(there)
             process.join(dice.uniform(0.0, seconds) if kills else None)
             if process.is_alive():
@@ -90,8 +90,10 @@ def killed_runs(spec, kills, folder, dice):
             else:
                 assert process.exitcode == 0
                 seconds *= 0.8  # the machine is less busy than when it was measured
-        alike(there.find(spec), whole)
-        assert not list(there.runs.glob("*/*.part")) and not there.lock(spec).exists()
+        alike(there.find_run(spec), whole)
+        assert (
+            not list(there.runs.glob("*/*.part")) and not there.lock_path(spec).exists()
+        )
         runs += 1
     return runs
 
@@ -173,7 +175,7 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
             root.glob("runs/*/*.lock")
         )
         for path in folder.glob("*_fine.html"):
-            assert builder.divide_page(path)[1]
+            assert builder.separate_html_and_mark(path)[1]
 
     (root := tmp_path / "whole").mkdir()
     assert begun(root, "tidy").wait() == 0

@@ -6,7 +6,7 @@ import torch
 
 from lib.core.options import Numerics
 from lib.model.surgery import operate
-from lib.model.taps import taps
+from lib.model.taps import record_hidden_states
 from lib.train import loop
 from lib.train.lean import make_lean
 
@@ -18,7 +18,7 @@ def batch():
 
 
 def gradients(model, inputs, numerics):
-    with loop.autocast(numerics):
+    with loop.use_dtype(numerics):
         logits = model(**inputs).logits
     logits.float().square().sum().backward()
     found = torch.cat(
@@ -36,7 +36,7 @@ def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
         close = (
             0.04  # Its head has no tanh, which holds differences small in the others.
         )
-    with make_lean(model, numerics), taps(model) as seen:
+    with make_lean(model, numerics), record_hidden_states(model) as seen:
         near, found = gradients(model, inputs, numerics)
         assert seen["embedding"].dtype == seen["ffn"][-1].dtype == getattr(torch, dtype)
     assert (near - logits).abs().max() <= close * logits.abs().max()

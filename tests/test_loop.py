@@ -16,13 +16,13 @@ from torch import nn
 from lib.core import disk
 from lib.core.names import Refused
 from lib.core.options import Numerics, Targets, Train
-from lib.core.store import say
-from lib.model.options import changed_fields
-from lib.model.parts import base, set_dropout
+from lib.core.store import print_once
+from lib.model.options import list_changed_fields
+from lib.model.parts import get_encoder, set_dropout
 from lib.model.surgery import operate
 from lib.train import loop, losses
-from lib.train.batches import Encoded, collate, order_batches
-from lib.train.lean import UsedRows, used_rows
+from lib.train.batches import Encoded, make_batch, order_batches
+from lib.train.lean import UsedRows, train_used_embeddings_only
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9
@@ -68,7 +68,7 @@ def trained(
             writer.checkpoint_seconds = NEVER
         if len(seen) == stop:
             raise Interrupted
-        return losses.prediction(
+        return losses.compute_prediction_losses(
             model(**batch).logits, data.labels[rows], Targets("hard")
         )
 
@@ -107,7 +107,7 @@ def arbitrary_score(model):
 def test_schedule_is_piecewise_linear(steps, warmup):
     first = int(warmup * steps)
     points = [-1, first - 1, first, steps], [0, 1, 1, 0]
-    found = [loop.schedule(step, steps, warmup) for step in range(steps + 1)]
+    found = [loop.compute_rate_factor(step, steps, warmup) for step in range(steps + 1)]
     assert found == pytest.approx(np.interp(range(steps + 1), *points), abs=1e-15)
 
 
@@ -145,11 +145,11 @@ def test_collate_pads_and_masks():
         None,
         1,
     )
-    batch = collate(data, [2, 1])
+    batch = make_batch(data, [2, 1])
     assert batch["input_ids"].tolist() == [[6, 6], [5, 1]]
     assert batch["token_type_ids"].tolist() == [[0, 1], [1, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
-    wide = collate(data, np.array([0, 1]), pad_to=5)
+    wide = make_batch(data, np.array([0, 1]), pad_to=5)
     assert wide["input_ids"].tolist() == [[7, 8, 9, 1, 1], [5, 1, 1, 1, 1]]
     assert wide["attention_mask"].sum(1).tolist() == [3, 1]
 
@@ -168,7 +168,7 @@ def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     with_rows, result = fitted(
         tiny, RunWriter(tmp_path / "a"), train(**changes), evaluate=evaluate
     )
-    monkeypatch.setattr(loop, "used_rows", untouched)
+    monkeypatch.setattr(loop, "train_used_embeddings_only", untouched)
     without, expected = fitted(
         tiny, RunWriter(tmp_path / "b"), train(**changes), evaluate=evaluate
     )
@@ -179,23 +179,23 @@ def test_the_table_is_whole_afterwards(family, tiny):
     model = tiny(family)
     pad = model.config.pad_token_id
     data = replace(encoded(), pad=pad)
-    table = base(model).embeddings.word_embeddings
+    table = get_encoder(model).embeddings.word_embeddings
     before, ids = table.weight.detach().clone(), data.columns["input_ids"]
     used = sorted({pad, *np.concatenate(ids).tolist()})
-    with used_rows(model, data, 0.0):
-        inner = base(model).embeddings.word_embeddings
+    with train_used_embeddings_only(model, data, 0.0):
+        inner = get_encoder(model).embeddings.word_embeddings
         assert isinstance(inner, UsedRows)
         assert inner.weight.shape == (len(used), table.embedding_dim)
         assert not any(p is table.weight for p in model.parameters())
-        batch = collate(data, range(4))
+        batch = make_batch(data, range(4))
         model.train()
-        base(model)(**batch).last_hidden_state[..., 0].sum().backward()
+        get_encoder(model)(**batch).last_hidden_state[..., 0].sum().backward()
         moved = (inner.weight.grad.abs().sum(1) > 0).sum()
         assert moved == len(np.unique(np.concatenate(ids[:4])))
         assert inner.weight.grad[used.index(pad)].abs().sum() == 0
         with torch.no_grad():
             inner.weight += 1
-    assert base(model).embeddings.word_embeddings is table
+    assert get_encoder(model).embeddings.word_embeddings is table
     expected = before.clone()
     expected[used] += 1
     assert torch.equal(table.weight, expected)
@@ -204,10 +204,12 @@ def test_the_table_is_whole_afterwards(family, tiny):
 def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
     model, batch = tiny(), {"input_ids": torch.tensor([[55, 7, 58]])}
     expected = logits(model, batch)
-    with used_rows(model, encoded(), 0.0):
+    with train_used_embeddings_only(model, encoded(), 0.0):
         assert torch.equal(logits(model, batch), expected)
         with torch.no_grad():
-            base(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(48)
+            get_encoder(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(
+                48
+            )
         changed = logits(model, batch)
     assert not torch.equal(changed, expected)
     assert torch.equal(logits(model, batch), changed)
@@ -215,9 +217,9 @@ def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
 
 def test_the_table_is_whole_after_an_error(tiny):
     model = tiny()
-    with pytest.raises(Interrupted), used_rows(model, encoded(), 0.0):
+    with pytest.raises(Interrupted), train_used_embeddings_only(model, encoded(), 0.0):
         raise Interrupted
-    assert type(base(model).embeddings.word_embeddings) is nn.Embedding
+    assert type(get_encoder(model).embeddings.word_embeddings) is nn.Embedding
     assert same(model, tiny())
 
 
@@ -226,8 +228,8 @@ def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
     family, masked_lm, decay, tiny
 ):
     model = tiny(family, masked_lm=masked_lm)
-    with used_rows(model, encoded(), decay):
-        assert type(base(model).embeddings.word_embeddings) is nn.Embedding
+    with train_used_embeddings_only(model, encoded(), decay):
+        assert type(get_encoder(model).embeddings.word_embeddings) is nn.Embedding
 
 
 def test_fit_learns_and_tells(tiny, tmp_path):
@@ -241,7 +243,11 @@ def test_fit_learns_and_tells(tiny, tmp_path):
     )
     assert curve["loss"][-6:].mean() < 0.5 * curve["loss"][:6].mean()
     assert writer.told == [(step + 1) / 120 for step in range(120)]
-    assert not model.training and not writer.resume.exists() and not same(model, before)
+    assert (
+        not model.training
+        and not writer.checkpoint_folder.exists()
+        and not same(model, before)
+    )
 
 
 def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
@@ -296,24 +302,24 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
 @pytest.mark.parametrize("was", ["bfloat16", None])
 def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
     """None: an older checkpoint, which does not tell its dtype."""
-    say.cache_clear()
+    print_once.cache_clear()
     expected, result = fitted(tiny, RunWriter(tmp_path / "whole"), train())
     writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
         fitted(tiny, writer, train(), stop=9, numerics=Numerics(was or "float32", 1))
-    folders = sorted(writer.resume.glob("step-*"))
+    folders = sorted(writer.checkpoint_folder.glob("step-*"))
     for folder in folders if was is None else ():
         body = torch.load(folder / loop.STATE)
         assert body.pop("dtype") == "float32"
         torch.save(body, folder / loop.STATE)
-        disk.seal_folder(folder)
+        disk.write_manifest(folder)
     writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     model, again = fitted(tiny, writer, train())
     assert same(model, expected) and again == result and writer.told[0] == 1 / 18
     assert not any("resumed" in line for line in writer.lines)
     told = f"is of {was or 'an unknown dtype'}, not float32; it begins anew"
     assert told in capfd.readouterr().err and folders[-1] not in [
-        *writer.resume.glob("*")
+        *writer.checkpoint_folder.glob("*")
     ]
 
 
@@ -349,18 +355,20 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
 
 def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
     writer = RunWriter(tmp_path, checkpoint_seconds=EVERY_STEP)
-    (writer.resume / ".step-00000004.7").mkdir(parents=True)
-    (writer.resume / ".step-00000004.7" / "model.safetensors").write_bytes(b"half")
+    (writer.checkpoint_folder / ".step-00000004.7").mkdir(parents=True)
+    (writer.checkpoint_folder / ".step-00000004.7" / "model.safetensors").write_bytes(
+        b"half"
+    )
     expected, _ = fitted(tiny, RunWriter(tmp_path / "other"), train())
     with pytest.raises(Interrupted):
         fitted(tiny, writer, train(), stop=6)
-    assert sorted(p.name for p in writer.resume.iterdir()) == [
+    assert sorted(p.name for p in writer.checkpoint_folder.iterdir()) == [
         "step-00000004",
         "step-00000005",
     ]
-    (writer.resume / ".step-00000006.7").mkdir()
-    (writer.resume / ".step-00000006.7" / "state.json").write_text("{")
-    (writer.resume / ".best.safetensors.7").write_bytes(b"half")
+    (writer.checkpoint_folder / ".step-00000006.7").mkdir()
+    (writer.checkpoint_folder / ".step-00000006.7" / "state.json").write_text("{")
+    (writer.checkpoint_folder / ".best.safetensors.7").write_bytes(b"half")
     model, _ = fitted(tiny, writer, train())
     assert same(model, expected)
 
@@ -373,21 +381,23 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
     for stop in (3, 2):
         with pytest.raises(Interrupted):
             fitted(tiny, writer, train(), stop=stop)
-    (writer.resume / "step-00000001").mkdir()
+    (writer.checkpoint_folder / "step-00000001").mkdir()
     model, again = fitted(tiny, writer, train())
     assert same(model, expected) and again == result
     last = ["step-00000016", "step-00000017"]
-    assert sorted(p.name for p in writer.resume.iterdir()) == last
+    assert sorted(p.name for p in writer.checkpoint_folder.iterdir()) == last
 
 
 @pytest.mark.parametrize("pad_to", [0, 20])
 def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     model, data = tiny(family, labels=3), encoded(23)
     data = Encoded(data.columns, data.labels, model.config.pad_token_id)
-    found = loop.predict(model.train(), data, NUMERICS, tokens=200, pad_to=pad_to)
+    found = loop.predict(
+        model.train(), data, NUMERICS, max_batch_tokens=200, pad_to=pad_to
+    )
     assert found.shape == (23, 3) and found.dtype == np.float32 and not model.training
     expected = np.concatenate(
-        [logits(model, collate(data, [i])).numpy() for i in range(23)]
+        [logits(model, make_batch(data, [i])).numpy() for i in range(23)]
     )
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -409,10 +419,10 @@ class Told(loop.Method):
         self.calls, self.name = calls, name
         vars(self).update(more)
 
-    def before(self, *at):
+    def prepare_step(self, *at):
         self.calls.append((self.name, "before", *at))
 
-    def gradients(self, *at):
+    def adjust_gradients(self, *at):
         self.calls.append((self.name, "gradients", *at))
 
 
@@ -436,7 +446,7 @@ def test_penalties_are_added_to_the_loss(tiny, tmp_path):
         def __init__(self, weight, name):
             self.weight, self.name = weight, name
 
-        def penalty(self):
+        def compute_penalty(self):
             return {self.name: self.weight.square().sum()}
 
     def make(model, _):
@@ -485,7 +495,7 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
     for step, groups in enumerate(seen):
-        factor = loop.schedule(step, len(seen), 0.1)
+        factor = loop.compute_rate_factor(step, len(seen), 0.1)
         assert groups == [
             (1e-3 * factor, 0.01, len(names) - spared - 2),
             (1e-3 * factor, 0.0, spared),
@@ -527,16 +537,16 @@ def test_batches_of_ones_own(tiny, tmp_path):
 
 
 def test_a_run_is_where_its_numerics_say(monkeypatch):
-    assert changed_fields(NUMERICS).keys() == {"dtype", "threads"}
+    assert list_changed_fields(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    loop.read_numerics(changed_fields(NUMERICS))
+    loop.read_numerics(list_changed_fields(NUMERICS))
     assert (
-        loop.device().type == "cpu"
+        loop.get_device().type == "cpu"
     )  # a GPU at hand does not draw runs of the CPU to it
-    loop.read_numerics(changed_fields(replace(NUMERICS, device="cuda")))
-    assert loop.device().type == "cuda"
-    loop.read_numerics(changed_fields(NUMERICS))
-    assert loop.device().type == "cpu"
+    loop.read_numerics(list_changed_fields(replace(NUMERICS, device="cuda")))
+    assert loop.get_device().type == "cuda"
+    loop.read_numerics(list_changed_fields(NUMERICS))
+    assert loop.get_device().type == "cpu"
 
 
 def test_an_unknown_device_is_refused():

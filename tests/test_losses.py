@@ -6,13 +6,13 @@ import torch
 
 from lib.core.options import Targets
 from lib.train.losses import (
-    mean_square,
-    over_keys,
-    over_tokens,
-    prediction,
-    zeroed_distance,
+    compare_scores_over_keys,
+    compare_scores_over_tokens,
+    compare_scores_with_zeroed_padding,
+    compute_mean_square,
+    compute_prediction_losses,
 )
-from lib.train.matching import Match, distances, layer_map
+from lib.train.matching import Match, compute_distances, map_layers
 
 RNG = np.random.default_rng(0)
 LOGITS, TEACHER, LABELS = (
@@ -58,7 +58,7 @@ def expected_soft(temperature=1.0, sum_classes=False):
     ],
 )
 def test_prediction_of_classes(kind, temperature, sum_classes):
-    parts = prediction(
+    parts = compute_prediction_losses(
         torch.tensor(LOGITS),
         torch.tensor(LABELS),
         Targets(kind, sum_classes, temperature),
@@ -80,7 +80,7 @@ def test_prediction_of_scores(kind):
         TEACHER[:, :1],
         RNG.uniform(0, 5, 6).astype(np.float32),
     )
-    parts = prediction(
+    parts = compute_prediction_losses(
         torch.tensor(logits), torch.tensor(labels), Targets(kind), torch.tensor(teacher)
     )
     expected = {
@@ -115,7 +115,7 @@ def test_matches_against_numpy(mask):
         square = (a.numpy().astype(np.float64) - b.numpy()) ** 2
         return square[REAL.numpy() == 1].mean() if mask else square.mean()
 
-    pairs = layer_map(2, 4)
+    pairs = map_layers(2, 4)
     matches = [
         Match("layers", "embedding", mask=mask),
         Match("layers", "ffn", pairs, mask),
@@ -126,11 +126,11 @@ def test_matches_against_numpy(mask):
         + sum(mse(student["ffn"][i], teacher["ffn"][j]) for i, j in ((0, 1), (1, 3))),
         "blocks": mse(student["attention"][1], teacher["attention"][2]),
     }
-    assert values(distances(matches, student, teacher, REAL)) == pytest.approx(
+    assert values(compute_distances(matches, student, teacher, REAL)) == pytest.approx(
         expected, rel=1e-6
     )
-    same = distances(
-        [Match("ffn", "ffn", layer_map(2, 2), mask)], student, student, REAL
+    same = compute_distances(
+        [Match("ffn", "ffn", map_layers(2, 2), mask)], student, student, REAL
     )
     assert values(same) == {"ffn": 0}
 
@@ -139,7 +139,7 @@ def test_states_go_through_the_students_projection():
     student, teacher = made(1, 0), made(1, 1)
     model = torch.nn.Module()
     model.projection = torch.nn.Linear(4, 4)
-    (value,) = distances(
+    (value,) = compute_distances(
         [Match("a", "ffn", projected=True)], student, teacher, REAL, model
     ).values()
     expected = (model.projection(student["ffn"][0]) - teacher["ffn"][0]).square().mean()
@@ -150,17 +150,22 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
     scores = {"scores": [torch.randn(3, heads, 5, 5) for heads in (2, 2)]}
     whole = {"scores": [torch.randn(3, 4, 5, 5) for _ in range(2)]}
     pairs, kept = ((0, 0), (1, 1)), ([0, 3], [1, 2])
-    match = Match("attention", "scores", pairs, heads=kept, distance=over_tokens)
+    match = Match(
+        "attention", "scores", pairs, heads=kept, distance=compare_scores_over_tokens
+    )
     expected = sum(
         (scores["scores"][i] - whole["scores"][i][:, kept[i]]).square().mean().item()
         for i in (0, 1)
     )
-    assert values(distances([match], scores, whole, REAL))[
+    assert values(compute_distances([match], scores, whole, REAL))[
         "attention"
     ] == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="2 heads in the student, 4 in the teacher"):
-        distances(
-            [Match("attention", "scores", distance=over_tokens)], scores, whole, REAL
+        compute_distances(
+            [Match("attention", "scores", distance=compare_scores_over_tokens)],
+            scores,
+            whole,
+            REAL,
         )
 
 
@@ -175,20 +180,28 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
 def test_layers_are_evenly_spaced_and_the_last_goes_with_the_last(
     student, teacher, pairs
 ):
-    assert list(layer_map(student, teacher)) == pairs
+    assert list(map_layers(student, teacher)) == pairs
 
 
 def test_depths_that_do_not_divide_are_an_error():
     with pytest.raises(ValueError, match="a student of 4 layers and a teacher of 6"):
-        layer_map(4, 6)
+        map_layers(4, 6)
 
 
-@pytest.mark.parametrize("distance", [over_tokens, over_keys, zeroed_distance])
+@pytest.mark.parametrize(
+    "distance",
+    [
+        compare_scores_over_tokens,
+        compare_scores_over_keys,
+        compare_scores_with_zeroed_padding,
+    ],
+)
 @pytest.mark.parametrize("mask", [False, True])
 def test_distances_of_scores_against_numpy(distance, mask):
-    """`over_keys` and `zeroed_distance` take scores to padded keys for 0.
-    `zeroed_distance` does so with those of at most -100 too.
-    """
+    """`compare_scores_over_keys` and `compare_scores_with_zeroed_padding` take scores
+    to padded keys for 0.
+    `compare_scores_with_zeroed_padding` does so with those of at most -100 too."""
+
     a, b = (
         torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i))
         for i in (0, 1)
@@ -196,9 +209,9 @@ def test_distances_of_scores_against_numpy(distance, mask):
     a[0, 0, 0, 0], real = -150.0, REAL.numpy().astype(bool)
     x, y = a.numpy().astype(np.float64), b.numpy().astype(np.float64)
     keys = np.broadcast_to(real[:, None, None, :], x.shape)
-    if distance is not over_tokens:
+    if distance is not compare_scores_over_tokens:
         x, y = np.where(keys, x, 0), np.where(keys, y, 0)
-    if distance is zeroed_distance:
+    if distance is compare_scores_with_zeroed_padding:
         x = np.where(x <= -100, 0, x)
     square = (x - y) ** 2
     pairs = np.broadcast_to(real[:, None, :, None], x.shape) & keys
@@ -211,19 +224,25 @@ def test_masked_loss_ignores_padding():
     mask = torch.tensor([[1, 1, 1, 1, 0]] * 3)
     changed = a.clone()
     changed[:, -1] += 100
-    assert torch.equal(mean_square(a, b, mask), mean_square(changed, b, mask))
-    assert mean_square(a, b) != mean_square(changed, b)
+    assert torch.equal(
+        compute_mean_square(a, b, mask), compute_mean_square(changed, b, mask)
+    )
+    assert compute_mean_square(a, b) != compute_mean_square(changed, b)
 
 
 def test_soft_loss_is_least_at_the_teacher():
     teacher = torch.tensor(TEACHER)
     logits = teacher.clone().requires_grad_()
-    prediction(logits, None, Targets("soft", True, 2.0), teacher)["loss"].backward()
+    compute_prediction_losses(logits, None, Targets("soft", True, 2.0), teacher)[
+        "loss"
+    ].backward()
     assert logits.grad.abs().max() < 1e-6
 
 
 def test_no_gradient_of_a_part_that_is_off():
     logits = torch.tensor(LOGITS, requires_grad=True)
-    prediction(logits, torch.tensor(LABELS), Targets("hard"))["loss"].backward()
+    compute_prediction_losses(logits, torch.tensor(LABELS), Targets("hard"))[
+        "loss"
+    ].backward()
     wanted = (softmax(LOGITS) - np.eye(3)[LABELS]) / 6
     np.testing.assert_allclose(logits.grad.numpy(), wanted, atol=1e-6)

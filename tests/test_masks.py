@@ -17,12 +17,12 @@ from torch.nn.utils import parametrize
 from lib.model import backbone, compact, mix
 from lib.model.masks import (
     Mask,
-    kth_largest,
-    mask_of_largest,
-    masks_of_largest,
-    projections,
+    find_kth_largest,
+    list_linear_layers,
+    mask_largest,
+    mask_largest_of_all,
 )
-from lib.model.parts import layers, size, surgery
+from lib.model.parts import count_parameters, get_layers, get_surgery
 from lib.model.surgery import operate
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Prune
@@ -84,10 +84,10 @@ def test_exactly_k_stay_the_largest_and_of_equal_ones_the_first(values, data):
     cut = data.draw(st.integers(1, len(values)))
     order = sorted(range(len(values)), key=lambda i: (-values[i], i))
     expected = np.isin(np.arange(len(values)), order[:k])
-    assert np.array_equal(mask_of_largest(torch.tensor(values), k).numpy(), expected)
-    assert kth_largest(torch.tensor(values), k) == values[order[k - 1]]
+    assert np.array_equal(mask_largest(torch.tensor(values), k).numpy(), expected)
+    assert find_kth_largest(torch.tensor(values), k) == values[order[k - 1]]
     parts = [torch.tensor(values[:cut]), torch.tensor(values[cut:])]
-    assert np.array_equal(torch.cat(masks_of_largest(parts, k)).numpy(), expected)
+    assert np.array_equal(torch.cat(mask_largest_of_all(parts, k)).numpy(), expected)
 
 
 @pytest.mark.parametrize("method", ["magnitude", "movement", "soft"])
@@ -97,7 +97,7 @@ def test_straight_through_gradients(method, threshold):
     scores -= scores.mean()
     ranked = weight.detach().abs() if method == "magnitude" else scores
     chosen = (
-        scores > 0 if method == "soft" else mask_of_largest(ranked, int(24 * threshold))
+        scores > 0 if method == "soft" else mask_largest(ranked, int(24 * threshold))
     )  # sigmoid > 0.5
     threshold = 0.5 if method == "soft" else threshold
     module = masked(
@@ -146,7 +146,7 @@ def test_the_smallest_share_still_keeps_a_weight(method):
 def test_soft_movement_keeps_its_floor():
     weight, scores = random(40, 50), random(40, 50, seed=1)
     low = masked("soft", weight, scores - 100, 0.1)
-    assert torch.equal(low(weight) != 0, mask_of_largest(scores, int(0.005 * 2000) + 1))
+    assert torch.equal(low(weight) != 0, mask_largest(scores, int(0.005 * 2000) + 1))
     tied = masked(
         "soft", weight, torch.full((40, 50), -100.0, dtype=torch.float64), 0.1
     )
@@ -164,7 +164,7 @@ def test_eval_mode_takes_the_final_threshold(method, start):
     soft = int((scores > math.log(0.25 / 0.75)).sum())
     assert module(weight).count_nonzero() == 24
     assert module.eval()(weight).count_nonzero() == (soft if method == "soft" else 6)
-    assert int(module.count_kept(weight)) == module(weight).count_nonzero()
+    assert int(module.count_kept_weights(weight)) == module(weight).count_nonzero()
 
 
 def test_l0_samples_and_gradients_in_closed_form():
@@ -190,7 +190,9 @@ def test_l0_in_eval_mode_has_neither_noise_nor_temperature():
     module = masked("l0", weight, scores).eval()
     expected = (torch.sigmoid(scores) * 1.2 - 0.1).clamp(0, 1)
     close(module(weight), weight * expected)
-    assert int(module.count_kept(weight)) == int((scores > math.log(1 / 11)).sum())
+    assert int(module.count_kept_weights(weight)) == int(
+        (scores > math.log(1 / 11)).sum()
+    )
     start = masked("l0", weight).eval()(weight) / weight
     close(start, torch.full((4, 6), 0.98, dtype=torch.float64), atol=1e-4)
 
@@ -201,7 +203,7 @@ def test_l0_in_eval_mode_has_neither_noise_nor_temperature():
 def test_penalties_and_their_gradients_in_closed_form(method, shift):
     module = masked(method, random(4, 6), random(4, 6, seed=1))
     s = 1 / (1 + (-(module.scores.detach() - shift)).exp())
-    value = module.penalty()
+    value = module.compute_penalty()
     value.backward()
     close(value.detach(), s.mean())
     close(module.scores.grad, s * (1 - s) / 24)
@@ -220,7 +222,7 @@ def test_every_projection_is_masked_baked_and_nothing_else(
         set(model.state_dict()),
     )
     everything, untouched = (
-        sum(p.numel() for p in layers(model).parameters()),
+        sum(p.numel() for p in get_layers(model).parameters()),
         logits(model, batch),
     )
     found = attached(model, method)
@@ -232,19 +234,19 @@ def test_every_projection_is_masked_baked_and_nothing_else(
     assert on == inner and len(inner) == 12
     assert len(found.scores) == (0 if method == "magnitude" else 12)
     model.train()
-    found.before(0, 10)
-    (model(**batch).logits.sum() + sum(found.penalty().values())).backward()
+    found.prepare_step(0, 10)
+    (model(**batch).logits.sum() + sum(found.compute_penalty().values())).backward()
     assert all(scores.grad.abs().sum() > 0 for scores in found.scores)
     expected = logits(model.eval(), batch)
     counts = found.finish()
     assert counts["encoder_parameters"] == everything
-    sizes = [linear.weight.numel() for *_, linear in projections(model)]
+    sizes = [linear.weight.numel() for *_, linear in list_linear_layers(model)]
     assert counts["masked_weights"] == sum(sizes)
     assert torch.equal(logits(model, batch), expected) and not torch.allclose(
         expected, untouched
     )
     assert set(model.state_dict()) == names
-    assert all(type(linear) is nn.Linear for *_, linear in projections(model))
+    assert all(type(linear) is nn.Linear for *_, linear in list_linear_layers(model))
 
 
 def test_golden_counts_of_bert_base():
@@ -252,17 +254,17 @@ def test_golden_counts_of_bert_base():
     4's 10.1."""
     with torch.device("meta"):
         whole = transformers.BertForSequenceClassification(transformers.BertConfig())
-    sizes = [linear.weight.numel() for *_, linear in projections(whole)]
-    everything = sum(p.numel() for p in layers(whole).parameters())
+    sizes = [linear.weight.numel() for *_, linear in list_linear_layers(whole)]
+    everything = sum(p.numel() for p in get_layers(whole).parameters())
     assert (len(sizes), sum(sizes), everything) == (72, 84934656, 85054464)
-    counts = pruning.count_metrics(
+    counts = pruning.compute_pruning_metrics(
         sum(sizes), sum(int(0.1 * each) for each in sizes), everything
     )
     assert (
         counts["kept_weights"] == 8493432
         and round(100 * counts["remaining"], 6) == 10.126735
     )
-    exact = pruning.count_metrics(
+    exact = pruning.compute_pruning_metrics(
         sum(sizes), 0.1 * sum(sizes), everything
     )  # not cut to whole weights
     assert round(100 * exact["remaining"], 6) == 10.126774
@@ -272,7 +274,7 @@ def test_the_controller_acts_on_the_penalty(tiny):
     found = attached(tiny(), "soft", initial_threshold=0.0, target=0.5, init=3.0)
     state, weights = found.model.pruning, []
     for step in range(4):
-        found.before(step, 10)
+        found.prepare_step(step, 10)
         weights.append(float(state.steered))
     scores = (
         torch.cat([s.detach().flatten() for s in found.scores])
@@ -311,7 +313,7 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
     """Units without outgoing weights, and without incoming ones: these give a
     constant."""
     model, batch = tiny(family), sentences(family)
-    first, second = layers(model)
+    first, second = get_layers(model)
     with torch.no_grad():
         first.attention.output.dense.weight[:, 4:8] = 0  # head 1, D = 4
         first.attention.self.value.weight[8:16] = 0  # heads 2 and 3
@@ -319,13 +321,13 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
         first.output.dense.weight[:, 8:30] = 0
         second.attention.self.value.weight[:] = 0  # all heads of this layer
         second.attention.self.query.weight[:4] = 0  # says nothing about head 0 alone
-    expected, before = logits(model, batch), size(model)["parameters"]
-    assert compact.shrink(model) == {"heads": [9, 1], "neurons": [66, 96]}
+    expected, before = logits(model, batch), count_parameters(model)["parameters"]
+    assert compact.remove_zero_parts(model) == {"heads": [9, 1], "neurons": [66, 96]}
     heads, neurons = [[0, *range(4, 12)], [0]], [list(range(30, 96)), list(range(96))]
-    assert surgery(model) == [{"op": "keep", "heads": heads, "neurons": neurons}]
+    assert get_surgery(model) == [{"op": "keep", "heads": heads, "neurons": neurons}]
     close(logits(model, batch), expected, atol=2e-5)
     gone = (3 + 11) * (4 * 4 * 48 + 3 * 4) + 30 * (2 * 48 + 1)
-    assert before - size(model)["parameters"] == gone
+    assert before - count_parameters(model)["parameters"] == gone
 
 
 @pytest.mark.parametrize("ghost", [False, True])
@@ -335,10 +337,10 @@ def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny
         operate(
             model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}
         )
-        layers(model)[0].attention.self.value.weight.data[:8] = 0
-    before, done = copy.deepcopy(model.state_dict()), list(surgery(model))
-    assert compact.shrink(model) == {"heads": [12, 12], "neurons": [96, 96]}
-    assert surgery(model) == done
+        get_layers(model)[0].attention.self.value.weight.data[:8] = 0
+    before, done = copy.deepcopy(model.state_dict()), list(get_surgery(model))
+    assert compact.remove_zero_parts(model) == {"heads": [12, 12], "neurons": [96, 96]}
+    assert get_surgery(model) == done
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
@@ -350,12 +352,12 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
     operate(model, {"op": "mix", "norm": "layers", "init": "xavier_uniform"}, seed=1)
     found = attached(model, method, **({"init": -3.0} if method == "l0" else {}))
     counts = found.finish()
-    matrices = [linear.weight for *_, linear in projections(model)]
+    matrices = [linear.weight for *_, linear in list_linear_layers(model)]
     total, kept = (
         sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero)
     )
     told, bits = (
-        compact.sizes(model),
+        compact.count_stored_bytes(model),
         sum(-(-weight.numel() // 8) for weight in matrices),
     )
     assert told["bytes_dense"] - told["bytes_sparse"] == 4 * (total - kept) - bits
@@ -369,7 +371,7 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
 
 
 def test_dense_matrices_are_never_counted_as_sparse(tiny):
-    told = compact.sizes(tiny())
+    told = compact.count_stored_bytes(tiny())
     assert told["bytes_dense"] == told["bytes_sparse"]
 
 
@@ -378,18 +380,18 @@ def test_the_l0_penalty_is_the_chance_that_a_mask_is_not_zero(score):
     weight = torch.ones(200, 500, dtype=torch.float64)
     module = masked("l0", weight, torch.full_like(weight, score))
     drawn = (module(weight) > 0).double().mean().item()
-    assert drawn == pytest.approx(module.penalty().item(), abs=0.005)
+    assert drawn == pytest.approx(module.compute_penalty().item(), abs=0.005)
 
 
 def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
     model = tiny()
     found = attached(model)
     model.train()
-    found.before(9, 10)
+    found.prepare_step(9, 10)
     model(**sentences()).logits.sum().backward()
     for _, linear, mask in found.places:
         weight = linear.parametrizations.weight.original
-        gone = ~mask.choose_weights(weight)
+        gone = ~mask.make_hard_mask(weight)
         assert (weight.grad[gone] == 0).all() and (mask.scores.grad[gone] != 0).any()
 
 

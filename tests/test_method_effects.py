@@ -16,7 +16,7 @@ def run(monkeypatch, tmp_path):
     """f(name, **values): the variables of a method notebook after its last cell."""
 
     def execute(name, **values):
-        path = notebook.path_of_notebook(name)
+        path = notebook.find_notebook_path(name)
         folder = json.dumps([str(tmp_path), []])
         monkeypatch.setenv(notebook.BATCH, folder)
         monkeypatch.chdir(paths.ROOT)

@@ -33,7 +33,7 @@ def book():
 
 
 def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
-    path = notebook.path_of_notebook(BODY["id"])
+    path = notebook.find_notebook_path(BODY["id"])
     text = builder.convert_to_markdown(book(), "New", BODY)
     page = re.sub("<[^>]*>", "", builder.convert_to_html(path, book(), BODY))
     for shown in (text, page):
@@ -56,7 +56,7 @@ def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
 def test_code_of_other_pages_is_folded_at_the_end():
     other = BODY | {"id": "ghostbert_t03_pruned_vs_ghost"}
     page = builder.convert_to_html(
-        notebook.path_of_notebook(other["id"]), book(), other
+        notebook.find_notebook_path(other["id"]), book(), other
     )
     assert page.index("Exercises") < page.index("The code of this page")
     assert page.count("mechanism") == 1 and builder.FOLD not in page
@@ -72,13 +72,17 @@ def test_what_is_folded_stays_so_in_git():
     )
 
 
-METHODS = [path for path in notebook.find_notebooks() if notebook.is_method(path)]
+METHODS = [
+    path for path in notebook.find_notebooks() if notebook.is_method_notebook(path)
+]
 
 
-@pytest.mark.parametrize("path", METHODS, ids=notebook.id_of_notebook)
+@pytest.mark.parametrize("path", METHODS, ids=notebook.make_notebook_id)
 def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(path):
     """Else: make the page again, with --profile mini."""
-    text = (paths.FIGURES / f"mini/{notebook.id_of_notebook(path)}.page.md").read_text()
+    text = (
+        paths.FIGURES / f"mini/{notebook.make_notebook_id(path)}.page.md"
+    ).read_text()
     cells = json.loads(path.read_text())["cells"]
     for cell in builder.drop_knobs(cells):
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
@@ -86,7 +90,7 @@ def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(pa
             shown = source.partition("\n")[2].strip() if "title" in tags else source
             assert equation.link_pages(shown, "page.md", path) in text
         elif "artefact" in tags:
-            assert builder.code_in_markdown(cell) in text
+            assert builder.format_code_as_markdown(cell) in text
 
 
 def test_every_exercise_of_a_method_has_a_solution_that_is_folded():

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from lib.data import Task
-from lib.stats.metrics import METRICS, score, scores
+from lib.stats.metrics import METRICS, compute_metric, compute_metrics
 
-accuracy, f1, matthews, pearson, spearman = (partial(score, name) for name in METRICS)
+accuracy, f1, matthews, pearson, spearman = (
+    partial(compute_metric, name) for name in METRICS
+)
 
 TRUE = np.array([1, 1, 1, 0, 0, 1])
 GUESS = np.array(
@@ -82,16 +84,16 @@ def test_degenerate_predictions_have_a_value():
 
 
 def test_by_name():
-    assert score("f1", GUESS, TRUE) == f1(GUESS, TRUE)
+    assert compute_metric("f1", GUESS, TRUE) == f1(GUESS, TRUE)
     task = Task("x", True, ("no", "yes"), ("accuracy", "f1"))
-    found = scores(task, logits(GUESS), TRUE)
+    found = compute_metrics(task, logits(GUESS), TRUE)
     assert list(found.items()) == [
         ("accuracy", accuracy(GUESS, TRUE)),
         ("f1", f1(GUESS, TRUE)),
     ]
     allowed = r"'mathews'.*'matthews'.*accuracy, f1, matthews, pearson, spearman"
     with pytest.raises(ValueError, match=allowed):
-        score("mathews", GUESS, TRUE)
+        compute_metric("mathews", GUESS, TRUE)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -99,13 +101,13 @@ def test_damaged_predictions(name):
     x = GUESS.astype(float)
     x[[1, 3]] = np.nan, np.inf
     with pytest.raises(ValueError, match="not finite"):
-        score(name, x, TRUE)
+        compute_metric(name, x, TRUE)
     with pytest.raises(ValueError, match=r"\(5,\) do not fit labels \(6,\)"):
-        score(name, GUESS[:5], TRUE)
+        compute_metric(name, GUESS[:5], TRUE)
     with pytest.raises(ValueError, match="no rows"):
-        score(name, [], [])
+        compute_metric(name, [], [])
     with pytest.raises(ValueError, match="not finite"):
-        score(name, GUESS, np.where(np.arange(6) == 2, np.nan, TRUE))
+        compute_metric(name, GUESS, np.where(np.arange(6) == 2, np.nan, TRUE))
 
 
 def test_a_label_that_is_no_class_is_refused():

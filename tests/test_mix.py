@@ -10,7 +10,7 @@ from torch import nn
 
 from lib.core.options import MIX_NORMS
 from lib.model import backbone, mix
-from lib.model.parts import base, size, surgery
+from lib.model.parts import count_parameters, get_encoder, get_surgery
 from lib.model.surgery import operate
 from lib.papers.bermo.options import Mix
 
@@ -34,7 +34,7 @@ def states(number=4, rows=2, tokens=5, hidden=6):
 def hidden_states(model, batch):
     """The L + 1 states of the plain model, by the framework's own means."""
     with torch.no_grad():
-        return base(model)(**batch, output_hidden_states=True).hidden_states
+        return get_encoder(model)(**batch, output_hidden_states=True).hidden_states
 
 
 @every_norm
@@ -133,18 +133,18 @@ def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
     assert operate(model, op(norm), seed=4) == {"states": 3, "parameters": count}
     with torch.no_grad():
         mixed = mix.find_mix(model)(list(h), batch["attention_mask"])
-        out = base(model)(**batch)
+        out = get_encoder(model)(**batch)
         assert torch.equal(out.last_hidden_state, mixed) and not torch.allclose(
             mixed, h[-1]
         )
-        seen = base(model).pooler(mixed) if family == "bert" else mixed
+        seen = get_encoder(model).pooler(mixed) if family == "bert" else mixed
         if family == "distilbert":
             seen = model.pre_classifier(mixed[:, 0]).relu()
         assert torch.equal(model(**batch).logits, model.classifier(seen))
 
 
 def test_the_mix_stands_before_the_span_head(tiny, sentences):
-    model = backbone.build(
+    model = backbone.build_model(
         transformers.BertForQuestionAnswering, tiny("bert").config
     ).eval()
     h = hidden_states(model, sentences())
@@ -186,9 +186,9 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected) and surgery(again) == surgery(
-        model
-    )
+    assert torch.equal(logits(again, batch), expected) and get_surgery(
+        again
+    ) == get_surgery(model)
     twin = copy.deepcopy(model)
     assert torch.equal(logits(twin, batch), expected)
     with torch.no_grad():
@@ -200,13 +200,14 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
 def test_bert_base_gains_fourteen_parameters():
     with torch.device("meta"):
         plain, model, affine = (
-            backbone.build(CLASSIFIER, transformers.BertConfig(), ops)
+            backbone.build_model(CLASSIFIER, transformers.BertConfig(), ops)
             for ops in ([], [op()], [op("layers_affine")])
         )
     counts = {n: p.numel() for n, p in mix.find_mix(model).named_parameters()}
     assert counts == {"alpha": 13, "gamma": 1}
     more = [
-        size(each)["parameters"] - size(plain)["parameters"] for each in (model, affine)
+        count_parameters(each)["parameters"] - count_parameters(plain)["parameters"]
+        for each in (model, affine)
     ]
     assert more == [14, 40]
 
@@ -230,7 +231,7 @@ def test_a_model_with_a_mix_is_refused(tiny):
 def test_options_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         Mix(**{"norm": "layers", "init": "zeros", "lr": 1e-2} | change)
-    assert Mix("tokens", "zeros", 1e-2, 0.1).surgery == op("tokens", "zeros") | {
+    assert Mix("tokens", "zeros", 1e-2, 0.1).mix_operation == op("tokens", "zeros") | {
         "dropout": 0.1
     }
 

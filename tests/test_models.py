@@ -55,13 +55,13 @@ def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
     )
     assert (root / "data" / "models" / "mine" / models.PICKLE).exists()
     assert not (root / "models" / "mine" / models.PICKLE).exists()
-    first = data.checkpoint_digest("mine")
+    first = data.digest_checkpoint("mine")
     shutil.rmtree(root / "models" / "mine")
-    models.fetch("mine")
-    assert data.checkpoint_digest("mine") == first, (
+    models.fetch_checkpoint("mine")
+    assert data.digest_checkpoint("mine") == first, (
         "the same pickle gives the same bytes"
     )
-    models.copy("mine", first, root / "run")
+    models.copy_checkpoint("mine", first, root / "run")
     assert (root / "run" / "model.safetensors").exists()
     assert not (root / "run" / models.PICKLE).exists()
 
@@ -72,14 +72,14 @@ def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, token
     manifest."""
     pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     (place := root / "data" / "models" / "mine" / "vocab.txt").write_text("a\nb\n")
-    path = models.fetch("mine") / file
-    models.copy("mine", data.weights("mine"), root / "sound")
+    path = models.fetch_checkpoint("mine") / file
+    models.copy_checkpoint("mine", data.digest_weights("mine"), root / "sound")
     assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
     with pytest.raises(
         ValueError, match=f"{file} has another digest .*: move .* away, and"
     ):
-        models.copy("mine", data.weights("mine"), root / "damaged")
+        models.copy_checkpoint("mine", data.digest_weights("mine"), root / "damaged")
     assert not (root / "damaged").exists()
 
 
@@ -98,7 +98,7 @@ def test_a_known_digest_is_checked(root, tiny, tokenizer):
     paths.DIGESTS.write_text(json.dumps({"models/mine": "0" * 64}))
     message = "mine have sha256 .*expected 0000000000000000.*nothing was stored"
     with pytest.raises(ValueError, match=message):
-        models.fetch("mine")
+        models.fetch_checkpoint("mine")
     assert not (root / "models" / "mine" / "model.safetensors").exists()
 
 
@@ -135,13 +135,13 @@ def test_other_and_damaged_contents_are_refused(weights, root, tiny, tokenizer):
     with pytest.raises(
         ValueError, match="is no plain table of tensors .*: it may be damaged"
     ):
-        models.fetch("mine")
+        models.fetch_checkpoint("mine")
 
 
 def test_tied_weights_are_stored_apart(root, tmp_path):
     table = torch.arange(6.0).reshape(2, 3)
     torch.save({"b": table, "a": table.T}, tmp_path / "in")
-    models.convert(tmp_path / "in", tmp_path / "out")
+    models.convert_pickle(tmp_path / "in", tmp_path / "out")
     found = load_file(tmp_path / "out")
     assert torch.equal(found["b"], table) and torch.equal(found["a"], table.T)
 
@@ -162,7 +162,7 @@ def test_a_checkpoint_of_the_hub_is_stored_as_safetensors(
                 (local_dir / path.name).write_bytes(path.read_bytes())
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
-    folder = models.fetch("someone/mine")
+    folder = models.fetch_checkpoint("someone/mine")
     assert (
         folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
     )
@@ -172,7 +172,7 @@ def test_a_checkpoint_of_the_hub_is_stored_as_safetensors(
     with pytest.raises(
         ValueError, match="is no plain table of tensors .FileNotFoundError"
     ):
-        models.fetch("someone/other")
+        models.fetch_checkpoint("someone/other")
 
 
 def test_the_digests_name_their_subsets():

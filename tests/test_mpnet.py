@@ -25,13 +25,13 @@ from lib.core import disk, paths
 from lib.core.options import Numerics
 from lib.data import Split, models
 from lib.model import backbone, gates, masks, mix, scores, supernet
-from lib.model.layout import arrange_layers
-from lib.model.parts import base, layers
+from lib.model.layout import rename_layer_parts_as_bert
+from lib.model.parts import get_encoder, get_layers
 from lib.model.surgery import operate
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
-from lib.train.batches import collate, encode
-from lib.train.lean import byte_dropout, make_lean
+from lib.train.batches import encode_split, make_batch
+from lib.train.lean import make_lean, use_byte_dropout
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
 HEADS, NEURONS = [[5, 0, 9], [11, 3, 4]], [[3, 90, 7], [8, 2, 50]]
@@ -46,7 +46,7 @@ def pair(tiny):
     )
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
-        tensors = backbone.rename_tensors(model)
+        tensors = backbone.restore_tensor_names(model)
         assert names == tensors.keys()
         for name, value in theirs.double().named_parameters():
             value.copy_(tensors[name])
@@ -94,7 +94,7 @@ def test_distances_beyond_the_last_bucket_are_those_of_transformers():
     ids = torch.randint(5, 60, (1, 300))
     with torch.no_grad():
         expected = theirs(ids).last_hidden_state
-        close(arrange_layers(theirs)(ids).last_hidden_state, expected)
+        close(rename_layer_parts_as_bert(theirs)(ids).last_hidden_state, expected)
 
 
 def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
@@ -104,7 +104,9 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
         each(**batch).logits.square().sum().backward()
     found = {id(p): p.grad for p in model.parameters()}
     mine = dict(model.named_parameters())
-    names = dict(zip(backbone.rename_tensors(model), model.state_dict(), strict=True))
+    names = dict(
+        zip(backbone.restore_tensor_names(model), model.state_dict(), strict=True)
+    )
     for name, value in theirs.named_parameters():
         close(found[id(mine[names[name]])], value.grad, 1e-9)
     assert theirs.mpnet.encoder.relative_attention_bias.weight.grad.abs().sum() > 0
@@ -118,14 +120,17 @@ def test_padding_does_not_change_a_row(tiny, sentences, logits):
 
 def test_arranging_twice_changes_nothing(tiny):
     model, before = tiny("mpnet"), list(tiny("mpnet").state_dict())
-    first = layers(model)[0].attention
+    first = get_layers(model)[0].attention
     assert (
-        arrange_layers(arrange_layers(model)) is model
-        and layers(model)[0].attention is first
+        rename_layer_parts_as_bert(rename_layer_parts_as_bert(model)) is model
+        and get_layers(model)[0].attention is first
     )
     assert list(model.state_dict()) == before
     bert = tiny("bert")
-    assert arrange_layers(bert) is bert and backbone.rename_tensors(bert) is None
+    assert (
+        rename_layer_parts_as_bert(bert) is bert
+        and backbone.restore_tensor_names(bert) is None
+    )
 
 
 def test_a_plain_folder_is_one_of_transformers(
@@ -165,7 +170,7 @@ def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_pa
 
 def test_an_encoder_whose_configuration_names_a_head_opens_alone(tokenizer, tmp_path):
     """all-mpnet-base-v2 names a masked-LM head that it does not have."""
-    alone = backbone.build(transformers.MPNetModel, configuration("mpnet", A, 2))
+    alone = backbone.build_model(transformers.MPNetModel, configuration("mpnet", A, 2))
     backbone.save(alone, tokenizer, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     put(tmp_path, "config.json", config | {"architectures": ["MPNetForMaskedLM"]})
@@ -186,7 +191,7 @@ def test_a_cut_layer_has_its_own_heads_columns_of_the_bias(tiny, sentences, logi
     )
     assert kept["heads"][0] != kept["heads"][1]
     close(logits(model, batch), logits(silenced(theirs, **kept), batch))
-    found = [layer.attention.self.columns.tolist() for layer in layers(model)]
+    found = [layer.attention.self.columns.tolist() for layer in get_layers(model)]
     assert found == kept["heads"]
 
 
@@ -225,7 +230,7 @@ def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
     operate(model, {"op": "ghost", **told})
     model.double()
     with torch.no_grad():
-        for layer in layers(model):
+        for layer in get_layers(model):
             kernels = layer.attention.self.ghost.convolution.weight
             kernels.zero_().view(A - 3, 3)[:, 0] = 1
         names = ("q", "k") if position == "qk" else ("q", "k", "v")
@@ -257,7 +262,7 @@ def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
             layer.attention.attn.o.weight.mul_(factor)
             layer.output.dense.weight.mul_(factor)
     close(logits(model, batch), logits(theirs, batch))
-    gates.detach(model)
+    gates.remove_gates(model)
     close(logits(model, batch), logits(pair(tiny)[1], batch))
 
 
@@ -283,9 +288,7 @@ def test_masks_are_zeros_of_transformers_weights(tiny, sentences, logits):
     with torch.no_grad():
         for value in theirs.mpnet.encoder.layer.parameters():
             if value.dim() == 2:
-                value.mul_(
-                    masks.mask_of_largest(value.abs(), int(share * value.numel()))
-                )
+                value.mul_(masks.mask_largest(value.abs(), int(share * value.numel())))
     expected = logits(theirs, batch)
     close(logits(model.eval(), batch), expected)
     found.finish()
@@ -296,8 +299,10 @@ def test_raw_scores_have_the_bias_that_the_softmax_sees(tiny, sentences):
     model, theirs = pair(tiny)
     operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     batch, inputs = sentences("mpnet"), []
-    layers(model)[1].register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
-    with torch.no_grad(), scores.watch_scores(model) as seen:
+    get_layers(model)[1].register_forward_pre_hook(
+        lambda _, given: inputs.append(given[0])
+    )
+    with torch.no_grad(), scores.record_scores(model) as seen:
         model(**batch)
         own, x = theirs.mpnet.encoder.layer[1].attention.attn, inputs[0]
         q, k = (
@@ -313,9 +318,9 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
     operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
-    with make_lean(model, numerics), byte_dropout(model):
+    with make_lean(model, numerics), use_byte_dropout(model):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-            with scores.watch_scores(model) as seen:
+            with scores.record_scores(model) as seen:
                 near = logits(model, batch)
             assert {each.dtype for each in seen} == {kind}
     assert (near - before).abs().max() <= most * before.abs().max()
@@ -323,20 +328,20 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
 
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("mpnet", 2, 48, 4, 96, 100, 66, 0, 48)
-    config = cost.configuration(shape, num_labels=3)
-    assert cost.shape_of_config(config.to_dict()) == shape
+    config = cost.make_configuration(shape, num_labels=3)
+    assert cost.read_shape_of_config(config.to_dict()) == shape
     model = transformers.MPNetForSequenceClassification(config).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.full((1, 17), 5))
     assert cost.flops(shape, 17, labels=3) == counter.get_total_flops()
-    ours = sum(p.numel() for p in arrange_layers(model).parameters())
+    ours = sum(p.numel() for p in rename_layer_parts_as_bert(model).parameters())
     assert cost.parameters(shape, labels=3) == ours
 
 
 def test_two_texts_have_two_ends_between_them_and_no_kinds():
     tokenizer = word_level()
     first, second = (name for name in tokenizer.convert_ids_to_tokens([40, 41]))
-    rows = encode(
+    rows = encode_split(
         tokenizer,
         Split([first, f"{second} {first}"], [second, second], [0, 1], None),
         9,
@@ -346,7 +351,7 @@ def test_two_texts_have_two_ends_between_them_and_no_kinds():
         [0, 41, 40, 2, 2, 41, 2],
     ]
     assert rows.columns.keys() == {"input_ids"} and rows.pad == 1
-    batch = collate(rows, [0, 1])
+    batch = make_batch(rows, [0, 1])
     assert batch["input_ids"][0].tolist() == [0, 40, 2, 2, 41, 2, 1]
     assert batch["attention_mask"].sum(1).tolist() == [6, 7]
 
@@ -354,7 +359,9 @@ def test_two_texts_have_two_ends_between_them_and_no_kinds():
 def test_a_network_takes_the_tables_of_a_teacher_without_kinds(logits):
     config = configuration("mpnet", A, 2)
     net = Net(48, 96, A, "plain", "pad", (Layer("W2 (gelu(W1 x))", 1, 1),))
-    model = supernet.build(net, transformers.BertForSequenceClassification, config)
+    model = supernet.build_model_of_net(
+        net, transformers.BertForSequenceClassification, config
+    )
     assert (model.config.type_vocab_size, model.config.pad_token_id) == (1, 1)
     assert model.config.vocab_size == config.vocab_size
     assert logits(model.eval(), {"input_ids": torch.full((1, 5), 7)}).shape == (1, 2)
@@ -369,10 +376,12 @@ def at(tmp_path, monkeypatch):
 
 def test_a_checkpoint_of_another_digest_is_refused(at, tiny, tokenizer):
     backbone.save(
-        base(tiny("mpnet")), tokenizer, at / "data" / "models" / "all-mpnet-base-v2"
+        get_encoder(tiny("mpnet")),
+        tokenizer,
+        at / "data" / "models" / "all-mpnet-base-v2",
     )
     with pytest.raises(ValueError, match="v2 have sha256 .*expected 78c0197b6159d926"):
-        models.fetch("all-mpnet-base-v2")
+        models.fetch_checkpoint("all-mpnet-base-v2")
     assert not (at / "models" / "all-mpnet-base-v2").exists()
 
 
@@ -385,12 +394,12 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
 
     def give(name, folder):
         asked.append(models.HUB.get(name, name))
-        backbone.save(base(tiny("mpnet")), tokenizer, folder)
+        backbone.save(get_encoder(tiny("mpnet")), tokenizer, folder)
         return folder
 
     monkeypatch.setattr(models, "_download", give)
     monkeypatch.setattr(paths, "DIGESTS", at / "none.json")
-    assert models.fetch(owner + short) == at / "models" / short
+    assert models.fetch_checkpoint(owner + short) == at / "models" / short
     assert asked == [f"sentence-transformers/{short}"]
 
 
@@ -398,10 +407,10 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
     not FOLDER.exists(), reason="all-mpnet-base-v2 is not under DATA_ROOT/models"
 )
 def test_the_published_checkpoint_is_that_of_transformers():
-    wanted = data.official_digests()["models/all-mpnet-base-v2"]
-    assert disk.digest(FOLDER / data.WEIGHTS) == wanted
+    wanted = data.read_official_digests()["models/all-mpnet-base-v2"]
+    assert disk.digest_file(FOLDER / data.WEIGHTS) == wanted
     shape = cost.SHAPES["all-mpnet-base-v2"]
-    assert cost.shape_of_config(backbone.read_configuration(FOLDER)) == shape
+    assert cost.read_shape_of_config(backbone.read_configuration(FOLDER)) == shape
     model, tokenizer = backbone.load_with_head(
         FOLDER, "SequenceClassification", 2, 0.0, 0
     )
@@ -417,7 +426,7 @@ def test_the_published_checkpoint_is_that_of_transformers():
     assert batch.keys() == {"input_ids", "attention_mask"}
     with torch.no_grad():
         expected = theirs(**batch).last_hidden_state
-        close(base(model.double())(**batch).last_hidden_state, expected, 1e-9)
+        close(get_encoder(model.double())(**batch).last_hidden_state, expected, 1e-9)
     kept = {"heads": [[layer, 11 - layer] for layer in range(6)] * 2}
     operate(model, {"op": "keep", **kept})
     with torch.no_grad():
@@ -425,4 +434,4 @@ def test_the_published_checkpoint_is_that_of_transformers():
             mask = torch.zeros(12, 64).index_fill(0, torch.tensor(heads), 1).flatten()
             layer.attention.attn.o.weight.mul_(mask)
         expected = theirs(**batch).last_hidden_state
-        close(base(model)(**batch).last_hidden_state, expected, 1e-9)
+        close(get_encoder(model)(**batch).last_hidden_state, expected, 1e-9)

@@ -61,7 +61,7 @@ def ran(name, mark, **more):
 
 
 def test_printed_sparsities_of_magnitude_pruning_are_rounds():
-    table = published.table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
+    table = published.read_table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
     row = table.loc["Ratio % (IMP [37])"].dropna()
     shares = {
         task.split("-m")[0].split(" ")[0]: share / 100 for task, share in row.items()
@@ -74,10 +74,10 @@ def test_printed_sparsities_of_magnitude_pruning_are_rounds():
 
 def test_digests_of_digits():
     root = paths.data_root() / "mnist"
-    assert images.describe(root, "bundled") == nas.IMAGES["toy"]
+    assert images.describe_digits(root, "bundled") == nas.IMAGES["toy"]
     if not any(root.glob("*images*")):
         pytest.skip("MNIST's files are not below DATA_ROOT")
-    assert images.describe(root, "files") == nas.IMAGES["mini"]
+    assert images.describe_digits(root, "files") == nas.IMAGES["mini"]
 
 
 def test_grids_of_toy():
@@ -86,8 +86,11 @@ def test_grids_of_toy():
     assert steps["nas_search"] <= 30 and steps["retrain"] <= 75, (
         "the toy report takes too long"
     )
-    shared = grids.teacher("toy", "CoLA")  # by all papers
-    assert shared == nas.whole_model("toy", "CoLA") and shared.with_seed(0) in specs
+    shared = grids.teacher_spec("toy", "CoLA")  # by all papers
+    assert (
+        shared == nas.finetuned_whole_spec("toy", "CoLA")
+        and shared.with_seed(0) in specs
+    )
 
 
 def test_grids_of_mini_need_no_data(without_data):
@@ -105,7 +108,8 @@ def test_grids_of_the_paper(anywhere):
     names = {spec.args["name"] for spec in specs if spec.step == "checkpoint"}
     assert names == set(nas.CHECKPOINTS.values())
     by_bert = {
-        nas.whole_model("paper", task, "BERT-base").id for task in nas.TEST["paper"]
+        nas.finetuned_whole_spec("paper", task, "BERT-base").id
+        for task in nas.TEST["paper"]
     }
     augmented = set()
     for spec in specs:
@@ -133,7 +137,10 @@ def test_grids_of_the_paper(anywhere):
 
 @pytest.mark.parametrize("at", ["toy", "mini", "paper"])
 def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere):
-    one, two = nas.pruned_spec(at, "CoLA", ratio=0.1), nas.random(at, "CoLA", ratio=0.1)
+    one, two = (
+        nas.pruned_spec(at, "CoLA", ratio=0.1),
+        nas.random_retrained_spec(at, "CoLA", ratio=0.1),
+    )
     assert one != two and one.args == two.args
     assert one.inputs["teacher"] == two.inputs["teacher"]
     one, two = one.inputs["start"], two.inputs["start"]
@@ -147,7 +154,7 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
 )
 def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     """Both stages see augmented rows, the second has soft cross-entropy (6.1.1)."""
-    last = nas.whole_model("paper", "STS-B", model)
+    last = nas.finetuned_whole_spec("paper", "STS-B", model)
     assert last == nas.distilled_spec("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
     first, more = last.inputs["start"], nas.augmentation_spec("paper", "STS-B")
@@ -174,7 +181,7 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
         task = nas.TEST[at][0]
         first, own = (
             nas.magnitude_spec(at, task, nas.ROUNDS[at][0]),
-            nas.whole_model(at, task, "BERT-base"),
+            nas.finetuned_whole_spec(at, task, "BERT-base"),
         )
         assert first.inputs["start"] == own
         assert all(first.args[name] == own.args[name] for name in ("data", "train"))
@@ -189,11 +196,11 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
         replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation")
     )
     assert b == nas.pruned_spec("paper", "CoLA")
-    assert a.inputs["teacher"] == nas.whole_model("paper", "CoLA", "BERT-base")
-    assert b.inputs["teacher"] == nas.whole_model("paper", "CoLA")
+    assert a.inputs["teacher"] == nas.finetuned_whole_spec("paper", "CoLA", "BERT-base")
+    assert b.inputs["teacher"] == nas.finetuned_whole_spec("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
     assert (
-        a.inputs["start"] == nas.general_spec("paper")
+        a.inputs["start"] == nas.untrained_spec("paper")
         and b.inputs["start"] == b.inputs["teacher"]
     )
     a, b = a.inputs["search"].args, b.inputs["search"].args
@@ -207,15 +214,15 @@ def test_searched_weights_are_the_only_difference_of_7_8():
         for kept in (False, True)
     )
     assert whole.inputs["search"] == kept.inputs["search"] == kept.inputs["start"]
-    assert whole.inputs["start"] == nas.whole_model("toy", "CoLA")
+    assert whole.inputs["start"] == nas.finetuned_whole_spec("toy", "CoLA")
 
 
 def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhere):
     """Sections 7.6 and 6.1.1; 5.5.1 says fewer epochs for the larger tasks, and no
     number."""
-    printed = published.table("nas_pruning", "hyperparameters").set_index("Setting")[
-        "Value"
-    ]
+    printed = published.read_table("nas_pruning", "hyperparameters").set_index(
+        "Setting"
+    )["Value"]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (
             nas.search_spec("paper", task, enlarged=it) for it in (False, True)
@@ -226,7 +233,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
             == int(printed["search: epochs on augmented rows"])
             == 1
         )
-    teacher = nas.whole_model("paper", "SST-2", "BERT-base")
+    teacher = nas.finetuned_whole_spec("paper", "SST-2", "BERT-base")
     told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
     assert teacher.args["train"]["epochs"] == told == 10
     student = nas.distilled_spec("paper", "SST-2")
@@ -237,20 +244,26 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     )
     assert student.args["train"]["epochs"] == 3
     assert (
-        nas.whole_model("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
+        nas.finetuned_whole_spec("paper", "SST-2", "BERT-base", 3).args["train"][
+            "epochs"
+        ]
+        == 3
     )
-    assert nas.whole_model("paper", "MNLI", "BERT-base").args["train"]["epochs"] == 3
+    assert (
+        nas.finetuned_whole_spec("paper", "MNLI", "BERT-base").args["train"]["epochs"]
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
     "wrong, message",
     [
         (
-            lambda: nas.general_spec("toy", "TinyBERT-5L"),
+            lambda: nas.untrained_spec("toy", "TinyBERT-5L"),
             "'TinyBERT-5L'; did you mean 'TinyBERT-6L'",
         ),
         (
-            lambda: nas.general_spec("mini", "BERT-Mini"),
+            lambda: nas.untrained_spec("mini", "BERT-Mini"),
             "no stand-in at profile 'mini': take 'toy' or",
         ),
         (lambda: nas.tasks("toy", ["colla"]), "did you mean 'CoLA'"),
@@ -265,11 +278,15 @@ def test_mistakes_are_told(wrong, message):
 
 def test_networks_that_are_timed_have_their_share_of_the_flops():
     told = grid("t04_size_sweep")[-1]["spec"].args["models"]
-    assert set(told) == {nas.label(ratio, "Random") for ratio in (*nas.RATIOS, 1.0)}
+    assert set(told) == {
+        nas.format_label(ratio, "Random") for ratio in (*nas.RATIOS, 1.0)
+    }
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
-        (op,) = told[nas.label(ratio, "Random")]["surgery"]
-        widths = gated.layer_widths({"heads": op["heads"], "neurons": op["neurons"]})
+        (op,) = told[nas.format_label(ratio, "Random")]["surgery"]
+        widths = gated.count_widths_by_layer(
+            {"heads": op["heads"], "neurons": op["neurons"]}
+        )
         share = gated.flops(shape.hidden, 26, widths) / gated.masked_flops(shape)
         assert share == pytest.approx(ratio, rel=0.01)
 
@@ -280,12 +297,12 @@ def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
     anyway."""
     (row,) = [row for row in grid("t04_size_sweep", profile=at) if row["kind"] == "cut"]
     task, inputs = nas.TASKS[at][0], dict(row["spec"].inputs)
-    assert inputs.pop("model:Whole") == nas.whole_model(at, task)
+    assert inputs.pop("model:Whole") == nas.finetuned_whole_spec(at, task)
     assert row["seed"] == row["spec"].seed == nas.HEADLINES[at][0]
     assert inputs == {
-        f"model:{nas.label(ratio)}": nas.pruned_spec(at, task, ratio=ratio).inputs[
-            "start"
-        ]
+        f"model:{nas.format_label(ratio)}": nas.pruned_spec(
+            at, task, ratio=ratio
+        ).inputs["start"]
         for ratio in nas.RATIOS
     }
 
@@ -332,9 +349,9 @@ def test_printed_sizes_and_deviations():
     )
     notes = []
     page = SimpleNamespace(
-        note=lambda lines, **_: notes.append(lines), finish=lambda *_: None
+        show_remarks=lambda lines, **_: notes.append(lines), finish=lambda *_: None
     )
-    table = published.printed("nas_pruning", "table12_flops_weight")
+    table = published.read_printed_frame("nas_pruning", "table12_flops_weight")
     weights = table.pivot(index="Task", columns="Statistic")
     ran("t12_flops_weight", "page.finish", page=page, table=weights)
     assert notes == [[]]
@@ -350,7 +367,7 @@ def test_remarks_are_sentences():
         "table10a",
         "table10b",
     ):
-        for line in published.corrections("nas_pruning", table):
+        for line in published.list_corrections("nas_pruning", table):
             assert not {"nan", "undefined"} & set(line.replace(",", " ").split())
             assert "read as as" not in line
 
@@ -376,7 +393,7 @@ def test_tables_of_searches():
     found = pd.DataFrame(
         [told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)]
     )
-    assert nas_tables.table_of_ends(found, "x")["a"] == {
+    assert nas_tables.make_table_of_search_ends(found, "x")["a"] == {
         ("x", "before trim, %"): "35.2 ± 7.1 (2)",
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",
@@ -392,7 +409,10 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
     frame = made_up(shares, seeds=1, rows=200)
     runs = Runs(frame, frame[:0], "mini")
     page = defined("t10_magnitude_pruning")
-    (source, *_), (scores, gap) = runs.frames[0], page["stated"](*runs.frames[0])
+    (source, *_), (scores, gap) = (
+        runs.frames_by_source[0],
+        page["stated"](*runs.frames_by_source[0]),
+    )
     assert scores == {page["STATED"]: {(source, "SST-2"): "60.0 (1)"}}
     assert gap == {"difference": {(source, "SST-2"): "+10.0"}}
 
@@ -419,14 +439,14 @@ def test_the_course_of_a_search_counts_its_switches():
         {"model": "a", "seed": 0, "run": run}
         for run in (holding({"curve": curve}), None)
     ]
-    lines = nas_tables.curves(pd.DataFrame(rows))
+    lines = nas_tables.make_search_curves(pd.DataFrame(rows))
     assert lines["step"].tolist() == [0.0, 0.5, 1.0] and lines["actual"].tolist() == [
         1.0,
         0.7,
         0.3,
     ]
     assert lines["off"].tolist() == [0, 3, 5] and lines["on"].tolist() == [0, 0, 1]
-    assert nas_tables.curves(pd.DataFrame(rows[1:])).empty
+    assert nas_tables.make_search_curves(pd.DataFrame(rows[1:])).empty
 
 
 def test_no_target_is_out_of_reach():
@@ -440,18 +460,20 @@ def test_no_target_is_out_of_reach():
             for kind, n in widths.items()
         }
         size = shape.hidden // shape.heads
-        cost = search.encoder_cost(shape.hidden, size, [widths] * shape.layers)
+        cost = search.make_encoder_cost(shape.hidden, size, [widths] * shape.layers)
         if shape.heads == 12:
             assert search.Control(
-                nas.gates(0.1), number, cost
+                nas.make_gate_settings(0.1), number, cost
             ).full == gated.masked_flops(shape)
         with pytest.raises(ValueError, match="ask for at least that"):
-            search.Control(replace(nas.gates(), ratio=0.001), number, cost)
+            search.Control(replace(nas.make_gate_settings(), ratio=0.001), number, cost)
 
 
 def test_the_settings_are_those_of_the_report(anywhere):
-    told = dict(published.table("nas_pruning", "claims").set_index("claim")["value"])
-    options = nas.gates()
+    told = dict(
+        published.read_table("nas_pruning", "claims").set_index("claim")["value"]
+    )
+    options = nas.make_gate_settings()
     assert 100 * options.share == float(
         told["share of alphas updated per training step"]
     )
@@ -478,7 +500,7 @@ def test_the_settings_are_those_of_the_report(anywhere):
         0.01,
     )
     for table in ("table08b_mnist_3layer", "table10b_mnist_11layer"):
-        targets = published.table("nas_pruning", table)["Target Input Size Ratio"]
+        targets = published.read_table("nas_pruning", table)["Target Input Size Ratio"]
         assert tuple(targets) == nas.TARGETS
     networks = [
         (len(network.widths), network.epochs) for network in nas.NETWORKS.values()
@@ -488,16 +510,16 @@ def test_the_settings_are_those_of_the_report(anywhere):
 
 def test_variance_ratio_has_the_interval_of_f(monkeypatch):
     monkeypatch.setattr(
-        measures, "scores", lambda part, _: pd.Series(part, dtype=float)
+        measures, "list_scores", lambda part, _: pd.Series(part, dtype=float)
     )
     scores = (
         np.random.default_rng(0).normal(size=(1000, 2, 5))
         * np.array([1.0, 2.0])[:, None]
     )
-    found = [measures.variance_ratio(pair, {}) for pair in scores]
+    found = [measures.estimate_variance_ratio(pair, {}) for pair in scores]
     assert 0.93 < np.mean([e.low <= 0.25 <= e.high for e in found]) < 0.97
-    assert measures.variance_ratio([[1.0, 2.0], [3.0]], {}) is None
-    assert measures.variance_ratio([[1.0, 2.0], [3.0, 3.0]], {}) is None
-    e = measures.variance_ratio([[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]], {})
+    assert measures.estimate_variance_ratio([[1.0, 2.0], [3.0]], {}) is None
+    assert measures.estimate_variance_ratio([[1.0, 2.0], [3.0, 3.0]], {}) is None
+    e = measures.estimate_variance_ratio([[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]], {})
     assert (e.mean, e.n_seeds) == (0.25, 3)
     assert (e.low, e.high) == pytest.approx((0.25 / 39, 0.25 * 39))

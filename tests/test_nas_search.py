@@ -15,31 +15,31 @@ from lib.core.options import Augment, Numerics, Train
 from lib.core.spec import Output, Spec
 from lib.core.store import Store
 from lib.model import backbone, gates, scores
-from lib.model.parts import base, size, surgery
+from lib.model.parts import count_parameters, get_encoder, get_surgery
 from lib.model.surgery import operate
-from lib.model.taps import taps
+from lib.model.taps import record_hidden_states
 from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.control import Control
 from lib.papers.nas_pruning.options import Objective
-from lib.stats.cost import shape_of_config
+from lib.stats.cost import read_shape_of_config
 from lib.train import loop, losses
-from lib.train.batches import collate, encode, order_batches
+from lib.train.batches import encode_split, make_batch, order_batches
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 
 
 def shape(model):
     told = model.config.to_dict()
-    return shape_of_config(
+    return read_shape_of_config(
         told | {"model_type": told["model_type"].removeprefix("operated-")}
     )
 
 
 NUMERICS = Numerics("float32", 1)
-DATA = data.describe("toy", "BigramShift", 48, unseen=8)
+DATA = data.describe_task_rows("toy", "BigramShift", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
-GATES = nas.gates(0.3, share=0.2, memory=0.5)
+GATES = nas.make_gate_settings(0.3, share=0.2, memory=0.5)
 PREDICTION, BOTH = (
     Objective("prediction"),
     Objective("two_stage", attention=True, mask=True),
@@ -93,7 +93,7 @@ def test_it_lands(family, ratio, store):
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
         and found["target"] == ratio
     )
-    widths = gated.layer_widths(found["architecture"])
+    widths = gated.count_widths_by_layer(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
@@ -103,7 +103,7 @@ def test_it_lands(family, ratio, store):
 
 def test_what_a_search_leaves_behind(store):
     run = made(store, search().with_seed(0))
-    arrays, found = run.arrays("search"), run.metrics
+    arrays, found = run.read_arrays("search"), run.metrics
     assert arrays["curve"].shape == (12, 4) and found["steps"] == 12
     assert arrays["curve"][:, 0] == pytest.approx(np.linspace(1, 0.3, 12), rel=1e-6)
     assert arrays["curve"][-1, 1] == pytest.approx(found["before_trim"])
@@ -120,12 +120,14 @@ def test_what_a_search_leaves_behind(store):
             )
             assert set(np.abs(alphas)) == {5.0}
     model, tokenizer = backbone.load(run.model)
-    assert surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}]
+    assert get_surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}]
     assert not hasattr(model, "average")
-    again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
-    assert np.array_equal(again, run.arrays("predictions")["logits"])
+    again = loop.predict(
+        model, encode_split(tokenizer, data.load(DATA)["dev"], 24), NUMERICS
+    )
+    assert np.array_equal(again, run.read_arrays("predictions")["logits"])
     assert (
-        run.arrays("predictions_unseen").keys() == {"bits"}
+        run.read_arrays("predictions_unseen").keys() == {"bits"}
         and "unseen.accuracy" in found
     )
     weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0]
@@ -183,7 +185,9 @@ def test_a_search_as_reported_is_trimmed_at_its_end_alone(changes, store):
     run = made(store, search(landing="end", **changes).with_seed(0))
     found = run.metrics
     assert abs(found["before_trim"] / 0.3 - 1) > 0.01 >= abs(found["miss"])
-    assert run.arrays("search")["curve"][-1, 1] == pytest.approx(found["before_trim"])
+    assert run.read_arrays("search")["curve"][-1, 1] == pytest.approx(
+        found["before_trim"]
+    )
     assert found["trimmed"] > 0 and all(map(all, found["architecture"].values()))
 
 
@@ -199,8 +203,8 @@ def test_other_regions_are_searched_and_cut(regions, store):
     last = made(store, cut(spec).with_seed(0))
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(last.model)
-    assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
-    assert gating.flops(model) == last.metrics["flops"]
+    assert get_surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+    assert gating.count_flops(model) == last.metrics["flops"]
 
 
 def test_cut_and_retrained_in_two_stages(store):
@@ -211,13 +215,21 @@ def test_cut_and_retrained_in_two_stages(store):
     )
     run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
     model, tokenizer = backbone.load(last.model)
-    assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+    assert get_surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     whole = made(store, teacher()).metrics["parameters"]
-    assert last.metrics["parameters"] == size(model)["parameters"] < 0.75 * whole
-    again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
-    assert np.array_equal(again, last.arrays("predictions")["logits"])
-    assert {"layers", "attention"} < stage.lines("events.jsonl")[0]["curve"].keys()
+    assert (
+        last.metrics["parameters"]
+        == count_parameters(model)["parameters"]
+        < 0.75 * whole
+    )
+    again = loop.predict(
+        model, encode_split(tokenizer, data.load(DATA)["dev"], 24), NUMERICS
+    )
+    assert np.array_equal(again, last.read_arrays("predictions")["logits"])
+    assert {"layers", "attention"} < stage.read_json_lines("events.jsonl")[0][
+        "curve"
+    ].keys()
 
 
 def test_original_and_searched_weights(store):
@@ -232,7 +244,7 @@ def test_original_and_searched_weights(store):
         model, _ = backbone.load(run.model)
         whole, _ = backbone.load(made(store, start.with_seed(0)).model)
         if gates.has_gates(whole):
-            gates.detach(whole)
+            gates.remove_gates(whole)
         operate(
             whole,
             {"op": "keep"} | made(store, spec.with_seed(0)).metrics["architecture"],
@@ -268,7 +280,7 @@ def test_random_parts_in_the_numbers_of_a_search(store):
         made(store, spec).metrics
         for spec in (found, sized.with_seed(0), alone.with_seed(0))
     ]
-    counts = [gated.layer_widths(net["architecture"]) for net in nets]
+    counts = [gated.count_widths_by_layer(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
@@ -304,11 +316,11 @@ def test_a_search_reads_augmented_rows(store):
 def test_cut_networks_are_timed_beside_the_whole_one(store):
     networks = {"model:Whole": teacher(), "model:30 %": cut(search()).with_seed(0)}
     run = made(store, Spec("latency", TIMED, networks).with_seed(0))
-    found, times = run.metrics, run.arrays("times")["cpu"]
+    found, times = run.metrics, run.read_arrays("times")["cpu"]
     assert times.shape == (2, 50) and found["Whole.cpu_speedup"] == 1.0
     for name, spec in networks.items():
-        model = base(backbone.load(made(store, spec).model)[0])
-        assert found[f"{name[6:]}.parameters"] == size(model)["parameters"]
+        model = get_encoder(backbone.load(made(store, spec).model)[0])
+        assert found[f"{name[6:]}.parameters"] == count_parameters(model)["parameters"]
     assert found["30 %.parameters"] < found["Whole.parameters"]
     assert found["30 %.cpu_ms"] == pytest.approx(
         1e3 * np.median(times[0])
@@ -333,7 +345,7 @@ def training(teacher, **more):
 
 def parts_of(options, student, other, batch):
     """The loss of a batch, without a run."""
-    with objectives.intermediate(training(other), student, options) as loss:
+    with objectives.match_teacher_states(training(other), student, options) as loss:
         return loss(batch, None)
 
 
@@ -351,10 +363,10 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
     real = batch["attention_mask"].bool()
     with (
         torch.no_grad(),
-        taps(student) as mine,
-        taps(other) as theirs,
-        scores.watch_scores(student) as s,
-        scores.watch_scores(other) as t,
+        record_hidden_states(student) as mine,
+        record_hidden_states(other) as theirs,
+        scores.record_scores(student) as s,
+        scores.record_scores(other) as t,
     ):
         student(**batch), other(**batch)
         layers = attention = 0.0
@@ -387,11 +399,13 @@ def test_prediction_is_the_squared_error_of_logits(store):
     inputs = {"start": teacher(), "teacher": teacher("bert", ffn=96)}
     run = made(store, retrain(inputs, PREDICTION, train=still).with_seed(3))
     networks = [backbone.load(made(store, spec).model) for spec in inputs.values()]
-    rows, values = encode(networks[0][1], data.load(DATA)["train"], 24), []
+    rows, values = encode_split(networks[0][1], data.load(DATA)["train"], 24), []
     for chosen in order_batches(rows.lengths(), 16, 3, 0):
         with torch.no_grad():
-            a, b = (network(**collate(rows, chosen)).logits for network, _ in networks)
-        values.append(losses.mean_square(a, b).item())
+            a, b = (
+                network(**make_batch(rows, chosen)).logits for network, _ in networks
+            )
+        values.append(losses.compute_mean_square(a, b).item())
     assert [line["loss"] for line in losses_of(run)] == pytest.approx(values, rel=1e-5)
 
 
@@ -406,9 +420,9 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     with torch.no_grad():
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
-    rows, task = SimpleNamespace(labels=labels), SimpleNamespace(outputs=classes)
+    rows, task = SimpleNamespace(labels=labels), SimpleNamespace(output_width=classes)
     told = training(None, teacher_logits=b, task=task, rows=rows)
-    with objectives.objective_of(told, student, Objective(kind)) as loss:
+    with objectives.make_objective(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
     if classes == 1:

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import pandas as pd
 import pytest
 
-from lib.model.formula import FormulaError, parse, walk
+from lib.model.formula import FormulaError, iterate_nodes, parse
 from lib.papers import published
 from lib.papers.efficientbert.recipes import NETS, PLUS_PLUS, THIN
 from lib.papers.efficientbert.search import net
@@ -14,16 +14,16 @@ from lib.papers.efficientbert.search.net import (
     CONVENTIONS,
     Layer,
     Net,
-    bert,
+    count_macs,
+    count_net_parameters,
     from_json,
-    macs,
-    parameters,
+    make_bert,
 )
 from lib.stats import cost
 
 
 def table(name):
-    return published.table("efficientbert", name)
+    return published.read_table("efficientbert", name)
 
 
 COUNTS = table("parameter_counts").set_index("row")
@@ -34,7 +34,8 @@ def test_counts_to_the_digit(row):
     line = COUNTS.loc[row]
     told = line[list(CONVENTIONS)].dropna()
     computed = {
-        convention: parameters(NETS[row], convention) for convention in told.index
+        convention: count_net_parameters(NETS[row], convention)
+        for convention in told.index
     }
     assert computed == told.astype(int).to_dict()
     printed = f"{line['printed #Params (M)']:.1f}"
@@ -77,7 +78,7 @@ MILLIONS = {
 
 
 def test_macs():
-    assert {row: f"{macs(NETS[row]) / 1e6:.2f}" for row in MILLIONS} == MILLIONS
+    assert {row: f"{count_macs(NETS[row]) / 1e6:.2f}" for row in MILLIONS} == MILLIONS
 
 
 def test_parts():
@@ -94,12 +95,15 @@ def test_parts():
         2363904,
     ]
     of = [NETS[name] for name in ("Base Model", "EfficientBERT_TINY", "BERT_BASE")]
-    assert [net.embedding_parameters(each) for each in of] == [
+    assert [net.count_embedding_parameters(each) for each in of] == [
         4393356,
         4231176,
         23837184,
     ]
-    fit = [parameters(each, "with projection") - parameters(each) for each in of]
+    fit = [
+        count_net_parameters(each, "with projection") - count_net_parameters(each)
+        for each in of
+    ]
     assert fit == [415488, 277248, 590592]
 
 
@@ -115,17 +119,19 @@ def test_plain_networks_agree_with_the_cost_module(row, name):
     shape, tokens, labels = cost.SHAPES[name], 77, 3
     head = shape.hidden * labels + labels
     assert (
-        parameters(NETS[row], "with pooler")
+        count_net_parameters(NETS[row], "with pooler")
         == cost.parameters(shape, labels=labels) - head
     )
     matrices = 2 * shape.hidden**2 + 2 * shape.hidden * labels
     flops = cost.flops(shape, tokens, labels=labels)
-    assert 2 * tokens * macs(NETS[row], tokens) == flops - matrices
+    assert 2 * tokens * count_macs(NETS[row], tokens) == flops - matrices
 
 
 def test_other_tables_of_words():
     base = NETS["Base Model"]
-    fewer = parameters(base) - parameters(base, vocab=1000, positions=64, factor=32)
+    fewer = count_net_parameters(base) - count_net_parameters(
+        base, vocab=1000, positions=64, factor=32
+    )
     assert fewer == (30522 * 128 - 1000 * 32) + 540 * (512 - 64) + 540 * 3 * (128 - 32)
 
 
@@ -137,7 +143,10 @@ def test_the_published_networks():
     assert plus.layers == tuple(layer for layer in big.layers for _ in range(2))
     assert (plus.hidden, plus.width) == (360, 360)
     assert NETS["EfficientBERT_TINY"].layers == larger.layers == big.layers
-    assert [each.inner(big.layers[-1]) for each in (big, larger)] == [180, 1024]
+    assert [each.count_inner_channels(big.layers[-1]) for each in (big, larger)] == [
+        180,
+        1024,
+    ]
     one, two = NETS["Search Stage 1"].layers, NETS["Search Stage 2"].layers
     assert [l.formula for l in two] == [l.formula for l in big.layers]
     ids = [[(l.stack, l.q) for l in layers] for layers in (one, two)]
@@ -159,8 +168,8 @@ def test_spellings_of_a_formula_make_one_network():
         parse("W2 relu(W1 x * x)"), 1, 2
     )
     assert (
-        Layer("W2 gelu(W1 x)", 1, 3).ratio == "1/3"
-        and Layer("W2 gelu(W1 x)").ratio == "1"
+        Layer("W2 gelu(W1 x)", 1, 3).ratio_text == "1/3"
+        and Layer("W2 gelu(W1 x)").ratio_text == "1"
     )
 
 
@@ -189,7 +198,7 @@ def test_impossible_layers():
     with pytest.raises(
         ValueError, match="'deployable', 'with pooler', 'with projection'"
     ):
-        parameters(bert(2, 24, 24), "all")
+        count_net_parameters(make_bert(2, 24, 24), "all")
 
 
 # The printed tables
@@ -267,9 +276,15 @@ def test_margins_of_the_text_are_those_of_the_tables():
 def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
     """Appendix A; its "most stack numbers less than 2" is in corrections.csv."""
     own = NETS["EfficientBERT"]
-    sizes = [l.stack * net.ffn_parameters(own.hidden, own.inner(l)) for l in own.layers]
+    sizes = [
+        l.stack * net.ffn_parameters(own.hidden, own.count_inner_channels(l))
+        for l in own.layers
+    ]
     assert min(sizes[:2]) > max(sizes[2:])
-    inputs = [sum(node.op == "x" for node in walk(layer.tree)) for layer in own.layers]
+    inputs = [
+        sum(node.op == "x" for node in iterate_nodes(layer.tree))
+        for layer in own.layers
+    ]
     assert [number for number, count in enumerate(inputs, 1) if count > 1] == [4, 5]
     assert (
         sum(l.q == 2 for l in own.layers) == 4

@@ -27,8 +27,8 @@ from lib.report import artefact, equation, site, verdicts
 from lib.stats.paired import Estimate
 
 NOTEBOOKS = notebook.find_notebooks()
-IDS = [notebook.id_of_notebook(p) for p in NOTEBOOKS]
-T03 = notebook.path_of_notebook("ghostbert_t03_pruned_vs_ghost")
+IDS = [notebook.make_notebook_id(p) for p in NOTEBOOKS]
+T03 = notebook.find_notebook_path("ghostbert_t03_pruned_vs_ghost")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def shown(monkeypatch, tmp_path):
 def test_normalised():
     for path in NOTEBOOKS:
         assert path.read_text() == notebook.normalise_notebook(path.read_text()), (
-            f"{notebook.id_of_notebook(path)}: run `python -m lib tidy`"
+            f"{notebook.make_notebook_id(path)}: run `python -m lib tidy`"
         )
 
 
@@ -55,18 +55,18 @@ def test_normalised():
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
     told = {
-        notebook.id_of_notebook(path): notebook.committed_form(path)
+        notebook.make_notebook_id(path): notebook.make_committed_form(path)
         for path in NOTEBOOKS
     }
     assert notebook.read_committed_forms() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
         values = {n: each.default for n, each in notebook.read_parameters(path).items()}
-        assert notebook.folder_of_page(path, values | {"profile": "mini"}) == (
+        assert notebook.find_page_folder(path, values | {"profile": "mini"}) == (
             paths.FIGURES / "mini",
             [],
         )
     values = {n: each.default for n, each in notebook.read_parameters(T03).items()}
-    folder, lines = notebook.folder_of_page(T03, values | {"widths": [3]})
+    folder, lines = notebook.find_page_folder(T03, values | {"widths": [3]})
     assert folder.name[:-7] == "toy-widths=3"
     assert lines == ["widths is [3], in the committed notebook []."]
 
@@ -94,13 +94,13 @@ def test_skeleton():
             for tag in cell["metadata"].get("tags", [])
         ]
         wanted = [tag for tag in notebook.ORDER if tag in tags]
-        assert list(dict.fromkeys(tags)) == wanted, notebook.id_of_notebook(path)
+        assert list(dict.fromkeys(tags)) == wanted, notebook.make_notebook_id(path)
         assert {"title", "parameters", "bootstrap", "verdicts"} <= set(tags), (
-            notebook.id_of_notebook(path)
+            notebook.make_notebook_id(path)
         )
         assert notebook.read_tagged_cells(path)["bootstrap"].split("\n\n") == [
             "from lib.report import artefact",
-            f'page = artefact.start("{notebook.id_of_notebook(path)}", globals())',
+            f'page = artefact.start("{notebook.make_notebook_id(path)}", globals())',
         ]
 
 
@@ -114,17 +114,17 @@ def test_thin():
                 source = "".join(part["source"])
                 most = 560 if grid else 430
                 size, too_long = count_tokens(source), "part it, or move it to lib"
-                assert size <= most, f"{notebook.id_of_notebook(path)}: {too_long}"
+                assert size <= most, f"{notebook.make_notebook_id(path)}: {too_long}"
                 nodes = list(ast.walk(ast.parse(source)))
                 assert not any(isinstance(n, ast.ClassDef) for n in nodes), (
-                    notebook.id_of_notebook(path)
+                    notebook.make_notebook_id(path)
                 )
                 for node in nodes:
                     if isinstance(node, ast.FunctionDef):
                         most = 460 if node.name == "grid" else 250
                         size = count_tokens(ast.unparse(node))
                         assert size <= most, (
-                            f"{notebook.id_of_notebook(path)}: {too_long}"
+                            f"{notebook.make_notebook_id(path)}: {too_long}"
                         )
 
 
@@ -133,9 +133,9 @@ def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
     for path in NOTEBOOKS:
         text = path.read_text()
         assert (
-            notebook.id_of_notebook(path) == "92_your_task"
-            or "compare.difference(" not in text
-        ), notebook.id_of_notebook(path)
+            notebook.make_notebook_id(path) == "92_your_task"
+            or "compare.estimate_difference(" not in text
+        ), notebook.make_notebook_id(path)
 
 
 def test_deviations_are_chosen_by_the_page():
@@ -163,8 +163,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
             judged, own, more
         )
         assert (
-            notebook.read_provenance(tmp_path / "toy", "some_page")["deviations"]
-            == told
+            notebook.read_page_json(tmp_path / "toy", "some_page")["deviations"] == told
         )
         judged_at = "at the profile mini, where comparisons are made (2)</summary>"
         assert (judged_at in shown[-1]) == ("mini" in told)
@@ -176,15 +175,18 @@ def test_parameters_are_typed_and_have_a_remark_each():
         source = notebook.read_tagged_cells(path)["parameters"]
         for name, parameter in notebook.read_parameters(path).items():
             assert re.search(rf"(?m)^{name}: .*  # \S", source), (
-                notebook.id_of_notebook(path),
+                notebook.make_notebook_id(path),
                 name,
             )
             if parameter.type in (int, float) and not name.startswith("seed"):
-                assert len(parameter.range) == 2, (notebook.id_of_notebook(path), name)
+                assert len(parameter.range) == 2, (
+                    notebook.make_notebook_id(path),
+                    name,
+                )
             listed = isinstance(parameter.default, list)
             for each in parameter.default if listed else [parameter.default]:
                 assert isinstance(each, parameter.type), (
-                    notebook.id_of_notebook(path),
+                    notebook.make_notebook_id(path),
                     name,
                 )
 
@@ -257,10 +259,10 @@ def test_what_papermill_injected_is_checked():
         "profile: str = 'toy'",
         '# Parameters\nsedes = [1]\nprofile = "toy"\n',
     ]
-    assert notebook.list_injected(history) == ["sedes", "profile"]
+    assert notebook.list_injected_parameters(history) == ["sedes", "profile"]
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
         artefact.start(
-            notebook.id_of_notebook(T03),
+            notebook.make_notebook_id(T03),
             {"In": history, "profile": "toy", "sedes": [1]},
         )
 
@@ -309,11 +311,11 @@ def test_help_names_the_methods(capsys):
 
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    data.read_once.cache_clear()
+    data.read_splits_once.cache_clear()
     with pytest.raises(
         FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"
     ):
-        data.load(data.describe("glue", "SST-2", 100))
+        data.load(data.describe_task_rows("glue", "SST-2", 100))
 
 
 def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, shown):
@@ -336,7 +338,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
     told += "agrees (weaker than printed) †."
     assert told in html.unescape(card)
-    body = notebook.read_provenance(tmp_path / "toy", name)
+    body = notebook.read_page_json(tmp_path / "toy", name)
     assert body["counts"] == (
         "Comparisons: 1 agrees, 1 not measured; printed numbers: 1 of 2 equal"
     )
@@ -354,7 +356,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     plain = html.unescape(index)
     assert all(" ".join(text.split()) in plain for text in [*lines, *verdict.READING])
     (of_90,) = (
-        path for path in NOTEBOOKS if notebook.id_of_notebook(path) == "90_claims"
+        path for path in NOTEBOOKS if notebook.make_notebook_id(path) == "90_claims"
     )
     assert (
         "READING, WORDS" in of_90.read_text()
@@ -423,11 +425,11 @@ def test_links_and_equations_reach_the_page():
         )
         for place in re.findall(r"\]\(([\w./]+\.(?:ipynb|page\.md))\)", text):
             assert (path.parent / place).is_file(), (path, place)
-        page = equation.make_readable(text, path)
+        page = equation.render_markdown(text, path)
         linked = re.findall(r"\]\((\w+)\.html\)", page)
-        assert set(linked) <= set(IDS), notebook.id_of_notebook(path)
+        assert set(linked) <= set(IDS), notebook.make_notebook_id(path)
         assert not re.search(r"\]\([^)]*\.ipynb\)|\$", equation.CODE.sub("", page)), (
-            notebook.id_of_notebook(path)
+            notebook.make_notebook_id(path)
         )
 
 
@@ -435,17 +437,17 @@ def test_links_and_equations_reach_the_page():
 def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
     text += " Also [that](../../figures/mini/nas_00_method.page.md)."
-    page = equation.make_readable(text, T03)
+    page = equation.render_markdown(text, T03)
     assert 'fill="currentColor"' in page and "<img" not in page
     assert "[that](nas_00_method.html)" in page
     assert 'aria-label="a_1 &lt; b"' in page
     assert "`$x$`, see [it](bermo_00_method.html)" in page
-    assert page == equation.make_readable(text, T03)
+    assert page == equation.render_markdown(text, T03)
     with pytest.raises(ValueError):
-        equation.make_readable(r"$\frac{a$", T03)
+        equation.render_markdown(r"$\frac{a$", T03)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=notebook.id_of_notebook)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=notebook.make_notebook_id)
 def test_every_number_of_a_notebook_has_a_range(path):
     for name, parameter in notebook.read_parameters(path).items():
         listed = isinstance(parameter.default, list)
@@ -453,7 +455,9 @@ def test_every_number_of_a_notebook_has_a_range(path):
             for wild in (-(10**12), 10**12):
                 value = parameter.type(wild)
                 with pytest.raises(Refused, match="must be from"):
-                    notebook.check_values(path, {name: [value] if listed else value})
+                    notebook.check_parameter_values(
+                        path, {name: [value] if listed else value}
+                    )
 
 
 # Pages whose rows differ along an axis, and why they have no control in JupyterLab.
@@ -467,7 +471,9 @@ STILL = {
 def is_sweep(page):
     """Whether a label of the page's rows has three values; seed and task aside."""
     values = {}
-    for row in chain(*(evidence.make_rows(scale, page) for scale in ("toy", "mini"))):
+    for row in chain(
+        *(evidence.make_grid_rows(scale, page) for scale in ("toy", "mini"))
+    ):
         for name, value in row.labels.items():
             values.setdefault(name, set()).add(str(value))
     return any(len(values[name]) > 2 for name in values.keys() - {"seed", "task"})

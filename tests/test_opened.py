@@ -19,7 +19,7 @@ from lib.data import own, toy
 from lib.export import opened
 from lib.papers.ghostbert import recipes as ghostbert
 
-DATA = data.describe("toy", "CoLA", 64)
+DATA = data.describe_task_rows("toy", "CoLA", 64)
 SPEC = finetuned(
     DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()}
 )
@@ -49,7 +49,7 @@ def test_a_run_is_opened_by_its_name(runs, here):
 def test_a_record_has_no_weights_and_says_what_makes_it_again(
     runs, here, tmp_path, monkeypatch
 ):
-    Store(here.runs, tmp_path / "records").record(runs["model"])
+    Store(here.runs, tmp_path / "records").copy_to_records(runs["model"])
     alone = Store(tmp_path / "runs", tmp_path / "records")
     monkeypatch.setattr(opened, "Store", lambda: alone)
     found = lib.load(runs["model"].name)
@@ -102,7 +102,7 @@ def test_a_line_is_that_of_its_grid():
 
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
     run = runs["model"]
-    labels = opened.task_of(run).labels
+    labels = opened.find_task(run).labels
     assert not main(["export", run.name, "--to", str(tmp_path / "out")])
     assert (
         json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"]
@@ -136,10 +136,18 @@ def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
     rows = "".join(f"word{i} word{i % 7}\t{'ab'[i % 2]}\n" for i in range(100))
     path = put(tmp_path / "secret", "rows.tsv", "text\tlabel\n" + rows)
     (folder := tmp_path / "secret" / "my-encoder").mkdir()
-    stand_in(folder, toy.corpus(60, 0), "bert", heads=4, layers=1, ffn=32, hidden=16)
-    start = {"name": str(folder), "digest": data.weights(str(folder))}
+    stand_in(
+        folder,
+        toy.generate_passages(60, 0),
+        "bert",
+        heads=4,
+        layers=1,
+        ffn=32,
+        hidden=16,
+    )
+    start = {"name": str(folder), "digest": data.digest_weights(str(folder))}
     train = Train(epochs=1, batch=32, lr=1e-3, max_length=16)
-    told = data.describe("own", own.task(str(path)).name)
+    told = data.describe_task_rows("own", own.task(str(path)).name)
     run = made(
         here, finetuned(told, train, {"start": Spec("checkpoint", start, seed=0)})
     )

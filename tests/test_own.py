@@ -112,7 +112,7 @@ def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     found = {
         str(p): rows_of.load(rows_of.task(str(p)).name) for p in (tsv, *kinds, train)
     }
-    assert len({data.digest(splits) for splits in found.values()}) == 1
+    assert len({data.digest_splits(splits) for splits in found.values()}) == 1
     task = data.task("own", rows_of.task(tsv).name)
     assert (task.labels, task.pair, task.metrics[0]) == (
         ("bad", "good"),
@@ -215,7 +215,10 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
         == f"{folder}: words, kind: classes"
         == rows_of.task(f"{folder}: words, kind").name
     )
-    assert asked == [("someone/animals", "small")] and rows_of.title(name) == "small/"
+    assert (
+        asked == [("someone/animals", "small")]
+        and rows_of.make_task_title(name) == "small/"
+    )
     assert data.task("own", name).labels == ("ant", "zebra")
     assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
     monkeypatch.setattr(
@@ -376,11 +379,11 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
 
     def names(data_set, at):
         mine = grids.ReaderProfile("toy", str(data_set), str(at))
-        path = notebook.path_of_notebook(TITLES[0])
+        path = notebook.find_notebook_path(TITLES[0])
         return {
             spec.name
             for spec in notebook.list_specs(
-                notebook.make_grids(path, grids.values(mine))
+                notebook.make_grids(path, grids.list_parameter_values(mine))
             )
         }
 
@@ -401,8 +404,8 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     line, path, state = rows_of.task(tsv).name, Path(tsv), Path(tsv).stat()
     before, drawn = (
-        data.describe("own", line),
-        data.describe("own", line, 20, 0, 10, 30),
+        data.describe_task_rows("own", line),
+        data.describe_task_rows("own", line, 20, 0, 10, 30),
     )
     swapped = [
         (text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()
@@ -413,11 +416,13 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
         path.stat().st_size == state.st_size
         and path.stat().st_mtime_ns == state.st_mtime_ns
     )
-    after = data.describe("own", rows_of.task(tsv).name)
+    after = data.describe_task_rows("own", rows_of.task(tsv).name)
     assert after["digest"] != before["digest"]
-    assert data.describe("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
+    assert (
+        data.describe_task_rows("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
+    )
     for value in (1, 2):  # A note that lies under the name of another is none.
-        noted = disk.remember_value(["rows", value], [path], lambda value=value: value)
+        noted = disk.cache_on_disk(["rows", value], [path], lambda value=value: value)
         assert noted == value
     one, two = (
         paths.runs_root()
@@ -427,11 +432,11 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
         for v in (1, 2)
     )
     one.write_text(two.read_text())
-    assert disk.remember_value(["rows", 1], [path], lambda: 3) == 3
+    assert disk.cache_on_disk(["rows", 1], [path], lambda: 3) == 3
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))
-    assert data.describe("own", line)["digest"] not in (
+    assert data.describe_task_rows("own", line)["digest"] not in (
         before["digest"],
         after["digest"],
     )
@@ -439,30 +444,38 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
 
 def test_a_model_folder_that_is_replaced_is_another_model(encoder):
     folder = encoder()
-    before, path = data.weights(str(folder)), Path(folder, "config.json")
+    before, path = data.digest_weights(str(folder)), Path(folder, "config.json")
     state, body = path.stat(), path.read_text()
     path.write_text(body.replace("1", "2", 1))
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert data.weights(str(folder)) != before
+    assert data.digest_weights(str(folder)) != before
     path.write_text(body)
-    assert data.weights(str(folder)) == before
+    assert data.digest_weights(str(folder)) == before
 
 
 def test_the_shape_is_that_of_the_configuration(encoder):
     mine = grids.ReaderProfile("mini", model=encoder(4))
-    of = grids.shape(mine)
+    of = grids.find_encoder_shape(mine)
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
-    assert grids.encoder_families(mine) == ("bert",)
-    assert grids.backbone(mine).args["name"] == mine.model
-    assert grids.backbone(mine) == grids.start_checkpoint(mine, "bert-base-uncased")
+    assert grids.list_encoder_families(mine) == ("bert",)
+    assert grids.backbone_spec(mine).args["name"] == mine.model
+    assert grids.backbone_spec(mine) == grids.start_checkpoint_spec(
+        mine, "bert-base-uncased"
+    )
     electra = grids.ReaderProfile("toy", model=encoder(4, "Electra", embedding_size=16))
-    assert (grids.shape(electra).embedding, grids.encoder_families(electra)) == (
+    assert (
+        grids.find_encoder_shape(electra).embedding,
+        grids.list_encoder_families(electra),
+    ) == (
         16,
         ("electra",),
     )
     mpnet = grids.ReaderProfile("toy", model=encoder(4, "MPNet"))
-    assert (grids.shape(mpnet).family, grids.shape(mpnet).types) == ("mpnet", 0)
-    assert grids.encoder_families(mpnet) == ("bert",)
+    assert (
+        grids.find_encoder_shape(mpnet).family,
+        grids.find_encoder_shape(mpnet).types,
+    ) == ("mpnet", 0)
+    assert grids.list_encoder_families(mpnet) == ("bert",)
     with pytest.raises(
         ValueError, match="embeddings 129; expected a whole number from 130"
     ):
@@ -475,7 +488,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     with pytest.raises(
         FileNotFoundError, match="has no config.json; it must be a BERT"
     ):
-        grids.folder(str(tmp_path))
+        grids.check_encoder_folder(str(tmp_path))
     folder = Path(encoder())
     sound = json.loads((folder / "config.json").read_text())
     told = [
@@ -499,17 +512,22 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     for content, message in told:
         put(folder, "config.json", content)
         with pytest.raises(ValueError, match=message) as caught:
-            grids.folder(str(folder))
+            grids.check_encoder_folder(str(folder))
         assert "\n" not in str(caught.value)
 
 
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     four, five = (grids.ReaderProfile("mini", model=encoder(heads)) for heads in (4, 5))
-    assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept_heads(four, 9) == 3
-    spec = ghostbert.untrained_student(four, "SST-2", 3, ghostbert.ghost_options(four))
+    assert (
+        ghostbert.select_table_widths(four) == (9, 6, 3)
+        and ghostbert.count_kept_heads(four, 9) == 3
+    )
+    spec = ghostbert.untrained_student_spec(
+        four, "SST-2", 3, ghostbert.make_ghost_options(four)
+    )
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
-        ghostbert.widths(five)
+        ghostbert.select_table_widths(five)
     whole = ghostbert.model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs[
         "start"
     ]
@@ -518,30 +536,30 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
     mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
-    low = nas.least_share(mine)
-    assert nas.reachable(mine, [low / 2, low, 1.0]) == [low, 1.0]
-    assert nas.reachable("mini") == list(nas.RATIOS)
+    low = nas.find_least_flops_share(mine)
+    assert nas.select_reachable_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
+    assert nas.select_reachable_ratios("mini") == list(nas.RATIOS)
 
 
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
-    assert grids.tasks(mine, by_profile=ghostbert.TASKS) == ("reviews.tsv",)
-    assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == [
-        "accuracy"
-    ]
+    assert grids.select_tasks(mine, by_profile=ghostbert.TASKS) == ("reviews.tsv",)
+    assert [
+        column.metric for column in grids.list_columns_by_task(mine)["reviews.tsv"]
+    ] == ["accuracy"]
     assert (
         str(mine) == "toy, own data and model"
-        and grids.ReaderProfile(**grids.values(mine)) == mine
+        and grids.ReaderProfile(**grids.list_parameter_values(mine)) == mine
     )
-    described = grids.dataset(mine, "reviews.tsv")
+    described = grids.describe_dataset(mine, "reviews.tsv")
     assert (described["rows"], described["held_out"]) == (
         64,
         16,
     ) and "unseen" not in described
-    assert bermo.settings(mine, "reviews.tsv")[1].warmup_steps > 0
+    assert bermo.make_pruning_settings(mine, "reviews.tsv")[1].warmup_steps > 0
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
-        grids.tasks(mine, ["CoLA"], by_profile=ghostbert.TASKS)
+        grids.select_tasks(mine, ["CoLA"], by_profile=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
         grids.ReaderProfile("toy", tsv)
 
@@ -554,7 +572,7 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     for data_set in (tsv, str(other)):
         mine = grids.ReaderProfile("toy", data_set, model)
         book = site.Report(
-            mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store
+            mine, grids.list_parameter_values(mine), dict.fromkeys(asked, {}), {}, store
         )
         (page,) = book.builders
         folders.add(page.folder)
@@ -575,11 +593,13 @@ def training():
 
 
 @pytest.mark.parametrize(
-    "path", training(), ids=lambda path: notebook.id_of_notebook(path)
+    "path", training(), ids=lambda path: notebook.make_notebook_id(path)
 )
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
-    specs = notebook.list_specs(notebook.make_grids(path, grids.values(mine)))
+    specs = notebook.list_specs(
+        notebook.make_grids(path, grids.list_parameter_values(mine))
+    )
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
         spec.args["data"]["source"]
@@ -592,16 +612,16 @@ def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, enco
 
 
 def _inputs(spec):
-    for parent in spec.parents.values():
+    for parent in spec.inputs_with_seeds.values():
         yield parent
         yield from _inputs(parent)
 
 
 def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
     mine = grids.ReaderProfile("toy", tsv, encoder())
-    run = made(store, grids.teacher(mine, "reviews.tsv").with_seed(0))
+    run = made(store, grids.teacher_spec(mine, "reviews.tsv").with_seed(0))
     assert (
-        len(run.arrays("predictions")["labels"]) == 20
+        len(run.read_arrays("predictions")["labels"]) == 20
         and 0 <= run.metrics["accuracy"] <= 1
     )
 
@@ -620,7 +640,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
     page.table({"a": {"b": 1.5}}, "Scores.")
     page.finish([object()], {"toy": ["rows are generated"]})
-    html, body = "".join(said), notebook.read_provenance(page.folder, name)
+    html, body = "".join(said), notebook.read_page_json(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert (
         "Scores. Your own data: reviews.tsv, model: " in html
@@ -635,10 +655,13 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
     for label in ("good", "bad"):
         put(tmp_path, "d/test.tsv", table([("other words", label)] * 3))
         mine = grids.ReaderProfile("toy", str(tmp_path / "d"), model)
-        path = notebook.path_of_notebook("92_your_task")
+        path = notebook.find_notebook_path("92_your_task")
         folders.append(
-            notebook.folder_of_page(
-                path, notebook.check_values(path, grids.values(mine))
+            notebook.find_page_folder(
+                path,
+                notebook.check_parameter_values(
+                    path, grids.list_parameter_values(mine)
+                ),
             )
         )
     assert folders[0][0] != folders[1][0]
@@ -653,16 +676,19 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     line += (
         "cut at 64 tokens (95 % have at most 98; the length of 92_your_task sets it)"
     )
-    assert mine.feed.line == line and f"{line}." in mine.about()
-    assert mine.cautions == [line]
+    assert mine.measured_feed.summary == line and f"{line}." in mine.describe_inputs()
+    assert mine.row_cautions == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
     mine = grids.ReaderProfile("toy", str(put(tmp_path, "b.tsv", table(some))), folder)
-    assert mine.feed.unknown == pytest.approx(1 / 9) and mine.feed.cut == 0
-    assert mine.cautions == [mine.feed.line]
+    assert (
+        mine.measured_feed.unknown == pytest.approx(1 / 9)
+        and mine.measured_feed.truncated_share == 0
+    )
+    assert mine.row_cautions == [mine.measured_feed.summary]
     words = Path(folder, "vocab.txt").read_text()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).unlink(missing_ok=True)
-    assert grids.ReaderProfile("toy", str(path), folder).feed.unknown == 0
+    assert grids.ReaderProfile("toy", str(path), folder).measured_feed.unknown == 0
     put(
         Path(folder),
         "vocab.txt",
@@ -688,9 +714,9 @@ def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
 def test_majority_is_judged_where_no_linear_model_can_be(tmp_path, store):
     rows = [(f"text {i}", "rare" if i in (3, 4) else "good") for i in range(100)]
     name = rows_of.task(str(put(tmp_path, "a.tsv", table(rows)))).name
-    train = data.splits("own", name)["train"]
+    train = data.read_splits("own", name)["train"]
     assert {*train.y} == {0, 1}
-    few = data.describe("own", name, 5)
+    few = data.describe_task_rows("own", name, 5)
     assert len({*data.load(few)["train"].y}) == 1
     found = made(store, Spec("bag_of_words", {"data": few}, seed=0)).metrics
     assert found["majority"] > 0.9 and "bag_of_words" not in found
@@ -705,11 +731,11 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
 
     def finish(pages):
         for builder in pages.builders:
-            put(builder.folder, builder.page.name, "page")
+            put(builder.folder, builder.html_path.name, "page")
 
-    monkeypatch.setattr(site.Report, "finish", finish)
+    monkeypatch.setattr(site.Report, "render_all_pages", finish)
     words = ["run", "92_your_task", "--data", tsv, "--model", encoder(12)]
-    monkeypatch.setattr(grids, "measure_pace", lambda: 1e6)
+    monkeypatch.setattr(grids, "measure_flops_per_second", lambda: 1e6)
     assert main(words) == 0
     first, *lines, last = capsys.readouterr().out.splitlines()
     assert first == "texts: text; label: label, 2 classes: bad, good."
@@ -742,7 +768,7 @@ def test_what_needs_no_training_is_told_before_any_training(
     }
     assert steps == {"bag_of_words", "checkpoint"}
     monkeypatch.setattr(sweep, "make_runs", lambda *_, **__: {})
-    monkeypatch.setattr(site.Report, "finish", lambda pages: False)
+    monkeypatch.setattr(site.Report, "render_all_pages", lambda pages: False)
     assert main(["run", *words, "--methods", "Whole"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told.index(line) < next(
@@ -816,8 +842,8 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
-    values = grids.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.make_grids(notebook.path_of_notebook("92_your_task"), values)[
+    values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
+    grid = notebook.make_grids(notebook.find_notebook_path("92_your_task"), values)[
         "grid"
     ]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -833,11 +859,12 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     model = encoder(12)
     mine = grids.ReaderProfile("mini", tsv, model, 24)
     assert (
-        mine.feed.length == 24 and grids.profile_of_values(grids.values(mine)) == mine
+        mine.measured_feed.length == 24
+        and grids.find_profile_of_values(grids.list_parameter_values(mine)) == mine
     )
-    assert "--length 24" in grids.words(mine)
-    values = grids.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.make_grids(notebook.path_of_notebook("92_your_task"), values)[
+    assert "--length 24" in grids.list_command_options(mine)
+    values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
+    grid = notebook.make_grids(notebook.find_notebook_path("92_your_task"), values)[
         "grid"
     ]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -863,7 +890,7 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
     grid = notebook.make_grids(
-        notebook.path_of_notebook("92_your_task"), grids.values(mine)
+        notebook.find_notebook_path("92_your_task"), grids.list_parameter_values(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
         "Whole",
@@ -880,7 +907,9 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
 def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     """What 92_your_task says of a whole model of a score, and a cheap one with a lower
     end."""
-    cells = json.loads((notebook.path_of_notebook("92_your_task")).read_text())["cells"]
+    cells = json.loads((notebook.find_notebook_path("92_your_task")).read_text())[
+        "cells"
+    ]
     (cell,) = (
         "".join(c["source"]) for c in cells if "No advice" in "".join(c["source"])
     )
@@ -892,7 +921,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     points = points.assign(
         method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
     )
-    page = SimpleNamespace(note=print)
+    page = SimpleNamespace(show_remarks=print)
     names = dict(
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )
@@ -903,13 +932,13 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         {"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"}
     )
     named = SimpleNamespace(AXES=frontier.AXES, label_models=lambda rows: found)
-    there = SimpleNamespace(with_runs=lambda frame: frame)
+    there = SimpleNamespace(select_rows_with_runs=lambda frame: frame)
     names |= dict(
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
     parts = {"data": "reviews.tsv" * is_own}
-    told = SimpleNamespace(reader_part=lambda _, name: parts[name])
-    told.cautions = lambda _: cautions
+    told = SimpleNamespace(read_reader_part=lambda _, name: parts[name])
+    told.list_reader_cautions = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
     names |= dict(profile="toy")
     exec(cell, names)
@@ -937,7 +966,7 @@ def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
     """Wilson's limit of 0 of 61 rows is 3.84 / (61 + 3.84)."""
     (text,) = (
         "".join(cell["source"])
-        for cell in json.loads(notebook.path_of_notebook("92_your_task").read_text())[
+        for cell in json.loads(notebook.find_notebook_path("92_your_task").read_text())[
             "cells"
         ]
         if "def apart" in "".join(cell["source"])
@@ -992,8 +1021,8 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
-    path = notebook.path_of_notebook("92_your_task")
-    grid = notebook.make_grids(path, grids.values(mine) | values)["grid"]
+    path = notebook.find_notebook_path("92_your_task")
+    grid = notebook.make_grids(path, grids.list_parameter_values(mine) | values)["grid"]
     assert {row["m"] for row in grid if "m" in row} == {
         0,
         6,
@@ -1006,9 +1035,9 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return compare.level_of_run(
-            row["run"], grids.metrics("mini")[row["task"]][0]
-        ).collapsed
+        return compare.measure_level(
+            row["run"], grids.list_columns_by_task("mini")[row["task"]][0]
+        ).has_collapsed
 
     assert not told(0.8) and told(0.5)
 

@@ -13,7 +13,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from lib.claims import notebook
 from lib.core import paths
 from lib.model import supernet
-from lib.papers.efficientbert.search.net import BERT, Layer, Net, macs, parameters
+from lib.papers.efficientbert.search.net import (
+    BERT,
+    Layer,
+    Net,
+    count_macs,
+    count_net_parameters,
+)
 
 TYPED = "W2 gelu(W1 x) * x"
 PAGE = "efficientbert_t05_search_stages"
@@ -22,23 +28,23 @@ PAGE = "efficientbert_t05_search_stages"
 @pytest.mark.parametrize("text", [TYPED, BERT])
 def test_counts_equal_pytorch_s(text):
     net = Net(48, 96, 12, "plain", "truncate", (Layer(text, 2, 3), Layer(text)))
-    model, tokens = supernet.build(net).eval(), 16
+    model, tokens = supernet.build_model_of_net(net).eval(), 16
     model.set_attn_implementation(
         "eager"
     )  # the counter sees no fused attention of a CPU
     tables = dict(vocab=30522, positions=512, types=2)
-    assert parameters(net, "with pooler", **tables) == sum(
+    assert count_net_parameters(net, "with pooler", **tables) == sum(
         p.numel() for p in model.parameters()
     )
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.ones(1, tokens, dtype=torch.long))
     pooler = 2 * 48 * 48
-    assert counter.get_total_flops() == 2 * tokens * macs(net, tokens) + pooler
+    assert counter.get_total_flops() == 2 * tokens * count_macs(net, tokens) + pooler
 
 
 def grid(**values):
     return notebook.make_grids(
-        notebook.path_of_notebook(PAGE), {"profile": "toy"} | values
+        notebook.find_notebook_path(PAGE), {"profile": "toy"} | values
     )["grid"]
 
 
@@ -67,8 +73,8 @@ from lib.papers.efficientbert import searches as search
 from lib.papers.efficientbert.search import space
 
 told = {"settings": list(space.TABLE_1)}
-told["grammars"] = [space.grammar(stage) for stage in space.SEARCHED]
-told["candidates"] = [net.to_json() for net in search.candidates("toy", 2)]
+told["grammars"] = [space.describe_grammar(stage) for stage in space.SEARCHED]
+told["candidates"] = [net.to_json() for net in search.draw_candidates("toy", 2)]
 """
 USED = """
 import json, torch
@@ -77,10 +83,10 @@ from lib.papers.efficientbert.search import surface
 from lib.papers.efficientbert.search.net import Layer, Net
 
 net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))
-model, ids = supernet.build(net), torch.ones(1, 4, dtype=torch.long)
+model, ids = supernet.build_model_of_net(net), torch.ones(1, 4, dtype=torch.long)
 model(ids).last_hidden_state[..., 0].sum().backward()
 told["moved"] = float(model.encoder.layer[0].output.networks[0].W1.weight.grad.abs().sum())
-told["z"] = float(surface.surface(net, surface.Recipe(points=5))[1].std())
+told["z"] = float(surface.compute_surface(net, surface.Recipe(points=5))[1].std())
 print(json.dumps(told))
 """
 

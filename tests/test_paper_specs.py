@@ -19,19 +19,19 @@ from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import to_plain_json
 from lib.core.store import Store
 from lib.model import backbone, parts
-from lib.model.parts import set_dropout, size, surgery
+from lib.model.parts import count_parameters, get_surgery, set_dropout
 from lib.model.surgery import operate
 from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
-from lib.papers.grids import shape
+from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
-from lib.stats.cost import configuration
+from lib.stats.cost import make_configuration
 from lib.train import loop, losses
-from lib.train.batches import Encoded, encode
+from lib.train.batches import Encoded, encode_split
 from lib.train.steps import distilling
 
 PAGES = notebook.find_notebooks(["ghostbert_*"])
-T01 = notebook.path_of_notebook("ghostbert_t01_glue_dev")
+T01 = notebook.find_notebook_path("ghostbert_t01_glue_dev")
 
 
 def family_of(spec):
@@ -47,8 +47,8 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
     """A classifier of a Shape with random weights, operated on."""
     pad = {"pad_token_id": 1} if sizes.family == "roberta" else {}
     sizes = replace(sizes, layers=layers or sizes.layers)
-    config = configuration(sizes, num_labels=labels, **pad)
-    return backbone.build(classes(sizes.family)[1], config, surgery)
+    config = make_configuration(sizes, num_labels=labels, **pad)
+    return backbone.build_model(classes(sizes.family)[1], config, surgery)
 
 
 def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
@@ -57,9 +57,9 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
         for spec in every_spec(PAGES, "paper")
         if "surgery" in spec.args
     }
-    widths = {family: set() for family in grids.encoder_families("paper")}
+    widths = {family: set() for family in grids.list_encoder_families("paper")}
     for family, text in sorted(surgeries):
-        surgery, sizes = json.loads(text), shape("paper", family)
+        surgery, sizes = json.loads(text), find_encoder_shape("paper", family)
         options = {
             op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery
         }
@@ -68,11 +68,13 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
         widths[family].add(heads or sizes.heads)
         with torch.device("meta"):
             model = classifier(sizes, surgery=surgery)
-        assert size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (
+        assert count_parameters(model)["parameters"] == cost.parameters(
+            sizes, heads, ghosts
+        ), (
             family,
             surgery,
         )
-        assert len(parts.layers(model)) == sizes.layers == 12
+        assert len(parts.get_layers(model)) == sizes.layers == 12
     assert widths == {
         "bert": {12, 9, 6, 3, 1},
         "roberta": {12, 9, 6, 3, 1},
@@ -100,10 +102,10 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
         if "train" in args:
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
-    page = notebook.path_of_notebook("ghostbert_t04_ablation")
+    page = notebook.find_notebook_path("ghostbert_t04_ablation")
     rows = notebook.make_grids(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
-    assert bare and bare == {spec.parents["start"].name for spec in without}
+    assert bare and bare == {spec.inputs_with_seeds["start"].name for spec in without}
 
 
 def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
@@ -115,8 +117,10 @@ def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
         ("QQP", 10),
     ):
         one, two = (
-            ghostbert.student("paper", task, *told).inputs["start"].inputs["augmented"]
-            for told in ((3, ghostbert.ghost_options("paper"), "roberta"), (1,))
+            ghostbert.student_spec("paper", task, *told)
+            .inputs["start"]
+            .inputs["augmented"]
+            for told in ((3, ghostbert.make_ghost_options("paper"), "roberta"), (1,))
         )
         told = {"tries": tries, "p": 0.4, "candidates": 15, "neighbours": "embeddings"}
         assert one == two and one.args["augment"] == told and one.seed == 0
@@ -125,18 +129,18 @@ def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
 
 @pytest.mark.parametrize("kind, outputs", [("MNLI", 3), ("STS-B", 1)])
 def test_heads_of_other_tasks(kind, outputs):
-    assert data.task("glue", kind).outputs == outputs
+    assert data.task("glue", kind).output_width == outputs
     with torch.device("meta"):
-        model = classifier(shape("paper", "roberta"), outputs)
-    assert size(model)["parameters"] == cost.parameters(
-        shape("paper", "roberta"), labels=outputs
+        model = classifier(find_encoder_shape("paper", "roberta"), outputs)
+    assert count_parameters(model)["parameters"] == cost.parameters(
+        find_encoder_shape("paper", "roberta"), labels=outputs
     )
 
 
 def test_two_steps_at_true_width(tmp_path, monkeypatch):
     """Two of the 12 layers, the paper's settings but for the batch: both stages move
     kernels, embeddings and head."""
-    sizes, made, rates = shape("paper"), [], []
+    sizes, made, rates = find_encoder_shape("paper"), [], []
 
     class Watched(torch.optim.AdamW):
         def __init__(self, *args, **options):
@@ -153,7 +157,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     set_dropout(student, ghostbert.DISTIL["paper"].dropout)
     for op in (
         {"op": "cut", "heads": 3},
-        {"op": "ghost"} | to_plain_json(ghostbert.ghost_options("paper")),
+        {"op": "ghost"} | to_plain_json(ghostbert.make_ghost_options("paper")),
     ):
         operate(student, op)
     draw = np.random.default_rng(0)
@@ -172,9 +176,9 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         return {name for name, value in now if not torch.equal(value, before[name])}
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
-    numerics = grids.profile_of("paper").numerics
+    numerics = grids.find_profile("paper").numerics
     training = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
-    with distilling.objective_of(training, student, teacher, Distil()) as loss:
+    with distilling.make_objective(training, student, teacher, Distil()) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)
@@ -189,7 +193,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     assert any("word_embeddings" in name for name in moved())
 
     def tuned(batch, rows):
-        return losses.prediction(
+        return losses.compute_prediction_losses(
             student(**batch).logits, encoded.labels[rows], grids.LABELS
         )
 
@@ -208,8 +212,8 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
-    task, module = ghostbert.TASKS[scale][0], ghostbert.ghost_options(scale)
-    page = notebook.path_of_notebook("ghostbert_t04_ablation")
+    task, module = ghostbert.TASKS[scale][0], ghostbert.make_ghost_options(scale)
+    page = notebook.find_notebook_path("ghostbert_t04_ablation")
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
@@ -232,9 +236,9 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
         assert one.args == two.args and same == more
         assert "augmented" not in same and "states" not in more
     assert rows[12, "Distilled + DA"].inputs["start"].args["surgery"] == []
-    assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).with_seed(
-        0
-    )
+    assert rows[3, "GhostBERT"] == ghostbert.student_spec(
+        scale, task, 3, module
+    ).with_seed(0)
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
@@ -250,7 +254,7 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     assert len(whole) == 2 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
-    page = notebook.path_of_notebook("ghostbert_f01_accuracy_vs_cost")
+    page = notebook.find_notebook_path("ghostbert_f01_accuracy_vs_cost")
     # Nothing of its own to record, but for seeds, which are those of a page's
     # comparisons.
     shared = {row["spec"].id for row in notebook.make_grids(page, {})["recorded"]}
@@ -260,9 +264,9 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
 def test_lines_of_table_1_are_the_printed_ones_and_the_control():
     printed = [
         name.partition(" (")[0] if "et al." in name else name
-        for name in published.table("ghostbert", "table1")["Model"]
+        for name in published.read_table("ghostbert", "table1")["Model"]
     ]
-    lines = list(ghostbert.lines_of_table_1(ghostbert.WIDTHS))
+    lines = list(ghostbert.list_rows_of_table_1(ghostbert.WIDTHS))
     assert [name for name in lines if not name.endswith(", distilled")] == printed
     assert len(lines) == len(printed) + 3
 
@@ -280,36 +284,40 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     total, heads = (4, 2) if family == "electra" else (12, 3)
     first = untrained(family, heads=total, **SIZES)
     encoder, _ = backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)
-    sizes = cost.shape_of_config(encoder.config.to_dict())
+    sizes = cost.read_shape_of_config(encoder.config.to_dict())
     for module in (ghostbert, students):
         monkeypatch.setattr(
             module,
-            "shape",
-            lambda scale, kind="bert": sizes if scale == "toy" else shape(scale, kind),
+            "find_encoder_shape",
+            lambda scale, kind="bert": (
+                sizes if scale == "toy" else find_encoder_shape(scale, kind)
+            ),
         )
-    monkeypatch.setattr(grids, "backbone", lambda scale, kind="bert": first)
+    monkeypatch.setattr(grids, "backbone_spec", lambda scale, kind="bert": first)
     monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
     for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):
         monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
     # No table of the paper has an MPNet or a DistilBERT.
     kind = family if family in grids.CHECKPOINTS["paper"] else "bert"
-    last = ghostbert.student(
-        "toy", "CoLA", heads, ghostbert.ghost_options("toy"), kind
+    last = ghostbert.student_spec(
+        "toy", "CoLA", heads, ghostbert.make_ghost_options("toy"), kind
     ).with_seed(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     assert isinstance(model, classes(family)[1])
-    assert [op["op"] for op in surgery(model)] == ["cut", "ghost"]
+    assert [op["op"] for op in get_surgery(model)] == ["cut", "ghost"]
     assert {
-        layer.attention.self.num_attention_heads for layer in parts.layers(model)
+        layer.attention.self.num_attention_heads for layer in parts.get_layers(model)
     } == {heads}
     assert run.metrics["parameters"] == cost.parameters(
-        sizes, heads, ghostbert.ghost_options("toy")
+        sizes, heads, ghostbert.make_ghost_options("toy")
     )
-    rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
-    again = loop.predict(model, rows, grids.profile_of("toy").numerics)
-    assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
+    rows = encode_split(tokenizer, data.load(last.args["data"])["dev"], 32)
+    again = loop.predict(model, rows, grids.find_profile("toy").numerics)
+    assert heads < total and np.array_equal(
+        again, run.read_arrays("predictions")["logits"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -339,7 +347,9 @@ def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(
 ):
     task = ghostbert.TASKS[scale][0]
     with pytest.raises(ValueError, match=message):
-        ghostbert.student(scale, task, heads, ghostbert.ghost_options(scale), family)
+        ghostbert.student_spec(
+            scale, task, heads, ghostbert.make_ghost_options(scale), family
+        )
 
 
 @pytest.mark.parametrize(
@@ -384,8 +394,8 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
     heads, changes, message
 ):
     with pytest.raises(ValueError, match=message) as error:
-        ghostbert.student(
-            "toy", "CoLA", heads, ghostbert.ghost_options("toy", **changes)
+        ghostbert.student_spec(
+            "toy", "CoLA", heads, ghostbert.make_ghost_options("toy", **changes)
         )
     assert "\n" not in str(error.value)
 
@@ -414,7 +424,8 @@ def test_a_model_refuses_a_cut_of_another_kind():
     told = "cut to 9 heads: keep 1 to 4"
     with torch.device("meta"), pytest.raises(ValueError, match=told):
         operate(
-            classifier(shape("paper", "electra"), layers=1), {"op": "cut", "heads": 9}
+            classifier(find_encoder_shape("paper", "electra"), layers=1),
+            {"op": "cut", "heads": 9},
         )
 
 
@@ -428,4 +439,4 @@ def test_the_plan_of_the_paper_needs_no_data(without_data, capsys):
     ):
         assert words in told
     with pytest.raises(FileNotFoundError):
-        grids.teacher("paper", "MNLI")  # a plan alone does without
+        grids.teacher_spec("paper", "MNLI")  # a plan alone does without

@@ -155,7 +155,7 @@ def images(folder):
 def stand_ins(tmp_path_factory):
     """A DATA_ROOT of stand-ins."""
     root = tmp_path_factory.mktemp("data")
-    sentences = toy.corpus(120, 0)
+    sentences = toy.generate_passages(120, 0)
     for name, sizes in SIZES.items():
         (root / "models" / name).mkdir(parents=True)
         conftest.stand_in(root / "models" / name, sentences, *sizes, HIDDEN, POSITIONS)
@@ -192,11 +192,11 @@ class Here:
         self.ended.add(future)
         return future
 
-    def finished(self, seconds=None):
+    def wait_for_finished(self, max_seconds=None):
         done, self.ended = self.ended, set()
         return done
 
-    def as_completed(self, function, jobs):
+    def yield_completed(self, function, jobs):
         return ((job, self.submit(function, *job)) for job in jobs)
 
     def close(self):
@@ -204,7 +204,7 @@ class Here:
 
 
 def perform(page):
-    """As lib.report.builder.run_notebook, in a shell of this process."""
+    """As lib.report.builder.run_with_papermill, in a shell of this process."""
     os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
     body = nbformat.reads(page.text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
@@ -226,7 +226,7 @@ def perform(page):
         if error := result.error_before_exec or result.error_in_exec:
             said = f"{type(error).__name__}: {error} in cell: {cell.source[:200]}"
             raise RuntimeError(f"{said}\n{shown.stdout[-2000:]}")
-    nbformat.write(body, page.folder / f"{notebook.id_of_notebook(page.path)}.ipynb")
+    nbformat.write(body, page.folder / f"{notebook.make_notebook_id(page.path)}.ipynb")
 
 
 @pytest.fixture
@@ -245,21 +245,23 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     forget()
     for module in (executors, backends):
         monkeypatch.setattr(module, "Local", Here)
-    monkeypatch.setattr(builder, "run_notebook", perform)
+    monkeypatch.setattr(builder, "run_with_papermill", perform)
     # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
     # and draw them.
     monkeypatch.setattr(
-        compare, "level_of_run", lambda run, column: compare.Level(100.0, 0.0, False)
+        compare, "measure_level", lambda run, column: compare.Level(100.0, 0.0, False)
     )
     monkeypatch.setattr(notebook, "list_specs", fewer)
     monkeypatch.setattr(
-        site.Report, "publish", partialmethod(last, site.Report.publish)
+        site.Report,
+        "write_working_index",
+        partialmethod(last, site.Report.write_working_index),
     )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    for row in lists.read_list(
+    for row in lists.read_published_csv(
         f"{paper}/claims"
     ):  # What is printed is held to the uncut profile.
         if row["check"]:
@@ -277,8 +279,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 
 def forget():
     conftest.forget()
-    efficientbert_search.candidates.cache_clear()
-    judging.rows_of_pages.cache_clear()
+    efficientbert_search.draw_candidates.cache_clear()
+    judging.make_rows_of_pages.cache_clear()
 
 
 def fewer(*grids):
@@ -301,8 +303,8 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.report.site.Report.publish, which writes every card every two seconds: at
-    the end."""
+    """As lib.report.site.Report.write_working_index, which writes every card every two
+    seconds: at the end."""
     if not book.working:
         publish(book)
 
@@ -329,7 +331,8 @@ def few(step, run, examples, **more):
     return step(run, examples=min(examples, ROWS["dev"]), **more)
 
 
-# ---- what costs time alone, by paper: seeds, budgets, tasks of tables that change one thing
+# ---- what costs time alone, by paper: seeds, budgets, tasks of tables that change one
+# thing
 def cut_ghostbert(at_paper, patch):
     patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     at_paper(ghostbert.ONE_LENGTH, TOKENS)
@@ -347,7 +350,7 @@ def cut_nas(at_paper, patch):
     for seeds in (nas.SEEDS, nas.HEADLINES, nas.REPEATS):
         at_paper(seeds, (0,))
     at_paper(nas.ROUNDS, (0.5, 0.4, 0.3, 0.1))
-    at_paper(nas.IMAGES, digits.describe(paths.data_root() / "mnist", "files"))
+    at_paper(nas.IMAGES, digits.describe_digits(paths.data_root() / "mnist", "files"))
 
 
 def cut_bermo(at_paper, patch):
@@ -378,15 +381,15 @@ def cut_efficientbert(at_paper, patch):
         HIDDEN,
         heads,
         neurons,
-        len(grammar.vocabulary()),
+        len(grammar.list_vocabulary()),
         POSITIONS,
         2,
         HIDDEN,
     )
-    whole = efficientbert.shape
+    whole = efficientbert.find_encoder_shape
     patch.setattr(
         efficientbert,
-        "shape",
+        "find_encoder_shape",
         lambda name, *kind: small if name == "paper" else whole(name, *kind),
     )
     patch.delitem(efficientbert.LIMITS, "paper")
@@ -420,9 +423,9 @@ def empty(value):
 
 def check(page):
     """What is wrong with a page, as lines."""
-    folder, page_name = paths.FIGURES / "paper", notebook.id_of_notebook(page)
+    folder, page_name = paths.FIGURES / "paper", notebook.make_notebook_id(page)
     body, html = (
-        notebook.read_provenance(folder, page_name),
+        notebook.read_page_json(folder, page_name),
         folder / f"{page_name}.html",
     )
     if body is None or not html.exists():
@@ -468,7 +471,7 @@ def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
     # Methods train toys, and front pages and what matters in a search show records:
     # here are none.
     without = ("_00_method", "_01_summary", "_s70_what_matters")
-    names = map(notebook.id_of_notebook, notebook.find_notebooks([f"{paper}/"]))
+    names = map(notebook.make_notebook_id, notebook.find_notebooks([f"{paper}/"]))
     pages = [name for name in names if not name.endswith(without)]
     began, busy = time.monotonic(), time.process_time()
     failed = command.main(["run", *pages, "--profile", "paper"])

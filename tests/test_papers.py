@@ -12,12 +12,13 @@ from lib.core.names import Refused
 def test_ids_of_notebooks_begin_with_the_prefix_of_their_paper():
     for name, paper in papers.find_papers().items():
         page = f"{paper.prefix}_01_summary"
-        assert papers.paper_of_page(page) == name
-        path = papers.path_of_notebook(page)
-        assert path.parent.name == name and papers.id_of_notebook(path) == page
-    assert papers.paper_of_page("91_frontier") == ""
+        assert papers.find_paper_of_page(page) == name
+        path = papers.find_notebook_path(page)
+        assert path.parent.name == name and papers.make_notebook_id(path) == page
+    assert papers.find_paper_of_page("91_frontier") == ""
     assert (
-        papers.id_of_notebook(papers.path_of_notebook("91_frontier")) == "91_frontier"
+        papers.make_notebook_id(papers.find_notebook_path("91_frontier"))
+        == "91_frontier"
     )
 
 

@@ -15,7 +15,7 @@ def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
     points = pd.DataFrame(
         {"cost": [1.0, 1.01, 4.0], "score": [80.0, 80.1, 82.0]}, list("abc")
     )
-    figure, (axis,) = plot.panels(["Cost"])
+    figure, (axis,) = plot.make_panels(["Cost"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plot.label_points(axis, points, "cost", "score")
@@ -42,10 +42,10 @@ def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region()
         ("this run, toy", "6/12, SST-2"): estimate(5.0, seeds=1),
     }
     printed = {"6/12, SST-2": 1.5, "3/12, SST-2": 9.0}
-    data = plot.differences(rows, printed)
+    data = plot.make_forest_data(rows, printed)
     assert list(data["at"]) == ["6/12, SST-2"] * 2  # 3/12 is not measured
     assert data["low"].tolist()[0] == 2 and pd.isna(data["low"].tolist()[1])
-    figure = plot.forest(data, "ghosts minus pruning (points)")
+    figure = plot.draw_forest(data, "ghosts minus pruning (points)")
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["6/12"]
     assert axis.get_xlabel() == "ghosts minus pruning on SST-2 (points)"
@@ -57,14 +57,14 @@ def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region()
     assert diamond.get_marker() == "D" and list(diamond.get_xdata()) == [1.5]
     assert axis.collections[0].get_paths()[0].contains_point((1.0, 0.0))  # claimed
     plt.close(figure)
-    assert plot.differences({(OURS, "QQP"): None}, {"QQP": 9.0}).empty
+    assert plot.make_forest_data({(OURS, "QQP"): None}, {"QQP": 9.0}).empty
 
 
 def test_a_region_with_one_end_is_shaded_to_the_edge():
     """Claims' rows have an empty cell for an end that is not finite."""
-    data = plot.differences({(OURS, "SST-2"): estimate(1.0)})
+    data = plot.make_forest_data({(OURS, "SST-2"): estimate(1.0)})
     data = data.assign(least=0.0, most=None, word="agrees")
-    figure = plot.forest(data)
+    figure = plot.draw_forest(data)
     (region,) = figure.axes[0].collections[0].get_paths()
     assert region.contains_point((9.0, 0.0)) and not region.contains_point((-1.0, 0.0))
     plt.close(figure)
@@ -72,7 +72,9 @@ def test_a_region_with_one_end_is_shaded_to_the_edge():
 
 def test_large_differences_have_an_axis_of_their_own():
     rows = {(OURS, "SST-2"): estimate(1.0), (OURS, "STS-B"): estimate(49.0)}
-    figure = plot.forest(plot.differences(rows), "searched minus random (points)")
+    figure = plot.draw_forest(
+        plot.make_forest_data(rows), "searched minus random (points)"
+    )
     near, far = figure.axes
     assert near.get_xlim()[1] < 3 and far.get_xlim()[1] > 49
     assert {axis.get_xscale() for axis in figure.axes} == {"linear"}
@@ -95,8 +97,8 @@ def test_large_differences_have_an_axis_of_their_own():
 )
 def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
     rows = {(OURS, str(i)): estimate(mean) for i, mean in enumerate(means)}
-    data = plot.differences(rows, printed)
-    assert plot.headline_of_forest(data, "a minus b (points)").startswith(title)
+    data = plot.make_forest_data(rows, printed)
+    assert plot.write_forest_headline(data, "a minus b (points)").startswith(title)
 
 
 def test_the_title_of_a_forest_with_words_counts_them():
@@ -108,16 +110,16 @@ def test_the_title_of_a_forest_with_words_counts_them():
         "they differ",
         "too noisy to say",
     ]
-    data = plot.differences(rows).assign(word=[*read, "not measured"])
+    data = plot.make_forest_data(rows).assign(word=[*read, "not measured"])
     title = "4 measured in points: 2 agree, 1 the other way round, 1 too noisy to say"
-    assert plot.headline_of_forest(data, "") == title
+    assert plot.write_forest_headline(data, "") == title
 
 
 def test_a_sweep_shows_which_points_have_too_few_seeds():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [("3/12", 1, -0.5, -1.0, 0.0, 3), ("3/12", 5, 0.4, -9.0, 9.0, 1)]
-    _, (axis,) = plot.panels([""])
-    plot.sweep(axis, pd.DataFrame(rows, columns=columns))
+    _, (axis,) = plot.make_panels([""])
+    plot.draw_sweep(axis, pd.DataFrame(rows, columns=columns))
     (bars,) = axis.containers
     assert list(bars[0].get_xdata()) == [1]  # only this one has an interval
 
@@ -129,5 +131,5 @@ def test_a_figure_without_axes_tells_its_titles():
     one.set_title("a layer")
     one.axis("off")
     two.set_title("its copy", loc="left")
-    assert plot.figure_metadata(figure)["Title"] == "a layer; its copy"
+    assert plot.make_figure_metadata(figure)["Title"] == "a layer; its copy"
     plt.close(figure)

@@ -16,16 +16,18 @@ from lib.train.steps import count
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
 QUOTED = paths.PUBLISHED / "ghostbert" / "quoted.toml"
 MODEL = finetuned(
-    data.describe("toy", "Tense", 64), TRAIN, {"start": small_backbone(TRAIN, layers=2)}
+    data.describe_task_rows("toy", "Tense", 64),
+    TRAIN,
+    {"start": small_backbone(TRAIN, layers=2)},
 )
 
 
 def test_it_predicts_the_test_rows_of_its_model(make):
-    split = data.splits("toy", "Tense")["test"]
+    split = data.read_splits("toy", "Tense")["test"]
     told = {name: MODEL.args[name] for name in ("data", "train", "numerics")}
-    right = told | {"digest": data.digest({"rows": split})}
+    right = told | {"digest": data.digest_splits({"rows": split})}
     run = make(Spec("predict", right, {"model": MODEL}))
-    found = run.arrays("test")
+    found = run.read_arrays("test")
     assert np.array_equal(found["labels"], split.y) and np.array_equal(
         found["index"], split.index
     )
@@ -40,7 +42,7 @@ def test_it_predicts_the_test_rows_of_its_model(make):
 @pytest.fixture(scope="module")
 def counted():
     rows = notebook.make_grids(
-        notebook.path_of_notebook("ghostbert_t02_glue_test"), {}
+        notebook.find_notebook_path("ghostbert_t02_glue_test"), {}
     )["grid"]
     return {row["model"]: count.count(None, **row["spec"].args) for row in rows}
 
@@ -88,7 +90,7 @@ def test_mobilebert_by_hand(name, width, networks, counted):
 
 
 def test_which_quoted_figures_are_met(counted):
-    table = published.table("ghostbert", "table2")
+    table = published.read_table("ghostbert", "table2")
     printed = table.assign(
         Model=table["Model"].str.split(r" \(", regex=True).str[0]
     ).set_index("Model")

@@ -9,11 +9,16 @@ from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import grammar, toy
 from lib.model import backbone, parts
-from lib.model.parts import surgery
-from lib.papers.grids import encoder_families, shape, toy_backbone, untrained_spec
+from lib.model.parts import get_surgery
+from lib.papers.grids import (
+    find_encoder_shape,
+    list_encoder_families,
+    toy_backbone_spec,
+    untrained_spec,
+)
 from lib.stats.cost import Shape, parameters
 from lib.train import loop
-from lib.train.batches import collate, encode
+from lib.train.batches import encode_split, make_batch
 from lib.train.steps import pretrain as step
 
 TRAIN = Train(
@@ -23,9 +28,12 @@ CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}
 
 
 def test_identities():
-    assert encoder_families("toy") == ("bert",) and toy_backbone().id == "ed7de587321a"
+    assert (
+        list_encoder_families("toy") == ("bert",)
+        and toy_backbone_spec().id == "ed7de587321a"
+    )
     assert untrained_spec().args == {
-        k: v for k, v in toy_backbone().args.items() if k != "train"
+        k: v for k, v in toy_backbone_spec().args.items() if k != "train"
     }
 
 
@@ -39,22 +47,24 @@ def test_the_loss_falls(runs):
 
 def test_what_is_saved_is_an_encoder(runs):
     model, tokenizer = backbone.load(runs["bert"].model)
-    assert type(model).__name__ == "BertForPreTraining" and surgery(model) == []
+    assert type(model).__name__ == "BertForPreTraining" and get_surgery(model) == []
     assert runs["bert"].metrics["parameters"] == sum(
         p.numel() for p in model.parameters()
     )
     classifier, _ = backbone.load_with_head(
         runs["bert"].model, "SequenceClassification", 2, 0.0, 0
     )
-    made = Shape("bert", 1, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
+    made = Shape("bert", 1, 48, 12, 96, len(grammar.list_vocabulary()), 128, 2, 48)
     assert sum(p.numel() for p in classifier.parameters()) == parameters(made)
-    whole = shape("toy")
+    whole = find_encoder_shape("toy")
     assert (whole.heads, whole.positions, whole.types) == (
         made.heads,
         made.positions,
         made.types,
     )
-    trained, other = (parts.base(each).state_dict() for each in (model, classifier))
+    trained, other = (
+        parts.get_encoder(each).state_dict() for each in (model, classifier)
+    )
     assert all(torch.equal(trained[k], v) for k, v in other.items() if k in trained)
     told = tokenizer.convert_ids_to_tokens(
         tokenizer("the dog slept .", "a pig wept .")["input_ids"]
@@ -64,11 +74,11 @@ def test_what_is_saved_is_an_encoder(runs):
 
 def test_padding_changes_nothing(runs):
     model, tokenizer = backbone.load(runs["bert"].model)
-    rows = encode(tokenizer, toy.load("RTE")["dev"].take(range(4)), 40)
-    base = parts.base(model)
+    rows = encode_split(tokenizer, toy.load("RTE")["dev"].select_rows(range(4)), 40)
+    base = parts.get_encoder(model)
     with torch.no_grad():
-        single = base(**collate(rows, [0]))[0]
-        padded = base(**collate(rows, [0], pad_to=40))[0][:, : single.shape[1]]
+        single = base(**make_batch(rows, [0]))[0]
+        padded = base(**make_batch(rows, [0], pad_to=40))[0][:, : single.shape[1]]
     assert torch.allclose(single, padded, atol=1e-5)
 
 
@@ -76,7 +86,7 @@ def test_masks_hide_words_and_never_the_ends(tokenizer):
     ids = torch.full((64, 64), 9)
     ids[:, 0] = tokenizer.cls_token_id
     options = {"share": 1.0, "hidden": 0.5, "replaced": 0.3}
-    found, wanted, chosen = step.mask({"input_ids": ids}, tokenizer, options)
+    found, wanted, chosen = step.mask_tokens({"input_ids": ids}, tokenizer, options)
     assert (
         chosen[:, 1:].all() and not chosen[:, 0].any() and set(wanted.tolist()) == {9}
     )
@@ -89,7 +99,7 @@ def test_masks_hide_words_and_never_the_ends(tokenizer):
 
 
 def test_every_second_passage_is_of_two():
-    texts = toy.corpus(600, 0)
+    texts = toy.generate_passages(600, 0)
     first, second, follows = step.draw_passages(texts, 0)
     together = [f"{a} {b}" in texts for a, b in zip(first, second, strict=True)]
     assert together == (follows == 0).tolist() and not follows[1::2].any()
@@ -100,7 +110,7 @@ def test_a_resumed_run_has_the_same_bits(runs, tmp_path, monkeypatch):
     store = Store(tmp_path, tmp_path / "none")
     stop_at(monkeypatch, loop, "checkpoint", 5)
     with pytest.raises(KeyboardInterrupt):
-        execute(CHAIN["bert"], store, keep=True, checkpoint_seconds=0.0)
-    again = execute(CHAIN["bert"], store, keep=True)
+        execute(CHAIN["bert"], store, keep_weights=True, checkpoint_seconds=0.0)
+    again = execute(CHAIN["bert"], store, keep_weights=True)
     assert again.status["attempts"] == 2
     same_run(again, runs["bert"])

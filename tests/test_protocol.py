@@ -11,7 +11,7 @@ from lib.papers import frontier, grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
 
-TRIALS = lists.read_list("trials")
+TRIALS = lists.read_published_csv("trials")
 
 
 def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
@@ -30,7 +30,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
     long, usual = (
         {
             row["spec"].args["train"]["epochs"]
-            for row in grids.searches_behind(rows)
+            for row in grids.list_searches_behind(rows)
             if row["model"].startswith("10 % NAS")
         }
         for rows in (ours, theirs)
@@ -40,7 +40,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
 
 def own(name):
     """The rows that a claim rests on at its planned seeds."""
-    return source.rows_of_claim(lists.read_claims()[name])
+    return source.make_rows_of_claim(lists.read_claims()[name])
 
 
 @pytest.mark.papers()
@@ -48,7 +48,7 @@ def test_central_claims_have_their_tasks_and_their_planned_seeds():
     assert {row["task"] for row in own("G1")} == {"SST-2", "STS-B"}
     assert [row["seed"] for row in own("B2")][:8] == [*range(10, 18)]
     assert set(source.list_central_claims()) == {
-        line["id"] for line in lists.read_list("central")
+        line["id"] for line in lists.read_published_csv("central")
     }
 
 
@@ -58,7 +58,9 @@ def test_each_task_of_mini_counts_once(monkeypatch):
         compare, "pair_columns", lambda rows, method, baseline, of: seen.append(of)
     )
     for scale in ("mini", "paper"):
-        compare.difference(None, "a", "b", grids.metrics(scale, nas.COLUMNS))
+        compare.estimate_difference(
+            None, "a", "b", grids.list_columns_by_task(scale, nas.COLUMNS)
+        )
     assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1
 
 
@@ -74,7 +76,7 @@ def test_trials_have_seeds_that_no_claim_has():
 def test_the_second_task_is_the_one_that_the_rule_takes():
     """Its teacher comes 0.6 of the way from chance to what GhostBERT prints for
     BERT-base."""
-    printed = published.table("ghostbert", "table1").iloc[0]
+    printed = published.read_table("ghostbert", "table1").iloc[0]
     rows = [row for row in TRIALS if row["question"] == "second task"]
     assert [row["task"] for row in rows] == ["CoLA", "MRPC", "STS-B"]
     for row in rows:
@@ -119,7 +121,11 @@ def test_trials_on_development_rows_are_those_that_are_told():
 def test_the_level_of_a_whole_model_is_that_of_its_trial():
     """It is the last one that passes: the setting that seeds are made with."""
     passed = [row for row in TRIALS if row["question"] in ("teacher", "second task")]
-    base = [row for row in lists.read_list("trials_base") if row["model"] == "Plain"]
+    base = [
+        row
+        for row in lists.read_published_csv("trials_base")
+        if row["model"] == "Plain"
+    ]
     for scale, lines in (("mini", passed), ("base", base)):
         levels = {
             row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"

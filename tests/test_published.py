@@ -19,19 +19,19 @@ from lib.papers import grids, published
 )
 def test_an_unknown_name_is_refused_with_what_is_allowed(paper, name, said):
     with pytest.raises(ValueError, match=said):
-        published.table(paper, name)
+        published.read_table(paper, name)
 
 
 def test_a_dash_is_missing_and_a_width_stays_text():
-    frame = published.table("ghostbert", "table2").set_index("Model")
+    frame = published.read_table("ghostbert", "table2").set_index("Model")
     assert frame["QQP"].isna().sum() == 2
     assert pd.api.types.is_float_dtype(frame["QQP"])
-    assert published.table("ghostbert", "table10")["m"].iloc[0] == "1/12"
+    assert published.read_table("ghostbert", "table10")["m"].iloc[0] == "1/12"
 
 
 @pytest.mark.papers()
 def test_every_claim_has_an_id_of_its_own():
-    claims = pd.DataFrame(lists.read_list("central"))
+    claims = pd.DataFrame(lists.read_published_csv("central"))
     assert claims["id"].is_unique
     assert set(claims["paper"]) == {
         "ghostbert",
@@ -43,7 +43,7 @@ def test_every_claim_has_an_id_of_its_own():
 
 
 def test_rows_for_a_page_hold_the_printed_columns_alone():
-    found = published.rows("ghostbert", "table4", "Model", [1])
+    found = published.make_table_rows("ghostbert", "table4", "Model", [1])
     names = ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")
     assert list(found) == [("1/12", name) for name in names]
     row = found["1/12", "- ReLU"]
@@ -52,19 +52,19 @@ def test_rows_for_a_page_hold_the_printed_columns_alone():
 
 
 def test_corrections_are_lines_for_the_places_that_they_name():
-    wrong = published.corrections("efficientbert", "table03")[1]
-    kept = published.corrections("ghostbert", "table9")[0]
+    wrong = published.list_corrections("efficientbert", "table03")[1]
+    kept = published.list_corrections("ghostbert", "table9")[0]
     assert wrong.startswith(
         "NAS-BERT_30, Avg: printed 80.3, read as 80.4 (80.35); mean of 8 "
     )
     assert kept.startswith(
         "1/12 k=5, Avg.: printed 74.2; kept as printed;"
     ) and kept.endswith(".")
-    both = published.corrections("efficientbert", "table02", "table04")
+    both = published.list_corrections("efficientbert", "table02", "table04")
     heads = [line.split(",")[0] for line in both]  # a line of several places comes once
     assert heads == ["EfficientBERT++", "own models"]
     with pytest.raises(ValueError, match="table05"):
-        published.corrections("efficientbert", "table17")
+        published.list_corrections("efficientbert", "table17")
 
 
 PAPERS = tuple(find_papers())
@@ -73,7 +73,7 @@ PAPERS = tuple(find_papers())
 @pytest.mark.parametrize("paper", PAPERS)
 def test_corrections_of_all_papers_have_the_same_columns(paper):
     columns = ["table", "row", "column", "printed", "read_as", "reason"]
-    assert list(published.table(paper, "corrections")) == columns
+    assert list(published.read_table(paper, "corrections")) == columns
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -104,20 +104,21 @@ def test_every_correction_stands_on_a_page(paper):
 def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     labels = ["Pruning Approach", "Model"]
     rename = dict(
-        rename=lambda name: name.removesuffix("_BASE"), columns={"QQP F1": "F1"}
+        rename_row=lambda name: name.removesuffix("_BASE"),
+        column_names={"QQP F1": "F1"},
     )
-    row = published.rows("bermo", "table04_pruning_methods", labels, **rename)[
-        "L0 · BERMo"
-    ]
+    row = published.make_table_rows(
+        "bermo", "table04_pruning_methods", labels, **rename
+    )["L0 · BERMo"]
     assert row["published", "QQP Remaining %"] == 5.5
     assert ("published", "F1") in row and ("published", "Model") not in row
 
 
 def test_gaps_are_points_above_each_other_row():
-    with_widths = published.printed_gaps(
+    with_widths = published.compute_printed_gaps(
         "ghostbert", "table4", "Model", "GhostBERT", [1]
     )
-    rows = published.rows("ghostbert", "table4", "Model", [1])
+    rows = published.make_table_rows("ghostbert", "table4", "Model", [1])
     score = {name: row["published", "average"] for (_, name), row in rows.items()}
     gap = with_widths["- ReLU, 1/12, average"]
     assert gap == round(score["GhostBERT"] - score["- ReLU"], 2) > 0
@@ -125,23 +126,26 @@ def test_gaps_are_points_above_each_other_row():
 
 
 def test_misses_are_told_by_place():
-    assert {miss["row"] for miss in published.read_misses("ghostbert", "table11")} == {
+    assert {
+        miss["row"]
+        for miss in published.read_unexplained_values("ghostbert", "table11")
+    } == {
         "After QK",
         "After V",
     }
-    every = published.read_misses("nas_pruning")
+    every = published.read_unexplained_values("nas_pruning")
     assert {miss["table"] for miss in every} > {"text 7.2"} and all(
         m["reason"] for m in every
     )
     with pytest.raises(
         ValueError, match="place of published misses of ghostbert: 'table4'"
     ):
-        published.read_misses("ghostbert", "table4")
+        published.read_unexplained_values("ghostbert", "table4")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
-    told = published.deviations(paper)
+    told = published.read_deviations(paper)
     assert list(told) == ["toy", "mini", "base", "paper"]
     assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(
         told["mini"]
@@ -154,7 +158,7 @@ def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(pa
 
 
 def test_deviations_have_parts():
-    told = published.deviations("nas_pruning", "digits")
+    told = published.read_deviations("nas_pruning", "digits")
     assert (
         "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
     )
@@ -165,5 +169,5 @@ def test_trainings_of_four_scales_stand_in_one_table():
     assert [train.epochs for train in made.values()] == [6, 3, 3, 3]
     assert [train.pad_to for train in made.values()] == [0, 0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
-        grids.tasks("tou", by_profile={"toy": ("CoLA",)})
-    assert grids.seeds("toy", [7], by_profile={"toy": (0,)}) == (7,)
+        grids.select_tasks("tou", by_profile={"toy": ("CoLA",)})
+    assert grids.select_seeds("toy", [7], by_profile={"toy": (0,)}) == (7,)

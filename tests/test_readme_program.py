@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments
 import lib
 from lib.core import options, paths
 from lib.model import backbone
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 
 
 def lines():
@@ -38,7 +38,9 @@ def test_the_program_makes_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monke
         "accuracy"
     ] > 0.8
     model, _ = backbone.load(tmp_path / "my-ghost")
-    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [
+    assert [
+        layer.attention.self.num_attention_heads for layer in get_layers(model)
+    ] == [
         2,
         2,
     ]

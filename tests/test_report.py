@@ -31,7 +31,8 @@ backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": tr
                              "numerics": numerics, "model": shape,
                              "objective": {"share": 0.15, "hidden": 0.8, "replaced": 0.1}}, seed=0)
 grid = [Row(Spec("finetune", {
-    "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"),
+    "data": data.describe_task_rows("toy", "CoLA", rows), "train": train,
+    "targets": Targets("hard"),
     "numerics": numerics}, {"start": backbone}), task="CoLA", seed=seed) for seed in (0, 1)]"""
 RAN = "a planted script ran"  # no page may have it as its title
 EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
@@ -44,7 +45,7 @@ axis.plot(runs["seed"], runs["matthews"])
 axis.set(title=evil, xlabel=evil)
 page.figure(figure, runs[["seed", "matthews"]])
 page.table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
-page.note([evil], evil, evil)
+page.show_remarks([evil], evil, evil)
 print(evil)""".replace("EVIL", repr(EVIL))
 KILL = """import multiprocessing, os, pathlib, signal
 mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
@@ -194,7 +195,10 @@ def test_a_page_that_is_not_whole_is_made_again(workbook):
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     assert done.stdout.count("  made  ") == 3
     assert "made  " not in lib("report").stdout
-    assert all(builder.divide_page(path)[1] for path in folder.glob("ghostbert*.html"))
+    assert all(
+        builder.separate_html_and_mark(path)[1]
+        for path in folder.glob("ghostbert*.html")
+    )
 
 
 def test_no_page_names_a_folder_of_this_machine(workbook):
@@ -321,7 +325,7 @@ def test_plan_and_show(workbook):
     assert "2 results, 0 runs missing" in lib("plan").stdout
     store = Store(root / "runs", root / "records")
     made = [run for run in store.list_runs("finetune-*") if run.origin == "run"]
-    both = sorted(run.name for run in made if store.record(run))
+    both = sorted(run.name for run in made if store.copy_to_records(run))
     left, at_work = (made[0].folder.with_name(f"{name}.part") for name in "67")
     left.mkdir()
     at_work.mkdir()
@@ -337,7 +341,7 @@ def test_plan_and_show(workbook):
     assert (
         lib("report", "t98").returncode == 0
     )  # they are recorded now, wherever they were made
-    body = notebook.read_provenance(root / "figures" / "toy", "ghostbert_t98_fine")
+    body = notebook.read_page_json(root / "figures" / "toy", "ghostbert_t98_fine")
     assert body["counted"] == "2 recorded"
 
 

@@ -10,8 +10,8 @@ from conftest import landscape
 from lib.papers.efficientbert.options import Search
 from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
-from lib.papers.efficientbert.search.samplers import Evaluation, propose
-from lib.papers.efficientbert.search.space import Space, number
+from lib.papers.efficientbert.search.samplers import Evaluation, propose_candidate
+from lib.papers.efficientbert.search.space import Space, find_choice_number
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT),) * 2)
 SPACE = Space("stage3", TOY)
@@ -23,19 +23,21 @@ METHODS = {
 
 
 def proposed(method, history, seed=0, space=SPACE):
-    return propose(space, history, METHODS[method], np.random.default_rng(seed))
+    return propose_candidate(
+        space, history, METHODS[method], np.random.default_rng(seed)
+    )
 
 
 def evaluations(count, score, space=SPACE, seed=0):
     rng, found = np.random.default_rng(seed), {}
     while len(found) < count:
-        net = space.draw(rng)
-        found[space.key(net)] = Evaluation(net, space.key(net), score(net))
+        net = space.draw_candidate(rng)
+        found[space.make_key(net)] = Evaluation(net, space.make_key(net), score(net))
     return list(found.values())
 
 
 def first_id(net):
-    return number(net.layers[0]) / 16
+    return find_choice_number(net.layers[0]) / 16
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -44,8 +46,10 @@ def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     first, again = (proposed(method, history, 3) for _ in range(2))
     samplers.fit_cascade.cache_clear()
     assert first == again == proposed(method, list(history), 3)
-    assert SPACE.key(first) not in {e.key for e in history}
-    assert len({SPACE.key(proposed(method, history, seed)) for seed in range(5)}) > 1
+    assert SPACE.make_key(first) not in {e.key for e in history}
+    assert (
+        len({SPACE.make_key(proposed(method, history, seed)) for seed in range(5)}) > 1
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -87,7 +91,7 @@ def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
-        samplers.path(SPACE, history[:count], METHODS["cascade"])
+        samplers.find_promising_region(SPACE, history[:count], METHODS["cascade"])
     assert seen == [12, 12, 22, 22, 42]  # none with fewer than the initial ones
 
 
@@ -99,7 +103,7 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
     net = samplers.draw_in_region(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
-    assert number(net.layers[0]) == 3
+    assert find_choice_number(net.layers[0]) == 3
 
 
 def test_evolution_changes_a_living_parent_of_the_tournament():
@@ -113,7 +117,7 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
     )
     assert old.score >= best.score
     for seed in range(5):
-        child = propose(SPACE, history, options, np.random.default_rng(seed))
+        child = propose_candidate(SPACE, history, options, np.random.default_rng(seed))
         assert (
             sum(
                 a != b for a, b in zip(child.layers, best.candidate.layers, strict=True)
@@ -143,21 +147,22 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
     for score in (
         lambda net: 0.0,
         lambda net: 0.7,
-        lambda net: float(number(net.layers[0]) == 0),
+        lambda net: float(find_choice_number(net.layers[0]) == 0),
     ):
         history = evaluations(count, score)
-        assert SPACE.key(proposed(method, history)) not in {e.key for e in history}
+        assert SPACE.make_key(proposed(method, history)) not in {e.key for e in history}
 
 
 def test_random_search_draws_from_the_space():
     drawn = proposed("random", evaluations(30, first_id), 5)
-    assert drawn == SPACE.draw(np.random.default_rng(5))
+    assert drawn == SPACE.draw_candidate(np.random.default_rng(5))
 
 
 def test_the_cascade_is_greedy():
     """Where one id decides, nearly all it proposes are of the upper half."""
     history, rng = evaluations(60, first_id), np.random.default_rng(0)
     found = [
-        first_id(propose(SPACE, history, METHODS["cascade"], rng)) for _ in range(40)
+        first_id(propose_candidate(SPACE, history, METHODS["cascade"], rng))
+        for _ in range(40)
     ]
     assert np.mean(np.array(found) >= np.median([e.score for e in history])) > 0.95

@@ -39,7 +39,7 @@ def many(tmp_path_factory):
     """A store of RUNS finished runs: RUNS / SEEDS Specs; later seeds are links."""
     root = tmp_path_factory.mktemp("many")
     store = Store(root / "runs", root / "records")
-    writer = RunWriter(store, spec(0), {}, keep=False)
+    writer = RunWriter(store, spec(0), {}, keep_weights=False)
     writer.worked += 60
     first = finish(writer, {"accuracy": 0.5, "mean_tokens": 9.0})
     digests = read_json(first.folder / disk.MANIFEST)["files"]
@@ -50,7 +50,7 @@ def many(tmp_path_factory):
         elif seed:
             shutil.copytree(folder.with_name("0"), folder, copy_function=os.link)
         write_json(folder / "spec.json", spec(number, seed).to_json())
-        written = {"spec.json": disk.digest(folder / "spec.json")}
+        written = {"spec.json": disk.digest_file(folder / "spec.json")}
         write_json(folder / disk.MANIFEST, {"files": digests | written})
     return store
 
@@ -60,7 +60,7 @@ def test_a_look_up_among_100_000_runs_takes_less_than_10_ms(many):
     slowest = []
     for each in wanted:
         began = time.perf_counter()
-        assert many.find(each)
+        assert many.find_run(each)
         slowest.append(time.perf_counter() - began)
     mean = sum(slowest) / len(slowest)
     told(
@@ -92,7 +92,7 @@ def work():
 
 def timed(store, specs, **how):
     """Seconds that a sweep takes once its inputs are there."""
-    sweep.make_runs([BACKBONE], store, keep=True)
+    sweep.make_runs([BACKBONE], store, keep_weights=True)
     began = time.perf_counter()
     assert sweep.make_runs(specs, store, **how) == {}
     return time.perf_counter() - began
@@ -105,7 +105,7 @@ def test_two_workers_are_nearly_twice_as_fast(tmp_path):
     one, two = (timed(store, work(), workers=n) for n, store in enumerate(stores, 1))
     told(f"4 runs: {one:.0f} s by one worker, {two:.0f} s by two")
     for each in work():
-        same_run(*(store.find(each) for store in stores))
+        same_run(*(store.find_run(each) for store in stores))
     assert one / two >= 1.5  # the rest is room for what else the machine does
 
 
@@ -122,9 +122,9 @@ def taken(store, *specs):
     with closing(executors.Local(1)) as executor:
         for each in specs:
             place = (store.runs, store.records)
-            job = (sweep.work_on_run, each.to_json(), *place, True, 30.0)
+            job = (sweep.make_run_in_worker, each.to_json(), *place, True, 30.0)
             future = executor.submit(*job)
-            assert future.result()[1] == "" and executor.finished()
+            assert future.result()[1] == "" and executor.wait_for_finished()
         return peak(executor.submit(os.getpid).result())
 
 
@@ -133,10 +133,11 @@ def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path)
     """RTE has the longest rows of the tasks at mini. Few rows suffice: a batch
     decides."""
     try:
-        spec = grids.teacher(profile, task).with_seed(0)
+        spec = grids.teacher_spec(profile, task).with_seed(0)
         source = spec.args["data"]["source"]
         wanted = replace(
-            spec, args=spec.args | {"data": data.describe(source, task, 512, 64)}
+            spec,
+            args=spec.args | {"data": data.describe_task_rows(source, task, 512, 64)},
         )
     except FileNotFoundError as error:
         pytest.skip(str(error))

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from lib.papers.bermo import recipes as bermo
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Prune
-from lib.papers.bermo.schedules import Ramp, penalty, plan, planned_score, steer_weight
-from lib.train.loop import schedule
+from lib.papers.bermo.schedules import (
+    Ramp,
+    compute_penalty_weight,
+    plan_score_at_kept_share,
+    plan_threshold_ramp,
+    steer_penalty_weight,
+)
+from lib.train.loop import compute_rate_factor
 
 
 def prune(**changes):
@@ -25,7 +31,7 @@ def soft(**changes):
 def test_the_cubic_in_closed_form():
     """MNLI of Table 7: T 73,632, w 12,000, i 1, f 1: the ramp goes from 12,000 to
     61,632."""
-    ramp = plan(prune(warmup_steps=12000, final_warmup=1), 73632)
+    ramp = plan_threshold_ramp(prune(warmup_steps=12000, final_warmup=1), 73632)
     assert ramp == Ramp(1.0, 0.1, 12000, 61632)
     for step in (0, 1, 11999, 12000):
         assert ramp(step) == 1.0
@@ -46,7 +52,9 @@ def test_the_cubic_in_closed_form():
 )
 def test_a_ramp_goes_one_way_from_start_to_end(ends, steps, warmups):
     (start, end), (w, i, f) = ends, warmups
-    ramp = plan(Prune("movement", *ends, *warmups, lr=0.01, overlong="jump"), steps)
+    ramp = plan_threshold_ramp(
+        Prune("movement", *ends, *warmups, lr=0.01, overlong="jump"), steps
+    )
     values = [ramp(step) for step in range(steps + 1)]
     assert values[0] == start
     if w * (i + f) < steps:
@@ -57,12 +65,12 @@ def test_a_ramp_goes_one_way_from_start_to_end(ends, steps, warmups):
 
 def test_lambda_rises_with_the_threshold_of_soft_movement():
     options = soft(warmup_steps=100, initial_warmup=1, final_warmup=1)
-    ramp = plan(options, 1000)
-    assert penalty(ramp(100), options) == 0.0
-    assert penalty(ramp(1000), options) == pytest.approx(200, abs=1e-12)
+    ramp = plan_threshold_ramp(options, 1000)
+    assert compute_penalty_weight(ramp(100), options) == 0.0
+    assert compute_penalty_weight(ramp(1000), options) == pytest.approx(200, abs=1e-12)
     for step in (101, 300, 500, 899):
         x = (step - 100) / 800
-        assert penalty(ramp(step), options) == pytest.approx(
+        assert compute_penalty_weight(ramp(step), options) == pytest.approx(
             200 * (1 - (1 - x) ** 3), abs=1e-10
         )
 
@@ -71,21 +79,23 @@ def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     """MNLI for one epoch, as Figure 5 has it: 12,272 steps, 24,000 of warm-up."""
     options = prune(warmup_steps=12000, final_warmup=1)
     with pytest.raises(ValueError) as caught:
-        plan(options, 12272)
+        plan_threshold_ramp(options, 12272)
     assert "Prune.warmup_steps is 12000, that is 24000 of the 12272 steps" in str(
         caught.value
     )
-    assert plan(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(
+    assert plan_threshold_ramp(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(
         1.0, 0.1, 6135, 6137
     )
     with pytest.raises(ValueError):
-        plan(prune(warmup_steps=6136, final_warmup=1), 12272)
+        plan_threshold_ramp(prune(warmup_steps=6136, final_warmup=1), 12272)
 
 
 def test_a_jump_on_request_is_what_the_public_code_does():
-    ramp = plan(prune(warmup_steps=12, final_warmup=1, overlong="jump"), 20)
+    ramp = plan_threshold_ramp(
+        prune(warmup_steps=12, final_warmup=1, overlong="jump"), 20
+    )
     assert [ramp(step) for step in range(20)] == [1.0] * 13 + [0.1] * 7
-    ramp = plan(prune(warmup_steps=30, overlong="jump"), 20)
+    ramp = plan_threshold_ramp(prune(warmup_steps=30, overlong="jump"), 20)
     assert {ramp(step) for step in range(20)} == {1.0}
 
 
@@ -93,15 +103,20 @@ def test_a_jump_on_request_is_what_the_public_code_does():
 @given(steps=st.integers(1, 100000), share=st.floats(0, 1))
 def test_a_fraction_of_a_warm_up_in_steps(steps, share):
     warmup = round(share * steps)
-    assert int(bermo.warmup(warmup, steps) * steps) == warmup
+    assert int(bermo.convert_warmup_steps(warmup, steps) * steps) == warmup
     if warmup:
-        assert schedule(warmup - 1, steps, bermo.warmup(warmup, steps)) == 1.0
+        assert (
+            compute_rate_factor(
+                warmup - 1, steps, bermo.convert_warmup_steps(warmup, steps)
+            )
+            == 1.0
+        )
 
 
 def test_a_learning_rate_that_never_stops_rising_is_refused():
     told = "a warm-up of 21 steps does not fit a run of 20: take at most 20"
     with pytest.raises(ValueError, match=told):
-        bermo.warmup(21, 20)
+        bermo.convert_warmup_steps(21, 20)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +137,7 @@ def test_options_that_cannot_be(change, message):
 
 
 def test_the_course_of_the_deciding_score_comes_to_rest():
-    assert [planned_score(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
+    assert [plan_score_at_kept_share(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
         1.0,
         1.0,
         0.5625,
@@ -133,25 +148,31 @@ def test_the_course_of_the_deciding_score_comes_to_rest():
 
 def test_one_move_of_the_controller():
     p, i = schedules.PROPORTIONAL, schedules.INTEGRAL
-    assert steer_weight(10.0, 0.0, 0.0, 10.0) == 10.0
+    assert steer_penalty_weight(10.0, 0.0, 0.0, 10.0) == 10.0
     up, down = 10 * math.exp(0.02 * p + 0.03 * i), 10 * math.exp(-0.03 * i)
-    assert steer_weight(10.0, 0.03, 0.01, 10.0) == pytest.approx(up, rel=1e-14)
-    assert steer_weight(10.0, -0.03, -0.03, 10.0) == pytest.approx(down, rel=1e-14)
-    assert steer_weight(1.0, 9.0, 0.0, 1.0) == schedules.REACH
-    assert steer_weight(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
+    assert steer_penalty_weight(10.0, 0.03, 0.01, 10.0) == pytest.approx(up, rel=1e-14)
+    assert steer_penalty_weight(10.0, -0.03, -0.03, 10.0) == pytest.approx(
+        down, rel=1e-14
+    )
+    assert steer_penalty_weight(1.0, 9.0, 0.0, 1.0) == schedules.REACH
+    assert steer_penalty_weight(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
 
 
 @pytest.mark.parametrize("pull", [0.02, 1.0, 40.0])
 def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
     """A score that falls by at most 0.05 a step, the faster the more the penalty
     outweighs the task's pull."""
-    ramp = plan(soft(warmup_steps=20, initial_warmup=1, final_warmup=4), 400)
+    ramp = plan_threshold_ramp(
+        soft(warmup_steps=20, initial_warmup=1, final_warmup=4), 400
+    )
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
         if step % schedules.EVERY == 0 and step > ramp.first:
-            error = (score - cut) / -cut - planned_score(step, ramp.first, 400)
-            weight, before = steer_weight(weight, error, before, 200.0), error
-        push = weight * penalty(ramp(step), soft()) / 200
+            error = (score - cut) / -cut - plan_score_at_kept_share(
+                step, ramp.first, 400
+            )
+            weight, before = steer_penalty_weight(weight, error, before, 200.0), error
+        push = weight * compute_penalty_weight(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)
     assert score == pytest.approx(cut, abs=0.05)
 
@@ -160,5 +181,7 @@ def test_lambda_of_l0_is_whole_from_the_first_step():
     options = prune(
         method="l0", final_threshold=1.0, lr=0.1, init=2.197, final_lambda=50.0
     )
-    ramp = plan(options, 100)
-    assert {penalty(ramp(step), options) for step in range(101)} == {50.0}
+    ramp = plan_threshold_ramp(options, 100)
+    assert {compute_penalty_weight(ramp(step), options) for step in range(101)} == {
+        50.0
+    }

@@ -14,12 +14,16 @@ from lib.core.options import Numerics, Targets, Train
 from lib.core.spec import Output, Spec
 from lib.model import backbone, supernet
 from lib.model.formula import FormulaError
-from lib.model.parts import size
+from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert.options import Search, Shared, Warmup
 from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
-from lib.papers.efficientbert.search.space import Space, grammar, number
+from lib.papers.efficientbert.search.space import (
+    Space,
+    describe_grammar,
+    find_choice_number,
+)
 from lib.train import heads, loop
 
 pytestmark = pytest.mark.usefixtures("few_rows")
@@ -47,7 +51,7 @@ def path(tmp_path):
 def searched(
     path, space=SPACE, evaluate=SCORES, options=METHODS["random"], seed=0, **more
 ):
-    return engine.search(space, evaluate, options, seed, path, **more)
+    return engine.search_networks(space, evaluate, options, seed, path, **more)
 
 
 def plain(history):
@@ -80,7 +84,10 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(
         searched(path, evaluate=until(killed_after), options=options, seed=3)
     resumed = searched(path, options=options, seed=3)
     assert len(whole) == 30 and plain(resumed) == plain(whole)
-    assert engine.best(resumed).candidate == engine.best(whole).candidate
+    assert (
+        engine.find_best_evaluation(resumed).candidate
+        == engine.find_best_evaluation(whole).candidate
+    )
     assert (
         searched(path, evaluate=killed, options=options, seed=3) == resumed
     )  # nothing is left
@@ -94,7 +101,7 @@ def test_a_torn_last_line_is_dropped(cut, path):
     path.write_bytes(
         content[:last] + content[last:-1][:cut]
     )  # all but the line's end, at most
-    assert len(engine.resume(SPACE, METHODS["cascade"], 0, path)) == 29
+    assert len(engine.read_history(SPACE, METHODS["cascade"], 0, path)) == 29
     assert path.read_bytes() == content[:last]
     assert plain(searched(path, options=METHODS["cascade"])) == plain(whole)
 
@@ -147,13 +154,13 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
     assert "budget" not in head["search"]
     told = [(line["score"], line["key"], line["failed"]) for line in lines]
     assert told == [(SCORES(e.candidate), e.key, "") for e in history]
-    assert lines[0]["candidate"] == SPACE.pack(TOY)  # the start comes first
+    assert lines[0]["candidate"] == SPACE.pack_layers(TOY)  # the start comes first
 
 
 def test_stage_2_begins_with_its_start_and_the_plain_twin(path):
     space = Space("stage2", TOY)
     history = searched(path, space, options=replace(METHODS["random"], budget=3))
-    assert [space.pack(e.candidate) for e in history[:2]] == [
+    assert [space.pack_layers(e.candidate) for e in history[:2]] == [
         [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]],
         [[BERT, 1, 1], [BERT, 2, 2]],
     ]
@@ -179,7 +186,7 @@ def test_a_larger_budget_continues(path, tmp_path):
 )
 def test_failures_score_0_and_are_kept(failure, said, path):
     def fails(net):
-        return number(net.layers[0]) % 2
+        return find_choice_number(net.layers[0]) % 2
 
     def evaluate(net):
         if fails(net) and isinstance(failure, Exception):
@@ -190,8 +197,8 @@ def test_failures_score_0_and_are_kept(failure, said, path):
     failed = [e for e in history if fails(e.candidate)]
     assert failed and all(e.score == 0 and said in e.failed for e in failed)
     assert not any(e.failed for e in history if e not in failed)
-    assert engine.resume(SPACE, METHODS["cascade"], 0, path) == history
-    assert engine.best(history).score > 0
+    assert engine.read_history(SPACE, METHODS["cascade"], 0, path) == history
+    assert engine.find_best_evaluation(history).score > 0
 
 
 def test_other_errors_are_not_hidden(path):
@@ -203,7 +210,7 @@ def test_without_a_working_candidate_there_is_no_best(path):
     history = searched(path, evaluate=lambda net: float("nan"))
     said = "none of 30 candidates could be evaluated; the first: the score is nan"
     with pytest.raises(ValueError, match=said):
-        engine.best(history)
+        engine.find_best_evaluation(history)
 
 
 NUMERICS = Numerics("float32", 1)
@@ -238,7 +245,7 @@ COMMON = HOW | {"data": DATA, "warmup": FINE}
 TAUGHT = {"start": SUPER, "teacher": TEACHER}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
 SPACES = {
-    stage: {"stage": stage, "grammar": grammar(stage)}
+    stage: {"stage": stage, "grammar": describe_grammar(stage)}
     for stage in ("stage1", "stage2", "stage3")
 }
 ONE = Spec(
@@ -294,10 +301,10 @@ def test_stages_hand_their_winner_on(make):
 
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
-    model = supernet.build(
-        found["net"], like=backbone.load(make(SUPER).model)[0].config
+    model = supernet.build_model_of_net(
+        found["net"], like_config=backbone.load(make(SUPER).model)[0].config
     )
-    whole = size(model)["parameters"] - 24 * 24 - 24  # no pooler
+    whole = count_parameters(model)["parameters"] - 24 * 24 - 24  # no pooler
     assert (
         found["parameters"] == whole + 24 * 48 + 48
     )  # the projection to the teacher's width
@@ -320,7 +327,9 @@ def likeness(run, teacher):
     rows, found = data.load(DATA)["held_out"], []
     for folder in (run.model, teacher.model):
         model, tokenizer = backbone.load(folder)
-        encoded, _ = heads.rows(tokenizer, rows, data.task_of_descriptor(DATA), 32)
+        encoded, _ = heads.encode_rows(
+            tokenizer, rows, data.find_described_task(DATA), 32
+        )
         found.append(loop.predict(model.eval(), encoded, NUMERICS).astype(np.float64))
     return float(np.exp(-np.mean((found[0] - found[1]) ** 2)))
 
@@ -369,11 +378,15 @@ def test_a_population_that_the_budget_never_reaches_is_refused():
 def test_a_score_of_stage_3_is_that_of_the_part(make):
     rows = data.load(DATA)["held_out"]
     for entry in lines(make(THREE))[1:4]:
-        model, tokenizer = students.classifier(make(MANY).model, "scores")
+        model, tokenizer = students.load_classifier(make(MANY).model, "scores")
         net = START.to_json() | {"layers": entry["candidate"]}
-        part = supernet.build(net, type(model), model.config, num_labels=1).eval()
+        part = supernet.build_model_of_net(
+            net, type(model), model.config, num_labels=1
+        ).eval()
         supernet.inherit_weights(part, model)
-        encoded, marks = heads.rows(tokenizer, rows, data.task_of_descriptor(DATA), 32)
+        encoded, marks = heads.encode_rows(
+            tokenizer, rows, data.find_described_task(DATA), 32
+        )
         assert (
             marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"]
             == entry["score"]

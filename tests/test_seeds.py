@@ -11,8 +11,13 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import parse_cells, row_fits, scores_examples
-from lib.claims.seeds import Planned, add_planned_seeds, planned_cells, planned_pair
+from lib.claims.cells import fits_row, is_scored_on_examples, parse_cells
+from lib.claims.seeds import (
+    Planned,
+    add_planned_seeds,
+    find_planned_pair,
+    list_planned_cells,
+)
 from lib.core import paths
 from lib.core.rows import Row
 from lib.core.spec import Spec
@@ -32,7 +37,7 @@ PLANS = (
 def plans(monkeypatch):
     """Cells of a made-up page, at mini."""
     monkeypatch.setattr(
-        seeds, "planned_cells", lambda page, scale: PLANS if page == "page" else ()
+        seeds, "list_planned_cells", lambda page, scale: PLANS if page == "page" else ()
     )
 
 
@@ -103,13 +108,13 @@ def test_a_cell_of_scores_names_no_search(plans):
 NOTEBOOKS = [
     path
     for path in notebook.find_notebooks()
-    if planned_cells(notebook.id_of_notebook(path), "mini")
+    if list_planned_cells(notebook.make_notebook_id(path), "mini")
 ]
 
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         yield
 
 
@@ -122,11 +127,13 @@ def lacking(path):
         for row in made
     ]  # fmt: skip
     found = []
-    for plan in planned_cells(notebook.id_of_notebook(path), "mini"):
+    for plan in list_planned_cells(notebook.make_notebook_id(path), "mini"):
         for label, where in plan.cell.models:
-            own = [row for row in grid if row_fits(row, label, where)]
+            own = [row for row in grid if fits_row(row, label, where)]
             own = [
-                row for row in own if plan.cell.measure or scores_examples(row["spec"])
+                row
+                for row in own
+                if plan.cell.measure or is_scored_on_examples(row["spec"])
             ]
             places = {}
             for row in own:
@@ -144,13 +151,15 @@ def lacking(path):
 
 def test_many_pages_have_planned_cells():
     assert len(NOTEBOOKS) >= 20
-    names = map(notebook.id_of_notebook, NOTEBOOKS)
-    planned = {plan.claim for name in names for plan in planned_cells(name, "mini")}
+    names = map(notebook.make_notebook_id, NOTEBOOKS)
+    planned = {
+        plan.claim for name in names for plan in list_planned_cells(name, "mini")
+    }
     assert planned >= {"G1", "E1", "B1", "N1"}
 
 
 @pytest.mark.parametrize(
-    "path", NOTEBOOKS, ids=lambda path: notebook.id_of_notebook(path)
+    "path", NOTEBOOKS, ids=lambda path: notebook.make_notebook_id(path)
 )
 def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
     assert lacking(path) == []
@@ -159,7 +168,7 @@ def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
 def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
     """Else the test above could not fail."""
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
-    last = lists.planned_seeds("G1")[-1]
+    last = lists.list_planned_seeds("G1")[-1]
 
     def less(page, scale, made):
         return [
@@ -182,28 +191,31 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
-        for plan in planned_cells(notebook.id_of_notebook(path), "mini"):
-            same = lists.cell_line(plan.claim, plan.cell.text)["same_as"]
-            assert plan.seeds == lists.planned_seeds(same or plan.claim), plan
+        for plan in list_planned_cells(notebook.make_notebook_id(path), "mini"):
+            same = lists.find_cell_line(plan.claim, plan.cell.text)["same_as"]
+            assert plan.seeds == lists.list_planned_seeds(same or plan.claim), plan
 
 
 def test_the_cell_of_two_models_is_found(plans):
     a, b, c = (rows(model, m=3) for model in "abc")
-    assert planned_pair("page", "mini", a, b) == (PLANS[0], False)
-    assert planned_pair("page", "mini", a, c) == (PLANS[1], False)
+    assert find_planned_pair("page", "mini", a, b) == (PLANS[0], False)
+    assert find_planned_pair("page", "mini", a, c) == (PLANS[1], False)
     assert (
-        planned_pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None
+        find_planned_pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None
     )  # another width
-    assert planned_pair("page", "mini", b, a) == (PLANS[0], True)  # the other direction
-    assert planned_pair("page", "mini", a, rows("e", m=3)) is None
+    assert find_planned_pair("page", "mini", b, a) == (
+        PLANS[0],
+        True,
+    )  # the other direction
+    assert find_planned_pair("page", "mini", a, rows("e", m=3)) is None
     assert (
-        planned_pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None
+        find_planned_pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None
     )  # a measure
     assert (
-        planned_pair("page", "mini", a, []) is None
-        and planned_pair("page", "toy", a, b) is None
+        find_planned_pair("page", "mini", a, []) is None
+        and find_planned_pair("page", "toy", a, b) is None
     )
-    assert planned_pair("another", "mini", a, b) is None
+    assert find_planned_pair("another", "mini", a, b) is None
 
 
 def runs(**more):
@@ -223,7 +235,7 @@ def metrics(monkeypatch):
     from lib.stats.compare import Column
 
     of = {"SST-2": (Column("SST-2", "SST-2", "accuracy"),)}
-    monkeypatch.setattr(grids, "metrics", lambda *_: of)
+    monkeypatch.setattr(grids, "list_columns_by_task", lambda *_: of)
 
 
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
@@ -253,7 +265,7 @@ def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypa
     monkeypatch.setattr(ipywidgets, "interact", lambda _, **more: knobs.update(more))
     artefact.explore_models(own)
     assert not shown and not knobs  # A page that a command makes has no control.
-    monkeypatch.setattr(paths, "in_lab", lambda: True)
+    monkeypatch.setattr(paths, "is_in_jupyter_lab", lambda: True)
     monkeypatch.delenv(notebook.BATCH, raising=False)
     artefact.explore_models(own)
     names = ["b, 3/12", "a, 3/12", "a, 1/12"]
@@ -269,7 +281,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
     frame = frame.assign(m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]])
     own = Runs(frame, frame[:0], "mini", "page")
     plan = SimpleNamespace(plans=(PLANS[0],))
-    monkeypatch.setattr(seeds, "planned_cells", lambda *_: plan.plans)
+    monkeypatch.setattr(seeds, "list_planned_cells", lambda *_: plan.plans)
     (e,) = own.estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
     plan.plans = (replace(PLANS[0], may_fail=("b",)),)

@@ -33,7 +33,7 @@ def folder(monkeypatch, tmp_path):
 
 def make_pages(folder):
     """Write what the index takes for pages that are made, with contents to link to."""
-    for name in front.order_pages("toy"):
+    for name in front.list_ordered_pages("toy"):
         body = {"profile": "toy", "differs": [], "answer": ["+1.0 points"]}
         body |= {"counted": "none needed", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
@@ -69,7 +69,7 @@ def dead(folder):
 
 
 def test_no_link_of_a_site_is_dead_though_no_page_is_made(folder):
-    assert len(list(folder.glob("*.html"))) == 1 + len(front.order_pages("toy"))
+    assert len(list(folder.glob("*.html"))) == 1 + len(front.list_ordered_pages("toy"))
     assert dead(folder) == []
     (folder / "90_claims.html").unlink()
     (folder / "other.html").write_text('<a href="90_claims.html#x"> <a href="#y">')
@@ -84,7 +84,7 @@ def test_a_page_that_is_made_is_not_written_over(folder):
     page = folder / "90_claims.html"
     assert (
         "not made yet" in page.read_text()
-        and builder.divide_page(page)[1] == "promised"
+        and builder.separate_html_and_mark(page)[1] == "promised"
     )
     page.write_text("whole <!-- 0 -->")
     site.write_index("toy")
@@ -120,20 +120,22 @@ def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn
     row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "task": ""}
     row |= {"counts": "", "shown": "x", "interest": "", "word": "agrees"}
     row |= dict(zip(("low", "estimate", "high"), map(str, ours), strict=True))
-    bar = front.draw_bar(row | {"no_effect": str(null), "printed": str(printed)})
+    bar = front.compute_bar_positions(
+        row | {"no_effect": str(null), "printed": str(printed)}
+    )
     assert (bar["low"], bar["mean"], bar["low"] + bar["width"]) == drawn
 
 
 def test_pages_lead_to_the_next_and_the_one_before():
-    names = front.order_pages("mini")
-    turns = {name: builder.find_neighbours(name, "mini") for name in names}
+    names = front.list_ordered_pages("mini")
+    turns = {name: builder.find_adjacent_pages(name, "mini") for name in names}
     ends = [[page and page[0] for page in turns[name]] for name in names]
     assert [before or "" for before, _ in ends] == ["", *names[:-1]]
     assert [behind or "" for _, behind in ends] == [*names[1:], ""]
     assert turns[names[1]][0][1] == notebook.read_title(
-        notebook.path_of_notebook(names[0])
+        notebook.find_notebook_path(names[0])
     )
-    assert builder.find_neighbours("a_page_of_my_own", "mini") == []
+    assert builder.find_adjacent_pages("a_page_of_my_own", "mini") == []
 
 
 @BROWSER
@@ -163,7 +165,7 @@ def printed(tmp_path, columns, inches):
     columns, a picture of this size, and what a reader of paper cannot use."""
     cells = pd.DataFrame([["a long cell", *["81.2 ± 0.4 (3)"] * columns]])
     cells.columns = ["model", *(f"recorded, mini, task {n}" for n in range(columns))]
-    picture, _ = plot.panels(["a title"], *inches, columns=1)
+    picture, _ = plot.make_panels(["a title"], *inches, columns=1)
     frame = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     parts = [
         frame.top("mini", "A page").replace("@media print", "@media all"),
@@ -203,13 +205,13 @@ def test_nothing_of_a_printed_page_is_cut(tmp_path, columns, inches, side):
 
 @pytest.mark.parametrize("name", ["nas_01_summary", "nas_t05_random_architectures"])
 def test_a_page_is_made_again_when_a_word_that_it_shows_changes(name, monkeypatch):
-    page = builder.PageBuilder(notebook.path_of_notebook(name), Path())
+    page = builder.PageBuilder(notebook.find_notebook_path(name), Path())
     store = builder.Store()
-    before = builder.fingerprint(page, store)
-    assert builder.fingerprint(page, store) == before
+    before = builder.digest_page_contents(page, store)
+    assert builder.digest_page_contents(page, store) == before
     other = [
         row | {"word": "agrees too"} if row["claim"] == "N1" else row
         for row in judging.read_verdicts()
     ]
     monkeypatch.setattr(judging, "read_verdicts", lambda: other)
-    assert builder.fingerprint(page, store) != before
+    assert builder.digest_page_contents(page, store) != before

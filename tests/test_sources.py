@@ -54,14 +54,14 @@ def test_neither_torch_nor_the_hub_is_imported():
 
 def test_every_source_has_tasks():
     for name in data.FOLDERS.keys() - {"own"}:
-        module = data.source(name)
-        assert callable(module.load) and data.tasks(name)
-        for each, task in data.tasks(name).items():
+        module = data.import_source(name)
+        assert callable(module.load) and data.list_tasks(name)
+        for each, task in data.list_tasks(name).items():
             assert data.task(name, each) is task and task.name == each
     with pytest.raises(
         ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"
     ):
-        data.source("gleu")
+        data.import_source("gleu")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_every_source_has_tasks():
     ],
 )
 def test_a_readers_own_data(root, source, task, first):
-    described = data.describe(source, task)
+    described = data.describe_task_rows(source, task)
     train = data.load(described)["train"]
     assert (train.a[0], train.b and train.b[0], train.y[0].tolist()) == first
     assert described["source"] == source and len(described["digest"]) == 16
@@ -83,7 +83,7 @@ def test_a_readers_own_data(root, source, task, first):
 
 def test_a_readers_own_treebank_is_looked_for_and_told_when_too_small(root):
     with pytest.raises(ValueError, match="no train rows of every class of Length"):
-        data.describe("treebank", "Length")
+        data.describe_task_rows("treebank", "Length")
 
 
 ABSENT = [
@@ -96,17 +96,17 @@ ABSENT = [
 @pytest.mark.parametrize("source, task, missing", ABSENT)
 def test_absent_files_are_named(root, source, task, missing):
     with pytest.raises(FileNotFoundError, match=missing):
-        data.describe(source, task)
+        data.describe_task_rows(source, task)
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):
-    splits = data.splits("squad", "SQuAD1")
+    splits = data.read_splits("squad", "SQuAD1")
     other = {
         name: replace(s, answers=[["The cat", "cat"]]) for name, s in splits.items()
     }
-    assert data.digest(splits) != data.digest(other)
+    assert data.digest_splits(splits) != data.digest_splits(other)
     plain = {"train": data.Split(["a"], None, np.array([1]), np.array([0]))}
-    assert data.digest(plain) == "acd61542bc5b74e5"
+    assert data.digest_splits(plain) == "acd61542bc5b74e5"
 
 
 def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
@@ -117,19 +117,21 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
 
     def told():
         forget()
-        return data.find_local_rows("glue", "SST-2")
+        return data.digest_local_rows("glue", "SST-2")
 
     digest, names = told()
-    assert digest == data.digest(data.splits("glue", "SST-2")) and names == [
+    assert digest == data.digest_splits(
+        data.read_splits("glue", "SST-2")
+    ) and names == [
         "train",
         "dev",
     ]
-    reads = data.source("glue").load
+    reads = data.import_source("glue").load
     monkeypatch.setattr(
-        data.source("glue"), "load", lambda *_: pytest.fail("read again")
+        data.import_source("glue"), "load", lambda *_: pytest.fail("read again")
     )
     assert told() == (digest, names)
-    monkeypatch.setattr(data.source("glue"), "load", reads)
+    monkeypatch.setattr(data.import_source("glue"), "load", reads)
     (folder / "train.tsv").write_text("sentence\tlabel\na b\t1\ne f\t0\n")
     assert told()[0] != digest
     (folder / "train.tsv").unlink(), (folder / "dev.tsv").unlink()
@@ -141,16 +143,16 @@ def test_a_grid_looks_for_no_file_where_the_folder_of_the_data_is_not_there(
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setattr(data, "find_local_rows", lambda *_: pytest.fail("looked for"))
-    official = data.official_digests()["glue/SST-2"]
-    assert data.describe("glue", "SST-2", 20)["digest"] == official
+    monkeypatch.setattr(data, "digest_local_rows", lambda *_: pytest.fail("looked for"))
+    official = data.read_official_digests()["glue/SST-2"]
+    assert data.describe_task_rows("glue", "SST-2", 20)["digest"] == official
     (tmp_path / "glue").mkdir()
     with pytest.raises(pytest.fail.Exception, match="looked for"):
-        data.describe("glue", "SST-2", 20)
+        data.describe_task_rows("glue", "SST-2", 20)
 
 
 OFFICIAL = [
-    key for key in data.official_digests() if key.partition("/")[0] in data.FOLDERS
+    key for key in data.read_official_digests() if key.partition("/")[0] in data.FOLDERS
 ]
 
 
@@ -160,7 +162,10 @@ def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(REAL))
     forget()
     try:
-        assert data.find_local_rows(*key.split("/"))[0] == data.official_digests()[key]
+        assert (
+            data.digest_local_rows(*key.split("/"))[0]
+            == data.read_official_digests()[key]
+        )
     except FileNotFoundError as error:
         pytest.skip(str(error))
     finally:

@@ -14,17 +14,17 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search import grow as grown
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.grow import (
-    change,
-    end,
-    grow,
+    change_formula_at_random,
+    change_tokens_at_random,
+    find_end_of_part,
+    list_prefix_tokens,
     parse_if_valid,
-    prefix,
-    tree,
+    parse_prefix_tokens,
 )
-from lib.papers.efficientbert.search.language import check
-from lib.papers.efficientbert.search.net import BERT, Layer, Net, parameters
+from lib.papers.efficientbert.search.language import check_formula
+from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.papers.efficientbert.search.sizes import Sizes
-from lib.papers.efficientbert.search.space import IDS, Space, number
+from lib.papers.efficientbert.search.space import IDS, Space, find_choice_number
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -47,7 +47,7 @@ def window(share=0.25):
 
 def size(ids):
     net = replace(TOY, layers=tuple(Layer(BERT, *id_) for id_ in ids))
-    return parameters(net, "with projection", **TOY_TABLES)
+    return count_net_parameters(net, "with projection", **TOY_TABLES)
 
 
 def ids_of(net):
@@ -59,10 +59,10 @@ def dice(seed):
 
 
 def test_there_are_sixteen_ids_in_order():
-    assert len(IDS) == 16 and [number(Layer(BERT, k, q)) for k, q in IDS] == list(
-        range(16)
-    )
-    assert number(Layer(BERT, 4, 2)) == 13
+    assert len(IDS) == 16 and [
+        find_choice_number(Layer(BERT, k, q)) for k, q in IDS
+    ] == list(range(16))
+    assert find_choice_number(Layer(BERT, 4, 2)) == 13
 
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
@@ -73,16 +73,16 @@ def test_another_id_is_refused(k, q):
 
 def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     space = Space("stage3", BASE, 15_000_000, 16_000_000)
-    assert space.id_tuples() == 4_480_424
-    assert Space("stage3", BASE).id_tuples() == 16**6
-    sums = space.sizes.ways[-1][0] + space.rest
+    assert space.count_size_choices() == 4_480_424
+    assert Space("stage3", BASE).count_size_choices() == 16**6
+    sums = space.sizes.ways[-1][0] + space.cost_without_networks
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
 
 
 def test_counts_of_many_layers_are_exact():
     space = Space("stage3", replace(BASE, layers=BASE.layers * 2))
-    assert space.id_tuples() == 16**12
-    assert space.is_in_window(space.draw(np.random.default_rng(0)))
+    assert space.count_size_choices() == 16**12
+    assert space.is_in_window(space.draw_candidate(np.random.default_rng(0)))
 
 
 def test_sizes_are_those_of_all_choices():
@@ -92,9 +92,9 @@ def test_sizes_are_those_of_all_choices():
         tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
     ]
     sizes = Sizes(costs, low, high)
-    assert sizes.count() == len(inside)
+    assert sizes.count_all() == len(inside)
     rng = np.random.default_rng(0)
-    drawn = Counter(tuple(sizes.draw(rng)) for _ in range(200 * len(inside)))
+    drawn = Counter(tuple(sizes.draw_choices(rng)) for _ in range(200 * len(inside)))
     assert set(drawn) == set(inside)
     assert np.ptp(list(drawn.values())) < 6 * np.sqrt(200)  # equally likely
 
@@ -103,10 +103,13 @@ def test_the_toy_space_is_counted_and_drawn_within_its_window():
     low, high = window()
     inside = {ids for ids in product(IDS, repeat=2) if low <= size(ids) <= high}
     space = toy("stage3", low, high)
-    assert space.id_tuples() == len(inside) < 100
+    assert space.count_size_choices() == len(inside) < 100
     rng = np.random.default_rng(1)
-    assert {ids_of(space.draw(rng)) for _ in range(3000)} == inside
-    assert all(low <= space.size(space.draw(rng)) <= high for _ in range(20))
+    assert {ids_of(space.draw_candidate(rng)) for _ in range(3000)} == inside
+    assert all(
+        low <= space.count_net_parameters(space.draw_candidate(rng)) <= high
+        for _ in range(20)
+    )
 
 
 def test_a_window_without_candidates_is_said_at_once():
@@ -119,43 +122,52 @@ def test_a_window_without_candidates_is_said_at_once():
 
 def test_stage_2_keeps_ids_and_looks_at_no_window():
     start = NETS["Search Stage 1"]
-    net = Space("stage2", start, 30_000_000, 31_000_000).draw(np.random.default_rng(0))
+    net = Space("stage2", start, 30_000_000, 31_000_000).draw_candidate(
+        np.random.default_rng(0)
+    )
     assert ids_of(net) == ids_of(start)
 
 
 @pytest.mark.parametrize("name", ["Search Stage 2", "EfficientBERT"])
 def test_prefix_lists_read_back(name):
     for layer in NETS[name].layers:
-        assert tree(prefix(layer.tree)) == layer.tree
-    assert prefix(language.parse(BERT)) == ["linear", "gelu", "linear", "x", "W1", "W2"]
+        assert parse_prefix_tokens(list_prefix_tokens(layer.tree)) == layer.tree
+    assert list_prefix_tokens(language.parse(BERT)) == [
+        "linear",
+        "gelu",
+        "linear",
+        "x",
+        "W1",
+        "W2",
+    ]
 
 
 @pytest.mark.parametrize("linears, share", [(16, 0.0028), (1, 0.0082)])
 def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public
     code."""
-    roll, seed, tries = dice(3), prefix(language.parse(BERT)), 40_000
-    changed = (change(seed, linears, roll) for _ in range(tries))
+    roll, seed, tries = dice(3), list_prefix_tokens(language.parse(BERT)), 40_000
+    changed = (change_tokens_at_random(seed, linears, roll) for _ in range(tries))
     found = [tokens for tokens in changed if parse_if_valid(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
-        check(tree(tokens))
+        check_formula(parse_prefix_tokens(tokens))
 
 
 def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     """Every result reads to its end, whatever it is; the seed list is left alone."""
-    roll, seed = dice(0), prefix(language.parse("tanh(W2 max(W1 x, x))"))
+    roll, seed = dice(0), list_prefix_tokens(language.parse("tanh(W2 max(W1 x, x))"))
     before = list(seed)
     for _ in range(2000):
-        tokens = change(seed, 4, roll)
-        assert end(tokens, 0) == len(tokens)
+        tokens = change_tokens_at_random(seed, 4, roll)
+        assert find_end_of_part(tokens, 0) == len(tokens)
     assert seed == before
 
 
 def test_without_a_valid_change_the_seed_stays():
-    assert grow(BERT, 0, 16, dice(0)) == BERT
-    assert grow(BERT, 400, 1, dice(0)) != BERT
+    assert change_formula_at_random(BERT, 0, 16, dice(0)) == BERT
+    assert change_formula_at_random(BERT, 400, 1, dice(0)) != BERT
 
 
 def test_trees_are_three_to_seven_high(monkeypatch):
@@ -165,19 +177,19 @@ def test_trees_are_three_to_seven_high(monkeypatch):
         (f"x + {highest}", False),
         ("W1 x + W2 x", False),
     ):
-        assert bool(parse_if_valid(prefix(language.parse(text)))) == there
+        assert bool(parse_if_valid(list_prefix_tokens(language.parse(text)))) == there
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert parse_if_valid(prefix(language.parse(text)))
+            assert parse_if_valid(list_prefix_tokens(language.parse(text)))
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
     net = replace(TOY, layers=(Layer(BERT), Layer("W1 gelu(x) + W2 tanh(x)", 1, 1)))
     space = Space("stage3", net, tables=TOY_TABLES)
-    assert space.id_tuples() == 16 * 4
+    assert space.count_size_choices() == 16 * 4
     rng = np.random.default_rng(0)
-    assert {space.draw(rng).layers[1].q for _ in range(50)} == {1}
-    assert {space.mutate(net, rng).layers[1].q for _ in range(50)} == {1}
+    assert {space.draw_candidate(rng).layers[1].q for _ in range(50)} == {1}
+    assert {space.mutate_net(net, rng).layers[1].q for _ in range(50)} == {1}
 
 
 @pytest.mark.parametrize("stage", ["stage1", "stage2", "stage3", "single"])
@@ -185,20 +197,23 @@ def test_candidates_are_of_their_space(stage):
     low, high = window()
     space, rng = toy(stage, low, high), np.random.default_rng(0)
     for _ in range(12):
-        net = space.draw(rng)
-        assert "ids" not in space.searched or low <= space.size(net) <= high
+        net = space.draw_candidate(rng)
+        assert (
+            "ids" not in space.searched_parts
+            or low <= space.count_net_parameters(net) <= high
+        )
         assert replace(net, layers=TOY.layers) == TOY
         for layer, start in zip(net.layers, TOY.layers, strict=True):
-            check(layer.formula, 96, net.inner(layer))
-            assert "formula" in space.searched or layer.formula == start.formula
-        assert "ids" in space.searched or ids_of(net) == ids_of(TOY)
-        assert space.unpack(space.pack(net)) == net
+            check_formula(layer.formula, 96, net.count_inner_channels(layer))
+            assert "formula" in space.searched_parts or layer.formula == start.formula
+        assert "ids" in space.searched_parts or ids_of(net) == ids_of(TOY)
+        assert space.unpack_layers(space.pack_layers(net)) == net
 
 
 def test_draws_are_a_function_of_the_generator():
     space = toy("stage1")
     rngs = map(np.random.default_rng, (5, 5))
-    first, again = ([space.draw(rng) for _ in range(3)] for rng in rngs)
+    first, again = ([space.draw_candidate(rng) for _ in range(3)] for rng in rngs)
     assert first == again and len(set(first)) > 1
 
 
@@ -206,9 +221,9 @@ def test_mutations_change_one_layer_in_what_is_searched():
     low, high = window(0.5)
     for stage in ("stage1", "stage2", "stage3"):
         space, rng = toy(stage, low, high), np.random.default_rng(2)
-        net, kinds = space.draw(rng), Counter()
+        net, kinds = space.draw_candidate(rng), Counter()
         for _ in range(40):
-            other = space.mutate(net, rng)
+            other = space.mutate_net(net, rng)
             assert space.is_in_window(other)
             changed = [
                 (a, b) for a, b in zip(net.layers, other.layers, strict=True) if a != b
@@ -217,30 +232,34 @@ def test_mutations_change_one_layer_in_what_is_searched():
             for a, b in changed:
                 kinds["ids" if a.formula == b.formula else "formula"] += 1
                 assert a.formula == b.formula or (a.stack, a.q) == (b.stack, b.q)
-        assert set(kinds) == set(space.searched)
+        assert set(kinds) == set(space.searched_parts)
 
 
 def test_mutations_reach_all_networks_of_the_window_with_one_other_id():
     low, high = window(0.5)
     space, rng = toy("stage3", low, high), np.random.default_rng(0)
-    net = space.draw(rng)
+    net = space.draw_candidate(rng)
     first, second = ids_of(net)
     near = {(i, second) for i in IDS} ^ {(first, i) for i in IDS}
     wanted = {ids for ids in near if low <= size(ids) <= high}
-    assert {ids_of(space.mutate(net, rng)) for _ in range(60 * len(wanted))} == wanted
+    assert {
+        ids_of(space.mutate_net(net, rng)) for _ in range(60 * len(wanted))
+    } == wanted
 
 
 def test_what_is_evaluated_first():
     start = NETS["Search Stage 1"]
     plain = tuple(Layer(BERT, *id_) for id_ in ids_of(start))
-    assert Space("stage1", BASE, 15_000_000, 16_000_000).starting_networks() == [BASE]
-    assert Space("stage2", start).starting_networks() == [
+    assert Space("stage1", BASE, 15_000_000, 16_000_000).list_starting_networks() == [
+        BASE
+    ]
+    assert Space("stage2", start).list_starting_networks() == [
         start,
         replace(start, layers=plain),
     ]
-    assert Space("stage2", BASE).starting_networks() == [BASE]  # its own twin
+    assert Space("stage2", BASE).list_starting_networks() == [BASE]  # its own twin
     assert (
-        Space("stage1", BASE, 15_400_000, 16_000_000).starting_networks() == []
+        Space("stage1", BASE, 15_400_000, 16_000_000).list_starting_networks() == []
     )  # 15.339 M is below
 
 
@@ -255,8 +274,8 @@ def test_keys_are_equal_for_networks_that_differ_by_order_alone():
             ("W2 gelu(W1 x + x)", 2),
         )
     )
-    assert space.key(one) == space.key(other)
-    assert len({space.key(net) for net in (one, third, narrow)}) == 3
+    assert space.make_key(one) == space.make_key(other)
+    assert len({space.make_key(net) for net in (one, third, narrow)}) == 3
 
 
 def test_identities_tell_spaces_apart_and_read_back():
@@ -281,7 +300,7 @@ def test_features_hold_what_is_searched(stage, index):
     """As coded, lists of indices."""
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     space = Space(stage, net)
-    row = space.features([net])[0].reshape(6, -1)
+    row = space.make_features([net])[0].reshape(6, -1)
     assert row.shape[1] == (1 if stage == "stage3" else 20)
     assert row[0, : len(index)].tolist() == index and (row[0, len(index) :] == -1).all()
     if stage == "stage1":
@@ -305,15 +324,15 @@ def test_an_unknown_stage_is_refused():
     ],
 )
 def test_other_lists_are_no_formula(tokens):
-    assert tree(tokens) is None and parse_if_valid(tokens) is None
+    assert parse_prefix_tokens(tokens) is None and parse_if_valid(tokens) is None
 
 
 def test_ends_of_parts():
     tokens = ["linear", "gelu", "linear", "x", "W1", "W2"]
-    assert [end(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
+    assert [find_end_of_part(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
 
 
 def test_width_errors_are_no_formula():
-    tokens = prefix(language.parse("W1 x + W2 gelu(x)"))
+    tokens = list_prefix_tokens(language.parse("W1 x + W2 gelu(x)"))
     assert parse_if_valid(tokens) and parse_if_valid(tokens, 96, 96, "truncate")
     assert not parse_if_valid(tokens, 96, 48, "truncate")

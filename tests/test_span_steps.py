@@ -15,7 +15,7 @@ from lib.core.options import Augment, Distil, Importance, Numerics, Span, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.data import spans
 from lib.model import backbone
-from lib.model.parts import surgery
+from lib.model.parts import get_surgery
 from lib.stats import answers
 from lib.train import augment, heads, loop
 
@@ -24,7 +24,8 @@ NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 DATA = {
-    name: data.describe("toy", name, 48, 16) for name in ("SQuAD1", "SQuAD2", "RTE")
+    name: data.describe_task_rows("toy", name, 48, 16)
+    for name in ("SQuAD1", "SQuAD2", "RTE")
 }
 BACKBONE = small_backbone(TRAIN, layers=1)
 CUT = [{"op": "cut", "heads": 3}]
@@ -81,26 +82,26 @@ CHAIN = {
 )
 def test_what_is_kept_of_answers(name, task, runs):
     run, dev = runs[name], data.load(DATA[task])["dev"]
-    found = run.arrays("predictions")
+    found = run.read_arrays("predictions")
     assert set(found) == {"spans", "null", "exact", "span_f1", "labels", "index"}
     assert found["spans"].shape == (len(dev), 2) and np.array_equal(
         found["index"], dev.index
     )
     assert np.array_equal(found["labels"], dev.y)
-    texts, version = spans.texts(dev, found["spans"]), int(task[-1])
+    texts, version = spans.cut_span_texts(dev, found["spans"]), int(task[-1])
     said = [
         "" if version == 2 and more > 0 else text
         for text, more in zip(texts, found["null"], strict=True)
     ]
-    for metric, value in answers.score(said, dev.answers).items():
+    for metric, value in answers.score_answers(said, dev.answers).items():
         assert run.metrics[metric] == value
     for metric in ("exact", "span_f1"):
         assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)
     model, tokenizer = backbone.load(run.model)
-    rows, marks = heads.rows(
+    rows, marks = heads.encode_rows(
         tokenizer,
         dev,
-        data.task_of_descriptor(DATA[task]),
+        data.find_described_task(DATA[task]),
         TRAIN.max_length,
         to_plain_json(SPAN),
     )
@@ -110,7 +111,7 @@ def test_what_is_kept_of_answers(name, task, runs):
 
 
 def test_no_text_lies_beside_the_weights(runs):
-    """What `Store.record` would commit: every file but the model's."""
+    """What `Store.copy_to_records` would commit: every file but the model's."""
     passages = {
         text
         for name in ("SQuAD1", "SQuAD2")
@@ -128,11 +129,11 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
         backbone.load(runs[name].model)[0] for name in ("two", "small", "student")
     )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
-    assert [op["op"] for op in surgery(student)] == ["cut"]
+    assert [op["op"] for op in get_surgery(student)] == ["cut"]
     assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
     moved = (student.qa_outputs.weight - small.qa_outputs.weight).norm()
     assert 0 < moved < 0.5 * small.qa_outputs.weight.norm()
-    scores = runs["two ranks"].arrays("scores")
+    scores = runs["two ranks"].read_arrays("scores")
     assert scores["heads"].shape == (1, 12) and (scores["heads"] > 0).all()
     assert "best_step" in runs["two"].metrics
     assert {"hard", "soft"} <= losses_of(runs["soft"])[0].keys()
@@ -145,7 +146,9 @@ def test_long_passages_are_read_in_windows(runs, store):
     found = execute(spec, store)
     _, tokenizer = backbone.load(runs["two"].model)
     train = data.load(DATA["SQuAD2"])["train"]
-    windows = len(spans.features(tokenizer, train, 24, SPAN.stride, SPAN.max_query).row)
+    windows = len(
+        spans.make_features(tokenizer, train, 24, SPAN.stride, SPAN.max_query).row
+    )
     assert windows > len(train) and found.metrics["steps"] == -(-windows // TRAIN.batch)
 
 
@@ -154,7 +157,7 @@ def test_distillation_on_augmented_rows(runs):
     rows = [list(augment.expand_rows(json.loads(line))) for line in lines]
     before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
     counts = [len(each) for each in rows]
-    assert runs["more"].arrays("rows")["counts"].tolist() == counts
+    assert runs["more"].read_arrays("rows")["counts"].tolist() == counts
     assert found["masked_lm"] is True and found["rows_out"] == sum(counts) > len(before)
     assert runs["with"].metrics["steps"] == -(-sum(counts) // TRAIN.batch) > 3
     assert runs["without"].metrics["steps"] == 3

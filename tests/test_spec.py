@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.core.names import Refused, check_name, stream
+from lib.core.names import Refused, check_name, derive_seed
 from lib.core.options import Ghost, Numerics, Train
 from lib.core.spec import Output, Spec, canonical, from_json, to_plain_json
 from lib.core.steps import STEPS, TASK_TRAINING
-from lib.core.steps import function_of_step as function_of
+from lib.core.steps import find_step_function as function_of
 
 PRETRAIN = Spec(
     "pretrain",
@@ -57,8 +57,11 @@ def test_seeds_are_replicates_and_flow_to_unpinned_inputs():
     assert chain.with_seed(1).id == chain.with_seed(2).id and chain.with_seed(
         1
     ) != chain.with_seed(2)
-    assert chain.with_seed(3).parents["teacher"].seed == 3
-    assert chain.with_seed(3).parents["teacher"].parents["start"].seed == 0
+    assert chain.with_seed(3).inputs_with_seeds["teacher"].seed == 3
+    assert (
+        chain.with_seed(3).inputs_with_seeds["teacher"].inputs_with_seeds["start"].seed
+        == 0
+    )
 
 
 def test_a_pinned_seed_is_part_of_the_identity():
@@ -140,4 +143,4 @@ def test_identity_does_not_depend_on_the_order_of_keys(value):
 
 def test_named_streams_differ():
     names = ("order:0", "dropout", "head")
-    assert len({stream(seed, name) for seed in range(20) for name in names}) == 60
+    assert len({derive_seed(seed, name) for seed in range(20) for name in names}) == 60

@@ -138,7 +138,7 @@ NORMAL = {
 
 @pytest.mark.parametrize("text, expected", NORMAL.items())
 def test_normalise(text, expected):
-    assert measure.normalise(text) == expected
+    assert measure.normalise_answer(text) == expected
 
 
 SCORES = [
@@ -175,9 +175,9 @@ def test_scores_of_one_answer(prediction, golds, exact, f1):
 def test_score_of_all_questions():
     golds = [["France"], ["The Normans", "Normans"], ["."]]
     predictions = ["in France", "normans", ""]
-    two = measure.score(predictions, golds)
+    two = measure.score_answers(predictions, golds)
     assert two == {"exact": pytest.approx(2 / 3), "span_f1": pytest.approx(8 / 9)}
-    assert measure.score([*predictions, "x", ""], [*golds, [], []]) == {
+    assert measure.score_answers([*predictions, "x", ""], [*golds, [], []]) == {
         "exact": pytest.approx(3 / 5),
         "span_f1": pytest.approx((8 / 3 + 1) / 5),
         "has_answer_exact": pytest.approx(2 / 3),
@@ -186,9 +186,9 @@ def test_score_of_all_questions():
         "no_answer_span_f1": 0.5,
     }
     none = ("exact", "span_f1", "no_answer_exact", "no_answer_span_f1")
-    assert measure.score([""], [[]]) == dict.fromkeys(none, 1)
+    assert measure.score_answers([""], [[]]) == dict.fromkeys(none, 1)
     assert all(type(value) is float for value in two.values())
     with pytest.raises(ValueError, match="no questions"):
-        measure.score([], [])
+        measure.score_answers([], [])
     with pytest.raises(ValueError):
-        measure.score(["x"], [["x"], ["y"]])
+        measure.score_answers(["x"], [["x"], ["y"]])

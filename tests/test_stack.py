@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from lib.core.options import Numerics, Targets, Train
 from lib.model import backbone, formula, scores, stack, supernet
-from lib.model.parts import base, layers, set_dropout, size
+from lib.model.parts import count_parameters, get_encoder, get_layers, set_dropout
 from lib.model.surgery import operate
-from lib.model.taps import taps
+from lib.model.taps import record_hidden_states
 from lib.papers.efficientbert.recipes import NETS
-from lib.papers.efficientbert.search.net import BERT, Layer, Net, parameters
+from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.train import loop, losses
 from lib.train.batches import Encoded
 
@@ -50,7 +50,7 @@ def model(wanted, cls=CLASSIFIER, seed=0, **config):
     matter."""
     torch.manual_seed(seed)
     made = (
-        supernet.build(wanted, cls, LIKE, initializer_range=0.25, **config)
+        supernet.build_model_of_net(wanted, cls, LIKE, initializer_range=0.25, **config)
         .double()
         .eval()
     )
@@ -76,7 +76,7 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
     layer = Layer(text, 2, 1)
     one = stack.Stack(12, widths[0], 3, 1e-5, 0.1).double().eval()
     for inner in widths:
-        one.use(text, 2, inner, mismatch)
+        one.activate_part(text, 2, inner, mismatch)
         x = torch.randn(2, 3, 12, dtype=torch.float64)
         wanted = x.numpy()
         for network in one.networks[:2]:
@@ -95,7 +95,7 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
 def test_dropout_is_inside_the_residual_of_every_network():
     made = model(net((BERT, 3, 1), (BERT, 1, 1)))
     set_dropout(made, 1.0)
-    layer = layers(made)[0].output.train()
+    layer = get_layers(made)[0].output.train()
     x = wanted = torch.randn(2, 3, 48, dtype=torch.float64)
     for network in layer.networks:
         wanted = network.LayerNorm(wanted)
@@ -135,14 +135,16 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
     results = []
     for exact in (True, False):
         if not exact:
-            monkeypatch.setattr(loop, "used_rows", lambda *_: nullcontext())
+            monkeypatch.setattr(
+                loop, "train_used_embeddings_only", lambda *_: nullcontext()
+            )
         made = model(net()).float()
         before = (
             made.bert.embeddings.word_embeddings.word_embeddings.weight.detach().clone()
         )
 
         def loss(batch, chosen, made=made):
-            return losses.prediction(
+            return losses.compute_prediction_losses(
                 made(**batch).logits, encoded.labels[chosen], Targets("hard")
             )
 
@@ -168,9 +170,11 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
 def test_published_nets_have_their_parameters_at_true_size(name):
     wanted = NETS[name]
     with torch.device("meta"):
-        made = supernet.build(wanted)
+        made = supernet.build_model_of_net(wanted)
     assert {p.device.type for p in made.parameters()} == {"meta"}
-    assert size(made)["parameters"] == parameters(wanted, "with pooler")
+    assert count_parameters(made)["parameters"] == count_net_parameters(
+        wanted, "with pooler"
+    )
 
 
 PARTS = [
@@ -186,21 +190,21 @@ def test_a_chosen_part_computes_what_the_small_model_does(parts, sentences, logi
     before, own = logits(whole, batch), small(whole, part)
     for name in ("weight", "bias"):
         getattr(own.classifier, name).data.copy_(getattr(whole.classifier, name))
-    supernet.choose(whole, part.to_json())
+    supernet.activate_net(whole, part.to_json())
     chosen = logits(whole, batch)
     assert (chosen - logits(own, batch)).abs().max() < 1e-12
     assert ((chosen - before).abs().max() > 1e-3) == (parts != PARTS[0])
     assert (
-        supernet.read_net(own) == part.to_json()
-        and supernet.read_net(whole) == large().to_json()
+        supernet.read_net_of_model(own) == part.to_json()
+        and supernet.read_net_of_model(whole) == large().to_json()
     )
-    count = parameters(part, "with pooler", vocab=60, positions=40)
-    assert size(own.bert)["parameters"] == count
-    with taps(whole) as seen, torch.no_grad():
-        out = base(whole)(**batch)
+    count = count_net_parameters(part, "with pooler", vocab=60, positions=40)
+    assert count_parameters(own.bert)["parameters"] == count
+    with record_hidden_states(whole) as seen, torch.no_grad():
+        out = get_encoder(whole)(**batch)
     assert len(seen["ffn"]) == len(seen["attention"]) == 2
     assert torch.equal(seen["ffn"][-1], out.last_hidden_state)
-    supernet.choose(whole)
+    supernet.activate_net(whole)
     assert torch.equal(logits(whole, batch), before)
 
 
@@ -272,7 +276,7 @@ def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
 
 def test_channels_out_of_use_get_zero_gradients_and_networks_none(sentences):
     whole = model(large())
-    supernet.choose(whole, net((BERT, 2, 4), (BERT, 1, 1)))
+    supernet.activate_net(whole, net((BERT, 2, 4), (BERT, 1, 1)))
     whole(**sentences()).logits.sum().backward()
     _, used, unused, _ = whole.bert.encoder.layer[0].output.networks
     assert (used.W1.weight.grad[12:] == 0).all() and (
@@ -298,7 +302,7 @@ def test_save_and_load_give_the_same_logits(
     again, _ = backbone.load(tmp_path / "model")
     assert torch.equal(logits(again, sentences()), logits(made, sentences()))
     assert (
-        supernet.read_net(again) == supernet.read_net(made)
+        supernet.read_net_of_model(again) == supernet.read_net_of_model(made)
         and again.config.layer_norm_eps == 1e-5
     )
     assert torch.equal(
@@ -315,11 +319,11 @@ def test_raw_scores_are_those_that_the_softmax_sees(
         operate(made, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
         operate(made, GHOST | {"kind": "conv2d", "positions": ["qk"], "mask": True})
     before, implementation = logits(made, batch), made.config._attn_implementation
-    attention, inputs = layers(made)[0].attention.self, []
-    handle = layers(made)[0].register_forward_pre_hook(
+    attention, inputs = get_layers(made)[0].attention.self, []
+    handle = get_layers(made)[0].register_forward_pre_hook(
         lambda _, given: inputs.append(given[0])
     )
-    with scores.watch_scores(made) as seen:
+    with scores.record_scores(made) as seen:
         watched = logits(made, batch)
     handle.remove()
     q, k = (
@@ -354,7 +358,7 @@ def inherited(student, *source, **config):
     "act, message",
     [
         (
-            lambda: supernet.choose(model(net()), large()),
+            lambda: supernet.activate_net(model(net()), large()),
             "24 channels cannot run 4 of 48",
         ),
         (lambda: operate(model(net()), {"op": "cut", "heads": 3}), "cut after stack"),
@@ -374,7 +378,7 @@ def test_what_does_not_fit_is_refused(act, message):
 
 
 def test_values_of_the_configuration():
-    config = supernet.build(net(), like=LIKE).config
+    config = supernet.build_model_of_net(net(), like_config=LIKE).config
     names = (
         "layer_norm_eps",
         "initializer_range",
@@ -389,7 +393,7 @@ def test_values_of_the_configuration():
 def test_scores_carry_gradients_and_dropout_stays(tiny, sentences):
     made = tiny()
     set_dropout(made, 0.5)
-    with scores.watch_scores(made.train()) as seen:
+    with scores.record_scores(made.train()) as seen:
         first, second = (made(**sentences()).logits for _ in range(2))
         assert not torch.allclose(first, second)
         seen[1].square().mean().backward()

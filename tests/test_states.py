@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from lib.core.options import Numerics
-from lib.model.parts import base, layers
-from lib.model.taps import taps
+from lib.model.parts import get_encoder, get_layers
+from lib.model.taps import record_hidden_states
 from lib.train import matching
-from lib.train.batches import Encoded, collate
+from lib.train.batches import Encoded, make_batch
 
 
 @pytest.fixture
@@ -21,16 +21,20 @@ def rows():
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
     model = tiny("bert")
     told = matching.write_states(
-        model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
+        model,
+        rows,
+        Numerics("float32", 1),
+        tmp_path / "states.safetensors",
+        batch_size=2,
     )
     assert told["tokens"] == 25
-    cached = matching.states_on_disk(
-        tmp_path / "states.safetensors", len(layers(model))
+    cached = matching.read_states_from_disk(
+        tmp_path / "states.safetensors", len(get_layers(model))
     )
     chosen = [4, 0, 1]
-    batch = collate(rows, chosen)
-    with taps(model) as seen, torch.no_grad():
-        base(model)(**batch)
+    batch = make_batch(rows, chosen)
+    with record_hidden_states(model) as seen, torch.no_grad():
+        get_encoder(model)(**batch)
     found, _ = cached(batch, chosen)
     real = batch["attention_mask"].bool()
     assert torch.allclose(found["embedding"][real], seen["embedding"][real], atol=1e-5)
@@ -48,7 +52,7 @@ def test_half_precision_is_kept(tiny, rows, tmp_path):
         tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors"
     )
     assert told["bytes"] == 25 * 5 * 48 * 2
-    found, _ = matching.states_on_disk(tmp_path / "s.safetensors", 2)(
-        collate(rows, [0]), [0]
+    found, _ = matching.read_states_from_disk(tmp_path / "s.safetensors", 2)(
+        make_batch(rows, [0]), [0]
     )
     assert found["embedding"].dtype == torch.bfloat16

@@ -10,14 +10,14 @@ from sklearn import metrics as sk
 from lib.stats.paired import (
     LeaveOneOut,
     Pair,
-    contrast,
-    draw_weights,
-    holm,
-    mean_over_seeds,
+    adjust_p_values_by_holm,
+    compute_slope_weights,
+    compute_straightness_weights,
+    compute_weighted_scores,
+    draw_bootstrap_weights,
+    estimate_contrast,
+    estimate_mean_over_seeds,
     paired_difference,
-    slope_weights,
-    straighter_weights,
-    weighted_score,
 )
 
 METRICS = ("accuracy", "f1", "matthews", "pearson", "spearman")
@@ -79,11 +79,11 @@ def test_weighted_metrics_equal_the_materialised_resample(metric):
     else:
         labels = rng.integers(0, classes, n)
         logits = [rng.normal(size=(n, classes)) for _ in range(2)]
-    weights = draw_weights(rng, 30, n)
+    weights = draw_bootstrap_weights(rng, 30, n)
     assert (weights.sum(1) == n).all()
     rows = [np.repeat(np.arange(n), w.astype(int)) for w in weights]
     want = np.array([[score(metric, x[r], labels[r]) for x in logits] for r in rows])
-    found = weighted_score(metric, logits, labels, weights)
+    found = compute_weighted_scores(metric, logits, labels, weights)
     np.testing.assert_allclose(found, want, rtol=0, atol=1e-12)
 
 
@@ -91,7 +91,9 @@ def test_weighted_metrics_equal_the_materialised_resample(metric):
 def test_undefined_metrics_count_zero(metric):
     constant = np.ones((4, 1)) if metric in CORRELATIONS else np.eye(2)[[0, 0, 0, 0]]
     labels = np.array([0, 1, 0, 1])
-    assert (weighted_score(metric, [constant], labels, np.ones((3, 4))) == 0).all()
+    assert (
+        compute_weighted_scores(metric, [constant], labels, np.ones((3, 4))) == 0
+    ).all()
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -169,7 +171,7 @@ def test_malformed_pairs_are_refused():
 def test_slope_of_known_gains():
     x = [1, 3, 6, 9]
     groups = [seed_effects([30 - 2 * v + s for s in (-1, 0, 1)], n=5000) for v in x]
-    e = contrast(groups, slope_weights(x))
+    e = estimate_contrast(groups, compute_slope_weights(x))
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
     # the level of a seed, which all x share, is no noise of the slope
     assert e.spread == pytest.approx(0, abs=1e-9)
@@ -182,42 +184,47 @@ def test_the_straighter_line_is_told_by_one_contrast():
     x, generator = np.log10([0.1, 0.3, 0.5, 0.7]), np.random.default_rng(0)
     for y in generator.normal(size=(200, 4)) + np.arange(4):
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
-        if slope_weights(x) @ y > 0 and slope_weights(10**x) @ y > 0:
-            assert np.sign(straighter_weights(x, 10**x) @ y) == np.sign(plain - log)
+        if compute_slope_weights(x) @ y > 0 and compute_slope_weights(10**x) @ y > 0:
+            assert np.sign(compute_straightness_weights(x, 10**x) @ y) == np.sign(
+                plain - log
+            )
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
-    assert straighter_weights(x, 10**x) @ y == pytest.approx(
+    assert compute_straightness_weights(x, 10**x) @ y == pytest.approx(
         explained[0] - explained[1]
     )
 
 
 def test_slope_is_least_squares():
     x, y = [1, 3, 6, 9], [2.1, 1.3, 1.3, 0.8]
-    assert slope_weights(x) @ y == pytest.approx(sp.linregress(x, y).slope)
+    assert compute_slope_weights(x) @ y == pytest.approx(sp.linregress(x, y).slope)
 
 
 def test_the_mean_of_replicates_has_students_interval():
     x = [0.2, 0.5, 0.3, 0.4]
-    e, test = mean_over_seeds(x), sp.ttest_1samp(x, 0)
+    e, test = estimate_mean_over_seeds(x), sp.ttest_1samp(x, 0)
     assert (e.low, e.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
     assert e.p == pytest.approx(test.pvalue) and (e.mean, e.n_seeds) == (
         pytest.approx(0.35),
         4,
     )
-    coarse = mean_over_seeds(
-        [2.0, 2.0, 2.0], resolution=1.0
+    coarse = estimate_mean_over_seeds(
+        [2.0, 2.0, 2.0], smallest_step=1.0
     )  # a grid of 1 hides a spread
     assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
-    assert mean_over_seeds([2.0, 2.0]).p == 0 and mean_over_seeds([0.0, 0.0]).p == 1
-    one = mean_over_seeds([0.7])
+    assert (
+        estimate_mean_over_seeds([2.0, 2.0]).p == 0
+        and estimate_mean_over_seeds([0.0, 0.0]).p == 1
+    )
+    one = estimate_mean_over_seeds([0.7])
     assert (one.low, one.high, one.p, one.n_seeds) == (0.7, 0.7, 1.0, 1)
 
 
 def test_holm_by_hand():
     np.testing.assert_allclose(
-        holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]
+        adjust_p_values_by_holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]
     )
-    np.testing.assert_allclose(holm([0.6, 0.7]), [1, 1])
-    assert holm([]).size == 0
+    np.testing.assert_allclose(adjust_p_values_by_holm([0.6, 0.7]), [1, 1])
+    assert adjust_p_values_by_holm([]).size == 0
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -249,14 +256,17 @@ def test_the_interval_shuts_out_what_its_p_rejects():
         + [replicate(0.66, 0.6, "x", 2)]
     )
     for value in (e.low, e.high):
-        assert e.p_of(value) == pytest.approx(0.05)
-    assert e.p_of(e.low - 1) < 0.05 < e.p_of(e.low + 0.1)
-    again = mean_over_seeds([1.0, 2.0, 4.0])
+        assert e.compute_p_value(value) == pytest.approx(0.05)
+    assert e.compute_p_value(e.low - 1) < 0.05 < e.compute_p_value(e.low + 0.1)
+    again = estimate_mean_over_seeds([1.0, 2.0, 4.0])
     test = sp.ttest_1samp([1.0, 2.0, 4.0], 3.5)
-    assert again.p_of(3.5) == pytest.approx(test.pvalue) and again.p_of(0.0) == again.p
     assert (
-        mean_over_seeds([2.0, 2.0]).p_of(2.0) == 1
-        and mean_over_seeds([2.0, 2.0]).p_of(3.0) == 0
+        again.compute_p_value(3.5) == pytest.approx(test.pvalue)
+        and again.compute_p_value(0.0) == again.p
+    )
+    assert (
+        estimate_mean_over_seeds([2.0, 2.0]).compute_p_value(2.0) == 1
+        and estimate_mean_over_seeds([2.0, 2.0]).compute_p_value(3.0) == 0
     )
 
 
@@ -282,18 +292,21 @@ def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
     by_one = LeaveOneOut(np.arange(n))
     for few, written in ((lean, weights), (by_one, by_one @ np.eye(n))):
         np.testing.assert_allclose(
-            weighted_score(*told, few), weighted_score(*told, written), atol=1e-12
+            compute_weighted_scores(*told, few),
+            compute_weighted_scores(*told, written),
+            atol=1e-12,
         )
     if metric == "spearman":  # Ranks are whole numbers or halves, so bits are equal.
         assert np.array_equal(
-            weighted_score(*told, lean), weighted_score(*told, weights)
+            compute_weighted_scores(*told, lean),
+            compute_weighted_scores(*told, weights),
         )
 
 
 def test_predictions_that_are_no_numbers_have_no_correlation():
     labels, weights = np.arange(4.0), LeaveOneOut(np.arange(4))
     said = [np.array([0.0, 1.0, 2.0, odd]) for odd in (3.0, np.nan, np.inf)]
-    scores = weighted_score("spearman", said, labels, weights)
+    scores = compute_weighted_scores("spearman", said, labels, weights)
     assert (scores == [1.0, 0.0, 0.0]).all() and len(scores) == 5
 
 

@@ -12,18 +12,18 @@ from conftest import finetuned, losses_of, made, same_run, small_backbone
 from lib import data
 from lib.core import paths
 from lib.core.execute import execute
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Distil, Ghost, Importance, Numerics, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Store
 from lib.data import grammar
 from lib.model import backbone
 from lib.model.surgery import operate
-from lib.model.taps import taps
+from lib.model.taps import record_hidden_states
 from lib.stats import metrics
 from lib.stats.cost import Shape, parameters
 from lib.train import loop, losses
-from lib.train.batches import collate, encode, order_batches
+from lib.train.batches import encode_split, make_batch, order_batches
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(
@@ -31,8 +31,8 @@ TRAIN = Train(
 )
 ROWS, HELD_OUT, HEADS = 64, 24, 3
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
-SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
-DATA = data.describe("toy", "CoLA", ROWS, HELD_OUT)
+SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.list_vocabulary()), 128, 2, 48)
+DATA = data.describe_task_rows("toy", "CoLA", ROWS, HELD_OUT)
 
 BACKBONE = small_backbone(TRAIN, layers=2)
 SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | to_plain_json(GHOST)]
@@ -89,22 +89,22 @@ def test_parameters_are_those_of_the_formulas(runs):
 
 @pytest.mark.parametrize("name", ["teacher", "student", "soft", "both"])
 def test_predictions_are_saved_with_their_rows(name, runs):
-    dev, found = data.load(DATA)["dev"], runs[name].arrays("predictions")
+    dev, found = data.load(DATA)["dev"], runs[name].read_arrays("predictions")
     assert found["logits"].shape == (2000, 2) and found["logits"].dtype == np.float32
     assert np.array_equal(found["labels"], dev.y) and np.array_equal(
         found["index"], dev.index
     )
-    assert runs[name].metrics["matthews"] == metrics.score(
+    assert runs[name].metrics["matthews"] == metrics.compute_metric(
         "matthews", found["logits"], dev.y
     )
     model, tokenizer = backbone.load(runs[name].model)
-    again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
 
 
 def test_surgery_is_kept_with_what_it_did(runs):
     cut, ghost = json.loads((runs["distilled"].folder / "surgery.json").read_text())
-    scores = runs["ranks"].arrays("scores")
+    scores = runs["ranks"].read_arrays("scores")
     assert runs["ranks"].metrics == {"examples": HELD_OUT, "outputs": 2}
     assert (scores["heads"] > 0).all() and (scores["neurons"] >= 0).all()
     assert [cut["surgery"], ghost["surgery"]] == SURGERY
@@ -161,18 +161,24 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
     found = execute(replace(DISTILLED, args=DISTILLED.args | told), store)
     teacher, tokenizer = backbone.load(runs["teacher"].model)
     student, _ = backbone.load(runs["teacher"].model)
-    scores = {k: torch.from_numpy(v) for k, v in runs["ranks"].arrays("scores").items()}
+    scores = {
+        k: torch.from_numpy(v) for k, v in runs["ranks"].read_arrays("scores").items()
+    }
     operate(
         student,
         SURGERY[0],
         head_scores=scores["heads"],
         neuron_scores=scores["neurons"],
     )
-    operate(student, SURGERY[1], seed=stream(1, "ghost"))
-    rows, values = encode(tokenizer, data.load(DATA)["train"], 32), []
+    operate(student, SURGERY[1], seed=derive_seed(1, "ghost"))
+    rows, values = encode_split(tokenizer, data.load(DATA)["train"], 32), []
     for chosen in order_batches(rows.lengths(), 16, 1, 0):
-        batch = collate(rows, chosen)
-        with torch.no_grad(), taps(student) as mine, taps(teacher) as theirs:
+        batch = make_batch(rows, chosen)
+        with (
+            torch.no_grad(),
+            record_hidden_states(student) as mine,
+            record_hidden_states(teacher) as theirs,
+        ):
             student(**batch), teacher(**batch)
             states = (
                 [s["embedding"], *s["attention"], *s["ffn"]] for s in (mine, theirs)
@@ -180,7 +186,10 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
             pairs = zip(*states, strict=True)
             real = batch["attention_mask"]
             values.append(
-                sum(losses.mean_square(a, b, real, mask).item() for a, b in pairs)
+                sum(
+                    losses.compute_mean_square(a, b, real, mask).item()
+                    for a, b in pairs
+                )
             )
     assert [line["loss"] for line in losses_of(found)] == pytest.approx(
         values, rel=1e-5
@@ -201,7 +210,7 @@ def test_targets_have_their_parts(runs):
 def test_the_best_model_is_the_one_that_is_kept(runs):
     scored = {
         line["step"]: line["score"]
-        for line in runs["both"].lines("events.jsonl")
+        for line in runs["both"].read_json_lines("events.jsonl")
         if "score" in line
     }
     found = runs["both"].metrics
@@ -210,7 +219,7 @@ def test_the_best_model_is_the_one_that_is_kept(runs):
 
 
 def test_a_distillation_selects_by_development_rows_that_it_does_not_judge(runs):
-    events = runs["best"].lines("events.jsonl")
+    events = runs["best"].read_json_lines("events.jsonl")
     scored = {line["step"]: line["score"] for line in events if "score" in line}
     found = runs["best"].metrics
     assert sorted(scored) == [3, 6, 8] and "matthews" not in found
@@ -232,4 +241,6 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
     )
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
-    assert store.lookup(spec)["state"] == "failed" and message in store.why(spec)
+    assert store.look_up_state(spec)[
+        "state"
+    ] == "failed" and message in store.explain_missing(spec)

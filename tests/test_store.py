@@ -18,14 +18,23 @@ from filelock import Timeout
 from lib.core import disk, execute, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
-from lib.core.store import RunWriter, Store, core_seconds, hold_lock, is_locked, say
+from lib.core.store import (
+    RunWriter,
+    Store,
+    count_core_seconds,
+    hold_lock,
+    is_locked,
+    print_once,
+)
 from lib.train.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
 
 
 def finished(store, spec=SPEC, metrics=None):
-    return finish(RunWriter(store, spec, {}, keep=True), metrics or {"accuracy": 1.0})
+    return finish(
+        RunWriter(store, spec, {}, keep_weights=True), metrics or {"accuracy": 1.0}
+    )
 
 
 @pytest.fixture
@@ -39,24 +48,27 @@ def elsewhere(store):
 
 
 def test_a_run_is_there_only_when_it_is_whole(store):
-    assert store.lookup(SPEC)["state"] == "missing"
-    with hold_lock(store.lock(SPEC)):
-        writer = RunWriter(store, SPEC, {}, keep=True)
-        assert store.lookup(SPEC)["state"] == "running"
+    assert store.look_up_state(SPEC)["state"] == "missing"
+    with hold_lock(store.lock_path(SPEC)):
+        writer = RunWriter(store, SPEC, {}, keep_weights=True)
+        assert store.look_up_state(SPEC)["state"] == "running"
     assert (
-        store.find(SPEC) is None and store.lookup(SPEC)["state"] == "died"
+        store.find_run(SPEC) is None and store.look_up_state(SPEC)["state"] == "died"
     )  # nobody is at it
     run = finish(writer, {"accuracy": 0.5}, {"python": "3"})
     assert (
-        store.find(SPEC).metrics == {"accuracy": 0.5}
+        store.find_run(SPEC).metrics == {"accuracy": 0.5}
         and run.status["state"] == "finished"
     )
-    assert not store.part(SPEC).exists()
+    assert not store.unfinished_folder(SPEC).exists()
 
 
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
-    rng, writer = np.random.default_rng(0), RunWriter(store, spec, {}, keep=True)
+    rng, writer = (
+        np.random.default_rng(0),
+        RunWriter(store, spec, {}, keep_weights=True),
+    )
     logits, labels = (
         rng.normal(size=(rows, 2)).astype(np.float32),
         rng.integers(0, 2, rows),
@@ -68,7 +80,7 @@ def with_arrays(store, spec=SPEC, rows=872):
         "curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8)
     )
     (writer.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
-    writer.log(step=1)
+    writer.log_step(step=1)
     return finish(writer, {"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
 
 
@@ -76,8 +88,8 @@ def test_a_record_is_the_run_without_weights_and_events(store):
     run = with_arrays(store)
     (run.folder / "model").mkdir()
     for _ in range(2):  # the second one replaces the first
-        store.record(run)
-    found = elsewhere(store).find(SPEC)
+        store.copy_to_records(run)
+    found = elsewhere(store).find_run(SPEC)
     left = {"model", "events.jsonl"}
     assert {p.name for p in found.folder.iterdir()} == {
         p.name for p in run.folder.iterdir()
@@ -85,20 +97,20 @@ def test_a_record_is_the_run_without_weights_and_events(store):
     for part in ("spec", "status", "env", "name"):
         assert getattr(found, part) == getattr(run, part)
     assert found.metrics["accuracy"] == 0.5 and np.isnan(found.metrics["loss"])
-    assert found.lines("events.jsonl") == run.lines("none") == []
+    assert found.read_json_lines("events.jsonl") == run.read_json_lines("none") == []
     assert (
-        found.lines("history.jsonl")
+        found.read_json_lines("history.jsonl")
         == [{"a": 1}, {"b": 2}]
-        == run.lines("history.jsonl")
+        == run.read_json_lines("history.jsonl")
     )
     for name in ("predictions", "curve"):
-        mine, theirs = run.arrays(name), found.arrays(name)
+        mine, theirs = run.read_arrays(name), found.read_arrays(name)
         assert mine.keys() == theirs.keys() and all(
             mine[k].dtype == theirs[k].dtype for k in mine
         )
         assert all(np.array_equal(mine[k], theirs[k]) for k in mine)
     with pytest.raises(FileNotFoundError, match="none.safetensors"):
-        found.arrays("none")
+        found.read_arrays("none")
     assert [r.name for r in store.list_records()] == [
         SPEC.name
     ] and found.origin == "record"
@@ -108,7 +120,7 @@ def test_a_record_is_the_run_without_weights_and_events(store):
     "name", ["spec.json", "metrics.json", "predictions.safetensors"]
 )
 def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
-    path = store.record(with_arrays(store)) / name
+    path = store.copy_to_records(with_arrays(store)) / name
     whole = path.read_bytes()
     for place in np.linspace(12, len(whole) - 12, 40).astype(int):
         torn = bytearray(whole)
@@ -116,21 +128,21 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
         path.write_bytes(bytes(torn))
         with pytest.raises(ValueError, match=f"{name} has another digest"):
             run = store.list_records()[0]
-            _ = run.metrics, run.arrays("predictions")
-        assert elsewhere(store).find(SPEC) is None
+            _ = run.metrics, run.read_arrays("predictions")
+        assert elsewhere(store).find_run(SPEC) is None
 
 
 def test_a_folder_is_held_to_its_spec(store, capsys):
     """What is of another Spec is not used."""
     other = SPEC.with_seed(1)
     for spec in (SPEC, other):
-        store.record(finished(store, spec, {"accuracy": float(spec.seed)}))
+        store.copy_to_records(finished(store, spec, {"accuracy": float(spec.seed)}))
     for root in (store.records, store.runs):
         first, second = root / SPEC.name, root / other.name
         first.rename(root / "aside")
         second.rename(first)
         (root / "aside").rename(second)
-    assert store.find(SPEC) is None is store.find(other)
+    assert store.find_run(SPEC) is None is store.find_run(other)
     told = capsys.readouterr().err
     assert told.count("holds the run of another Spec") == 4 and SPEC.name in told
 
@@ -141,8 +153,8 @@ def test_what_cannot_be_read_is_left_where_it_is(store, monkeypatch, error):
     with monkeypatch.context() as patch:
         stop_at(patch, Path, "read_bytes", 1, error(5, "Input/output error"))
         with pytest.raises(OSError, match="Input/output error"):
-            store.find(SPEC)
-    assert run.folder.exists() and store.find(SPEC).metrics == {"accuracy": 1.0}
+            store.find_run(SPEC)
+    assert run.folder.exists() and store.find_run(SPEC).metrics == {"accuracy": 1.0}
 
 
 MORE = {  # what may lie in a folder beside what was written: f(folder)
@@ -192,19 +204,19 @@ def test_a_manifest_is_the_set_of_regular_files(store, what, monkeypatch):
     """What else lies in a run is damage: the run is not used, and made again."""
     run = finished(store)
     MORE[what](run.folder)
-    assert store.find(SPEC) is None
+    assert store.find_run(SPEC) is None
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"accuracy": 1.0})
     again = execute.execute(SPEC, store)
-    assert store.find(SPEC).metrics == {"accuracy": 1.0} and not disk.damage_of_folder(
-        again.folder
-    )
+    assert store.find_run(SPEC).metrics == {
+        "accuracy": 1.0
+    } and not disk.describe_folder_damage(again.folder)
     assert not {p.name for p in again.folder.iterdir()} & {"more", "more.json"}
 
 
 def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
     """Names with a dot are not read; a draft, and what is written whole, remove
     them."""
-    part = store.part(SPEC)
+    part = store.unfinished_folder(SPEC)
     part.mkdir(parents=True)
     (part / ".env.json.4711").write_text("{")
     (part / "model").mkdir()
@@ -212,7 +224,7 @@ def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
     run = finished(store)
     assert not list(run.folder.rglob(".*"))
     (run.folder / ".status.json.12").write_text("{")
-    assert not list(store.record(run).rglob(".*")) and store.find(SPEC)
+    assert not list(store.copy_to_records(run).rglob(".*")) and store.find_run(SPEC)
 
 
 def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
@@ -241,27 +253,27 @@ def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_run_whose_folder_is_deleted_stops(store, anew):
     """Nothing is written to a folder that was made anew by the next command."""
-    writer = RunWriter(store, SPEC, {}, keep=True)
+    writer = RunWriter(store, SPEC, {}, keep_weights=True)
     shutil.rmtree(writer.folder)
     if anew:
-        RunWriter(store, SPEC, {}, keep=True)
+        RunWriter(store, SPEC, {}, keep_weights=True)
     for write in (
-        lambda: writer.write_state("started"),
+        lambda: writer.write_ledger("started"),
         lambda: writer.save_arrays("x", y=np.zeros(1)),
-        lambda: writer.seal({}, {}),
+        lambda: writer.write_final_files({}, {}),
     ):
         with pytest.raises(
             FileNotFoundError, match="was deleted while the run was made"
         ):
             write()
-    assert writer.folder.exists() == anew and store.find(SPEC) is None
+    assert writer.folder.exists() == anew and store.find_run(SPEC) is None
 
 
 def test_a_run_without_one_of_its_parts_is_damaged(store):
     run = finished(store)
     (run.folder / "spec.json").unlink()
-    disk.seal_folder(run.folder)
-    assert store.find(SPEC) is None and SPEC in store.missing_specs([SPEC])
+    disk.write_manifest(run.folder)
+    assert store.find_run(SPEC) is None and SPEC in store.missing_specs([SPEC])
 
 
 def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
@@ -287,8 +299,9 @@ from pathlib import Path
 from lib.core import paths
 os.chdir("/")  # as kernels stand in another folder
 text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
-print(json.dumps([paths.scrub_paths(text) == text, [str(p) for p in paths.list_roots().values()],
-                  [os.environ.get(name) for name in paths.ROOTS], paths.scrub_paths(sys.argv[1])]))
+hide, roots = paths.hide_local_paths, paths.list_roots().values()
+print(json.dumps([hide(text) == text, [str(p) for p in roots],
+                  [os.environ.get(name) for name in paths.ROOTS], hide(sys.argv[1])]))
 """
 
 
@@ -358,13 +371,13 @@ def test_a_run_that_another_process_makes_is_waited_for_and_told(
     held = threading.Event()
 
     def hold():
-        with hold_lock(store.lock(SPEC)):
+        with hold_lock(store.lock_path(SPEC)):
             held.set()
             time.sleep(0.5)
 
     (other := threading.Thread(target=hold)).start()
     held.wait()
-    say.cache_clear()
+    print_once.cache_clear()
     assert execute.execute(SPEC, store).metrics == {"fine": 1}
     other.join()
     line = f"waiting  {SPEC.name}: another process is making it\n"
@@ -377,7 +390,7 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
     )
     with pytest.raises(OSError, match="No space left on device"):
         execute.execute(SPEC, store)
-    assert store.lookup(SPEC)["state"] == "failed"
+    assert store.look_up_state(SPEC)["state"] == "failed"
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"fine": 1})
     assert execute.execute(SPEC, store).status["attempts"] == 2
 
@@ -385,8 +398,8 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     run = finished(store)
     assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
-    assert core_seconds(run.status | {"core_seconds": 0.25}) == 0.25
+    assert count_core_seconds(run.status | {"core_seconds": 0.25}) == 0.25
     run.status.pop("core_seconds")
     assert (
-        core_seconds(run.status) == run.status["seconds"]
+        count_core_seconds(run.status) == run.status["seconds"]
     )  # of a time without core seconds

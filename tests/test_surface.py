@@ -9,9 +9,9 @@ from lib.papers.efficientbert.search.net import Layer, Net
 from lib.papers.efficientbert.search.surface import (
     LIMIT,
     Recipe,
-    roughness,
-    surface,
-    symlog,
+    compute_surface,
+    measure_roughness,
+    scale_by_symlog,
 )
 
 SMALL = {"points": 41}
@@ -34,7 +34,7 @@ def close(a, b):
 
 def z_of(net, **choices):
     """The surface of a net under the recipe with these choices."""
-    return surface(net, Recipe(**SMALL | choices))[1]
+    return compute_surface(net, Recipe(**SMALL | choices))[1]
 
 
 def test_one_layer_by_hand():
@@ -77,11 +77,11 @@ def test_truncation_keeps_the_first_channel():
     ],
 )
 def test_ranges_worked_out_apart(name, average, low, high):
-    grid, z = surface(NETS[name], Recipe(average=average, points=81))
+    grid, z = compute_surface(NETS[name], Recipe(average=average, points=81))
     assert (grid[0], grid[-1], z.shape) == (-15, 5, (81, 81))
     np.testing.assert_allclose([z.min(), z.max()], [low, high], rtol=5e-3)
     np.testing.assert_array_equal(
-        z, surface(NETS[name], Recipe(average=average, points=81))[1]
+        z, compute_surface(NETS[name], Recipe(average=average, points=81))[1]
     )
 
 
@@ -98,28 +98,30 @@ def test_nothing_overflows(formula):
             deep = one(formula, stack=4, layers=12)
             z = z_of(deep, average=average, width=width, points=21)
             assert np.isfinite(z).all() and np.abs(z).max() <= LIMIT
-            for drawn in (symlog(z), z):
-                assert np.isfinite(list(roughness(drawn).values())).all()
+            for drawn in (scale_by_symlog(z), z):
+                assert np.isfinite(list(measure_roughness(drawn).values())).all()
 
 
 def test_roughness_of_known_shapes():
     x, y = plane(Recipe(low=0, high=1, points=51))
-    assert roughness(0 * x) == {"variation": 0, "steepest": 0, "curvature": 0}
-    assert roughness(7 * x - 3) == pytest.approx(
+    assert measure_roughness(0 * x) == {"variation": 0, "steepest": 0, "curvature": 0}
+    assert measure_roughness(7 * x - 3) == pytest.approx(
         {"variation": 0.5, "steepest": 1, "curvature": 0}, abs=1e-9
     )
-    assert roughness(x * x + y * y) == pytest.approx(
+    assert measure_roughness(x * x + y * y) == pytest.approx(
         {"variation": 0.5, "steepest": 0.99, "curvature": 1}, abs=1e-9
     )
-    wave = roughness(np.sin(4 * np.pi * (x + 1 / 8)))
+    wave = measure_roughness(np.sin(4 * np.pi * (x + 1 / 8)))
     assert wave["variation"] == pytest.approx(2, abs=0.01) and wave["curvature"] > 10
-    step = roughness((x > 0.5).astype(float))
+    step = measure_roughness((x > 0.5).astype(float))
     assert step["steepest"] == 50 and step["variation"] == 0.5
     z = z_of(NETS["EfficientBERT"])
-    assert roughness(z) == pytest.approx(roughness(-1e5 * z.T + 4))
+    assert measure_roughness(z) == pytest.approx(measure_roughness(-1e5 * z.T + 4))
 
 
 def test_the_scale_of_z():
     z = np.array([-1e30, -1000, -1e-3, 0, 1e-3, 10, 1000, 1e90])
     small = 1e-3 / 2 / np.log(10)
-    assert symlog(z) == pytest.approx([-30, -3, -small, 0, small, 1, 3, 90], rel=5e-3)
+    assert scale_by_symlog(z) == pytest.approx(
+        [-30, -3, -small, 0, small, 1, 3, 90], rel=5e-3
+    )

@@ -11,7 +11,7 @@ from lib.core.options import Ghost
 from lib.core.spec import to_plain_json
 from lib.model import backbone
 from lib.model.cut import count_parts
-from lib.model.parts import layers, size, surgery
+from lib.model.parts import count_parameters, get_layers, get_surgery
 from lib.model.surgery import operate
 from lib.stats.cost import SHAPES, parameters
 
@@ -24,7 +24,7 @@ KEEP = {"op": "keep", "heads": HEADS, "neurons": NEURONS}
 def random_scores(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
     heads, neurons = (
-        count_parts(layers(model)[0])[part] for part in ("heads", "neurons")
+        count_parts(get_layers(model)[0])[part] for part in ("heads", "neurons")
     )
     return {
         "head_scores": torch.rand(2, heads, generator=generator),
@@ -53,7 +53,7 @@ def zero_masked(model, heads, neurons):
         return hook
 
     for layer, kept_heads, kept_neurons in zip(
-        layers(model), heads, neurons, strict=True
+        get_layers(model), heads, neurons, strict=True
     ):
         width = layer.attention.self.attention_head_size
         columns = [head * width + i for head in kept_heads for i in range(width)]
@@ -131,7 +131,7 @@ def test_cut_without_scores_keeps_the_first(tiny):
 @pytest.mark.parametrize("heads", [12, 9, 1])
 def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
     model = operated(tiny(family), CUT | {"heads": heads})
-    assert size(model) == {"parameters": parameters(shape(family), heads)}
+    assert count_parameters(model) == {"parameters": parameters(shape(family), heads)}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_refusals_leave_the_model_alone(op, more, message, tiny, sentences, logi
     model = tiny("bert")
     with pytest.raises(ValueError, match=message) as caught:
         operate(model, op, **more)
-    assert "\n" not in str(caught.value) and surgery(model) == []
+    assert "\n" not in str(caught.value) and get_surgery(model) == []
     assert torch.equal(logits(model, sentences()), logits(tiny("bert"), sentences()))
 
 
@@ -221,7 +221,7 @@ def test_what_cannot_come_after_another_is_refused(first, second, message, tiny)
     shapes = {k: v.shape for k, v in model.state_dict().items()}
     with pytest.raises(ValueError, match=message):
         operate(model, second)
-    assert surgery(model) == [first]
+    assert get_surgery(model) == [first]
     assert shapes == {k: v.shape for k, v in model.state_dict().items()}
 
 
@@ -235,7 +235,7 @@ def test_saved_and_loaded_gives_the_same_logits(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, words = backbone.load(tmp_path / "model")
     assert isinstance(again, type(model)) and not again.training
-    assert surgery(again) == surgery(model) == ops
+    assert get_surgery(again) == get_surgery(model) == ops
     assert torch.equal(logits(again, batch), logits(model, batch))
     assert words("word3 word11")["input_ids"] == tokenizer("word3 word11")["input_ids"]
     backbone.save(again, words, tmp_path / "again")
@@ -444,9 +444,11 @@ def test_true_size_on_the_meta_device(name, prefix, options, heads):
     config = getattr(transformers, f"{prefix}Config")(**options)
     with torch.device("meta"):
         cls = getattr(transformers, f"{prefix}ForSequenceClassification")
-        model = backbone.build(cls, config, ops)
+        model = backbone.build_model(cls, config, ops)
     assert {p.device.type for p in model.parameters()} == {"meta"}
-    assert size(model)["parameters"] == parameters(SHAPES[name], heads, GHOST)
+    assert count_parameters(model)["parameters"] == parameters(
+        SHAPES[name], heads, GHOST
+    )
 
 
 @pytest.mark.parametrize("op", [CUT, KEEP])

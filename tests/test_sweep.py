@@ -19,8 +19,8 @@ from lib.core import disk, paths
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec, from_json
-from lib.core.store import RunWriter, Store, core_seconds, run_lines
-from lib.report.tables import collect
+from lib.core.store import RunWriter, Store, count_core_seconds, read_run_lines
+from lib.report.tables import collect_results
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)
@@ -29,7 +29,7 @@ BACKBONE = small_backbone(TRAIN, 40, layers=1, hidden=24, ffn=48)
 
 def teacher(rows=64, **train):
     args = {
-        "data": data.describe("toy", "CoLA", rows, 32),
+        "data": data.describe_task_rows("toy", "CoLA", rows, 32),
         "train": replace(TRAIN, **train),
     }
     args |= {"targets": Targets("hard"), "numerics": NUMERICS}
@@ -62,7 +62,7 @@ def store(tmp_path):
 
 
 def done(store, spec, weights=True):
-    writer = RunWriter(store, spec, {}, keep=True)
+    writer = RunWriter(store, spec, {}, keep_weights=True)
     if weights:
         (writer.folder / "model").mkdir()
         (writer.folder / "model" / "config.json").write_text("{}")
@@ -103,7 +103,7 @@ def test_a_chain_is_made_and_found_again(store):
         Row(start.with_seed(0), model="plain"),
     ]
     assert not make([row["spec"] for row in rows], store, workers=2)
-    frame = collect(rows, store)
+    frame = collect_results(rows, store)
     assert (
         list(frame["state"]) == ["finished"] * 2
         and frame["matthews"].between(-1, 1).all()
@@ -111,9 +111,9 @@ def test_a_chain_is_made_and_found_again(store):
     assert frame["parameters"][0] < frame["parameters"][1]
     began = [run.status["at"] for run in frame["run"]]
     assert not make([row["spec"] for row in rows], store)
-    again = collect(rows, store)
+    again = collect_results(rows, store)
     assert [run.status["at"] for run in again["run"]] == began
-    logits = frame["run"][0].arrays("predictions")["logits"]
+    logits = frame["run"][0].read_arrays("predictions")["logits"]
     assert logits.shape == (2000, 2) and np.isfinite(logits).all()
     assert all(run.model.exists() for run in frame["run"])  # generated tasks' are small
 
@@ -125,10 +125,10 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert "FloatingPointError" in lost[bad.with_seed(0)]
     assert "could not be made" in lost[importance(bad).with_seed(0)]
     assert (
-        store.find(good.with_seed(0))
-        and store.lookup(bad.with_seed(0))["state"] == "failed"
+        store.find_run(good.with_seed(0))
+        and store.look_up_state(bad.with_seed(0))["state"] == "failed"
     )
-    frame = collect([Row(bad.with_seed(0))], store)
+    frame = collect_results([Row(bad.with_seed(0))], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
 
 
@@ -140,7 +140,7 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
         f"needs {bad.with_seed(0).name}, which could not be made: FloatingPointError"
     )
     assert make([top], store)[top].startswith(wanted)
-    assert collect([Row(top)], store)["error"][0].startswith(wanted)
+    assert collect_results([Row(top)], store)["error"][0].startswith(wanted)
 
 
 def test_the_bar_keeps_its_end(store, monkeypatch):
@@ -167,13 +167,13 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
 
 
 def make_in_process(spec, runs, records):
-    make([spec], Store(runs, records), keep=True, checkpoint_seconds=0.0)
+    make([spec], Store(runs, records), keep_weights=True, checkpoint_seconds=0.0)
 
 
 def process(spec, store):
     """A started process that makes a run."""
     about = {"target": make_in_process, "args": (spec, store.runs, store.records)}
-    made = executors.process_context().Process(**about)
+    made = executors.make_process_context().Process(**about)
     made.start()
     return made
 
@@ -189,64 +189,64 @@ def until(there, seconds=300):  # a loaded machine is slow to checkpoint
 
 
 def checkpointed(store, spec):
-    return list((store.part(spec) / "resume").glob("step-*"))
+    return list((store.unfinished_folder(spec) / "resume").glob("step-*"))
 
 
 def worker_of(store, spec):
     """The process that makes a run, once it has written a checkpoint."""
-    return until(lambda: checkpointed(store, spec) and holder(store.lock(spec)))
+    return until(lambda: checkpointed(store, spec) and holder(store.lock_path(spec)))
 
 
 def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
     slow, other = teacher(rows=640, epochs=3).with_seed(0), teacher().with_seed(1)
-    make([BACKBONE], store, keep=True)
+    make([BACKBONE], store, keep_weights=True)
     killer = threading.Thread(
         target=lambda: os.kill(worker_of(store, slow), signal.SIGKILL)
     )
     killer.start()
-    lost = make([slow, other], store, keep=True, checkpoint_seconds=0.0)
+    lost = make([slow, other], store, keep_weights=True, checkpoint_seconds=0.0)
     killer.join()
     assert (
         list(lost) == [slow]
         and "died" in lost[slow]
-        and store.lookup(slow)["state"] == "died"
+        and store.look_up_state(slow)["state"] == "died"
     )
-    assert store.find(other)
-    assert not make([slow], store, keep=True)
-    resumed = store.find(slow)
+    assert store.find_run(other)
+    assert not make([slow], store, keep_weights=True)
+    resumed = store.find_run(slow)
     assert resumed.status["attempts"] == 2 and any(
-        e.get("resumed") for e in resumed.lines("events.jsonl")
+        e.get("resumed") for e in resumed.read_json_lines("events.jsonl")
     )
     whole = Store(tmp_path / "whole", tmp_path / "records")
-    make([slow], whole, keep=True)
-    assert whole.find(slow).status["attempts"] == 1
-    same_run(resumed, whole.find(slow))
+    make([slow], whole, keep_weights=True)
+    assert whole.find_run(slow).status["attempts"] == 1
+    same_run(resumed, whole.find_run(slow))
 
 
 def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
-    make([BACKBONE], store, keep=True)
+    make([BACKBONE], store, keep_weights=True)
     spec = teacher(rows=320).with_seed(0)
     both = [process(spec, store) for _ in range(2)]
     for each in both:
         each.join()
-    assert [p.exitcode for p in both] == [0, 0] and store.find(spec).status[
+    assert [p.exitcode for p in both] == [0, 0] and store.find_run(spec).status[
         "attempts"
     ] == 1
-    assert len(losses_of(run := store.find(spec))) == run.metrics["steps"]
+    assert len(losses_of(run := store.find_run(spec))) == run.metrics["steps"]
 
 
 def test_a_killed_parent_leaves_no_worker_behind(store):
-    make([BACKBONE], store, keep=True)
+    make([BACKBONE], store, keep_weights=True)
     parent = process(long(), store)
     worker = worker_of(store, long())
     os.kill(parent.pid, signal.SIGKILL)
     parent.join()
     until(lambda: not os.path.exists(f"/proc/{worker}"), 20)
-    assert store.lookup(long())["state"] == "died"
+    assert store.look_up_state(long())["state"] == "died"
 
 
 def noted(clock, spec, seconds):
-    clock.note(spec, seconds)
+    clock.note_seconds(spec, seconds)
 
 
 def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
@@ -263,7 +263,7 @@ def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
         noted(clock, one, seconds)
     assert (
         clock.describe_time([teacher(rows=96).with_seed(5)]) == "about 3 s of a core"
-        and clock.median(ranks) is None
+        and clock.median_seconds(ranks) is None
     )
     assert clock.describe_time([one, ranks]) == "about 6 s of a core"
     two = [one, teacher(rows=96).with_seed(5)]
@@ -273,11 +273,12 @@ def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
     )  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert (
-        clock.median(Spec("finetune", other, {"start": BACKBONE}).with_seed(0)) is None
+        clock.median_seconds(Spec("finetune", other, {"start": BACKBONE}).with_seed(0))
+        is None
     )
     done(store, one)
-    assert sweep.Clock(store).median(one.with_seed(3)) == core_seconds(
-        store.find(one).status
+    assert sweep.Clock(store).median_seconds(one.with_seed(3)) == count_core_seconds(
+        store.find_run(one).status
     )
 
 
@@ -296,11 +297,11 @@ def test_work_scales_what_other_runs_took_and_stands_alone_before_any(store):
         return spec.args["data"]["rows"] * metrics.get("mean_tokens", 10)
 
     clock, many = sweep.Clock(store, rows_read), teacher(rows=128).with_seed(1)
-    assert clock.median(many) == 1280
-    clock.note(teacher(rows=64), 32.0, "record", {"mean_tokens": 5})
-    assert clock.median(many) == 128  # A tenth of a second for a row and token.
-    clock.note(teacher(rows=256), 512.0)  # This machine takes twice as long.
-    assert clock.pace == 2 and clock.median(many) == 256
+    assert clock.median_seconds(many) == 1280
+    clock.note_seconds(teacher(rows=64), 32.0, "record", {"mean_tokens": 5})
+    assert clock.median_seconds(many) == 128  # A tenth of a second for a row and token.
+    clock.note_seconds(teacher(rows=256), 512.0)  # This machine takes twice as long.
+    assert clock.pace == 2 and clock.median_seconds(many) == 256
 
 
 def test_the_time_left_follows_the_pace_of_this_machine(store):
@@ -316,16 +317,19 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
         dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs
     ]
     bar = sweep.Bar(specs, sweep.Clock(store), SimpleNamespace(slots=2))
-    assert bar.left([0.0] * 40) is None
+    assert bar.estimate_seconds_left([0.0] * 40) is None
     for spec, seconds in zip(specs[:2], took, strict=False):
-        bar.clock.note(spec, 30 * seconds, "record")
+        bar.clock.note_seconds(spec, 30 * seconds, "record")
     # Before any run has ended, it is the estimate of the plan.
     (about,) = {bar.clock.describe_time(specs, 2)}
-    assert about == f"about {sweep.format_seconds(bar.left([0.0] * 40))} on 2 workers"
+    assert (
+        about
+        == f"about {sweep.format_seconds(bar.estimate_seconds_left([0.0] * 40))} on 2 workers"
+    )
     # Each core second takes 1.5 of the clock.
     for count, (spec, seconds) in enumerate(zip(specs, took, strict=True), 1):
         bar.note(spec, seconds, 1.5 * seconds)
-        left = bar.left([1.0] * count + [0.0] * (40 - count))
+        left = bar.estimate_seconds_left([1.0] * count + [0.0] * (40 - count))
         if 8 <= count < 38:
             assert 1 / 1.5 < left / (0.75 * sum(took[count:])) < 1.5
 
@@ -339,7 +343,7 @@ def test_the_time_left_expects_that_what_slows_the_first_runs_ends(store):
     walls = [24.0] * 20 + [10.0] * 20
     for count, (spec, wall) in enumerate(zip(specs, walls, strict=True), 1):
         bar.note(spec, 10.0, wall)
-        left = bar.left([1.0] * count + [0.0] * (40 - count))
+        left = bar.estimate_seconds_left([1.0] * count + [0.0] * (40 - count))
         if 4 <= count < 40:
             assert 0.5 < left / sum(walls[count:][::2]) < 2
 
@@ -348,13 +352,13 @@ def test_no_first_seconds_decide_a_forecast(store):
     """A run of 0.1 core seconds waited for the workers to start."""
     specs = [teacher().with_seed(seed) for seed in range(12)]
     bar = sweep.Bar(specs, sweep.Clock(store), SimpleNamespace(slots=2))
-    bar.clock.note(specs[0], 100.0, "record")
-    plan = bar.left([0.0] * 12)
+    bar.clock.note_seconds(specs[0], 100.0, "record")
+    plan = bar.estimate_seconds_left([0.0] * 12)
     bar.note(importance(teacher()), 0.1, 100.0)
-    assert plan == 600 and plan < bar.left([0.0] * 12) < 1.5 * plan
+    assert plan == 600 and plan < bar.estimate_seconds_left([0.0] * 12) < 1.5 * plan
     # An unfinished run on a busy machine counts, by what it has done.
     slow = {"seconds": 600.0, "core_seconds": 60.0}
-    assert 1.5 * plan < bar.left([0.6] + [0.0] * 11, [slow]) < 3 * plan
+    assert 1.5 * plan < bar.estimate_seconds_left([0.6] + [0.0] * 11, [slow]) < 3 * plan
 
 
 def replay(runs, clock, slots=2):
@@ -375,7 +379,7 @@ def replay(runs, clock, slots=2):
         shares = dict.fromkeys(ended, 1.0)
         shares |= {other: 1 - (end - now) / runs[other][1] for end, other in busy}
         made = sum(share * runs[spec][0] for spec, share in shares.items())
-        left = bar.left([shares.get(spec, 0.0) for spec in runs])
+        left = bar.estimate_seconds_left([shares.get(spec, 0.0) for spec in runs])
         points.append((made, left, now))
     for made, left, at in points:
         yield made / points[-1][0], left, now - at
@@ -389,7 +393,7 @@ def test_recorded_timings_are_forecast_within_a_factor_of_1_5(store, load, draw)
     records = Store(store.runs, paths.records_root())
     names = {
         line["run"]: records.records / line["run"]
-        for line in run_lines()
+        for line in read_run_lines()
         if line["page"] == "91_frontier" and line["profile"] == "mini"
     }
     clock, runs = sweep.Clock(store), {}
@@ -398,7 +402,7 @@ def test_recorded_timings_are_forecast_within_a_factor_of_1_5(store, load, draw)
         spec = from_json(disk.read_json(folder / "spec.json"))
         took = status.get("core_seconds", 0)
         if took and spec.seed == 10:
-            clock.note(spec, took, "record")
+            clock.note_seconds(spec, took, "record")
         elif took:
             runs[spec] = 1.7 * took, 1.7 * load * took  # On a slower machine.
     order = np.random.default_rng(draw).permutation(len(runs))

@@ -4,9 +4,9 @@ behind."""
 import pytest
 import torch
 
-from lib.model.parts import base, layers
+from lib.model.parts import get_encoder, get_layers
 from lib.model.surgery import operate
-from lib.model.taps import taps
+from lib.model.taps import record_hidden_states
 
 GHOST = {
     "op": "ghost",
@@ -18,8 +18,8 @@ GHOST = {
 
 
 def seen_by(model, batch):
-    with torch.no_grad(), taps(model) as seen:
-        out = base(model)(**batch)
+    with torch.no_grad(), record_hidden_states(model) as seen:
+        out = get_encoder(model)(**batch)
     return seen, out.last_hidden_state
 
 
@@ -32,8 +32,10 @@ def hooks(model):
 def test_states_are_those_of_the_framework(family, tiny, sentences):
     model, batch, blocks = tiny(family), sentences(family), []
     with torch.no_grad():
-        expected = base(tiny(family))(**batch, output_hidden_states=True).hidden_states
-    for layer in layers(model):
+        expected = get_encoder(tiny(family))(
+            **batch, output_hidden_states=True
+        ).hidden_states
+    for layer in get_layers(model):
         layer.attention.register_forward_hook(
             lambda _, __, output: blocks.append(output[0])
         )
@@ -50,7 +52,7 @@ def test_states_are_those_of_the_framework(family, tiny, sentences):
 def test_each_forward_starts_anew_and_no_hook_stays(tiny, sentences):
     model, first, second = tiny(), sentences(), sentences(lengths=(4, 6), seed=1)
     expected, before = seen_by(model, second)[0], hooks(model)
-    with pytest.raises(KeyError), taps(model) as seen:
+    with pytest.raises(KeyError), record_hidden_states(model) as seen:
         model(**first)
         model(**second)
         assert hooks(model) == before + 5

@@ -15,10 +15,13 @@ from lib.core.options import Distil, Importance, Numerics, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.methods import taylor_importance
 from lib.model import backbone
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
 from lib.papers import frontier, grids
-from lib.train.steps.importance import by_method, scores
+from lib.train.steps.importance import (
+    compute_importance_by_method,
+    compute_taylor_importance,
+)
 
 NUMERICS, BY = Numerics("float32", 1), "taylor_importance"
 RANKED = Importance("held_out", 4, 32, by=BY)
@@ -26,7 +29,7 @@ RANKED = Importance("held_out", 4, 32, by=BY)
 
 def scored(model, encoded):
     """The scores of a model, which has its gradients from then on."""
-    return by_method(model, encoded, RANKED, NUMERICS)
+    return compute_importance_by_method(model, encoded, RANKED, NUMERICS)
 
 
 @pytest.mark.parametrize("labels", [2, 1])
@@ -37,7 +40,7 @@ def test_scores_are_the_formula(labels, family, tiny):
     found = scored(model, encoded)
     again = tiny(family, labels=labels).double()
     total = sum(loss_of(again, batch, y) for batch, y in batches(encoded))
-    for l, layer in enumerate(layers(again)):
+    for l, layer in enumerate(get_layers(again)):
         own = layer.attention.self
         into = [
             own.query.weight,
@@ -67,7 +70,7 @@ def test_a_score_is_what_the_loss_loses_by_each_weight(tiny):
     model, encoded, eps = tiny().double(), rows(number=4), 1e-5
     found = scored(model, encoded)[1][0]
     ((batch, y),) = batches(encoded)
-    layer, sums = layers(model)[0], []
+    layer, sums = get_layers(model)[0], []
     into, out = layer.intermediate.dense.weight, layer.output.dense.weight
     with torch.no_grad():
         for neuron in (3, 50):
@@ -95,11 +98,11 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
         cut, {"op": "cut", "heads": m}, head_scores=found[0], neuron_scores=found[1]
     )
     parts = {}
-    for layer in layers(model):
+    for layer in get_layers(model):
         own = layer.attention.self
         parts |= {own.query: 12, own.key: 12, own.value: 12}
     widths = dict.fromkeys(
-        [*parts, *(layer.intermediate.dense for layer in layers(model))], ratio
+        [*parts, *(layer.intermediate.dense for layer in get_layers(model))], ratio
     )
     torch_pruning.pruner.BasePruner(
         model,
@@ -114,7 +117,7 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
         head_pruning_ratio=ratio,
     ).step()
     for l, (one, two) in enumerate(
-        zip(layers(model), layers(tiny(family)), strict=True)
+        zip(get_layers(model), get_layers(tiny(family)), strict=True)
     ):
         heads, neurons = (
             torch.tensor(sorted(kept[name][l])) for name in ("heads", "neurons")
@@ -131,7 +134,10 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
 
 def test_it_ranks_in_another_way_than_width(tiny):
     encoded = rows()
-    theirs, ours = scored(tiny(), encoded), scores(tiny(), encoded, RANKED, NUMERICS)
+    theirs, ours = (
+        scored(tiny(), encoded),
+        compute_taylor_importance(tiny(), encoded, RANKED, NUMERICS),
+    )
     for mine, other in zip(theirs, ours, strict=True):
         assert not torch.equal(mine.argsort(1), other.argsort(1))
 
@@ -149,14 +155,14 @@ def test_a_model_has_the_kept_parts_and_opens_again(
             layer.attention.self.num_attention_heads,
             layer.intermediate.dense.out_features,
         )
-        for layer in layers(model)
+        for layer in get_layers(model)
     ]
     assert there == widths == [(m, 8 * m)] * 2
     backbone.save(model, tokenizer, tmp_path)
     assert torch.equal(logits(backbone.load(tmp_path)[0], batch), logits(model, batch))
 
 
-DATA = data.describe("toy", "CoLA", 32, 16)
+DATA = data.describe_task_rows("toy", "CoLA", 32, 16)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
 
 
@@ -168,19 +174,21 @@ def test_a_student_is_cut_by_what_the_step_ranks(family, make):
     ranks = Spec(
         "importance", told | {"importance": RANKED}, {"teacher": teacher}
     ).with_seed(1)
-    _, op = taylor_importance.keep(grids.shape("toy"), 3 / 12)
+    _, op = taylor_importance.keep(grids.find_encoder_shape("toy"), 3 / 12)
     more = {"train": TRAIN, "distil": Distil(mask=True), "surgery": [op]}
     student = Spec(
         "distil", told | more, {"teacher": teacher, "importance": ranks}
     ).with_seed(1)
-    run, ranked = make(student), make(ranks).arrays("scores")
+    run, ranked = make(student), make(ranks).read_arrays("scores")
     (cut,) = json.loads((run.folder / "surgery.json").read_text())
     for name, number in (("heads", 3), ("neurons", 24)):
         assert np.allclose(ranked[name].mean(1), 1, atol=1e-5)
         best = np.argsort(-ranked[name], axis=1, kind="stable")[:, :number]
         assert cut["report"][name] == best.tolist()
     model, _ = backbone.load(run.model)
-    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [
+    assert [
+        layer.attention.self.num_attention_heads for layer in get_layers(model)
+    ] == [
         3,
         3,
     ]
@@ -196,4 +204,6 @@ def test_only_the_ranking_differs_from_width(anywhere):
     assert ours.inputs["start"].args == theirs.inputs["start"].args
     assert one.args["importance"] == two.args["importance"] | {"by": BY}
     assert "by" not in to_plain_json(Importance("held_out", 8, 32))
-    assert frontier.flops("mini", name, 3) == frontier.flops("mini", "Width", 3)
+    assert frontier.count_method_flops("mini", name, 3) == frontier.count_method_flops(
+        "mini", "Width", 3
+    )

@@ -29,7 +29,9 @@ def test_rows_come_back_as_they_were(runs):
     )
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
-    assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
+    assert found["a"].used_ids().tolist() == sorted(
+        {i for row in wanted for i in row["a"]}
+    )
     with pytest.raises(IndexError):
         found["a"][2500]
     assert (runs / ".tokens" / "ids").exists()
@@ -76,7 +78,7 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     calls = []
     found = tokens.cache_rows("one", lambda: calls.append(0) or rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
-    assert not disk.damage_of_folder(there.parent)
+    assert not disk.describe_folder_damage(there.parent)
 
 
 def test_a_folder_under_the_name_of_another_is_made_again(runs):
@@ -113,16 +115,16 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
         calls.append(path.read_text())
         return calls[-1]
 
-    found = [disk.remember_value("what", [path], compute) for _ in range(3)]
+    found = [disk.cache_on_disk("what", [path], compute) for _ in range(3)]
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
-    assert disk.remember_value("what", [path], compute) == "other" and len(calls) == 2
+    assert disk.cache_on_disk("what", [path], compute) == "other" and len(calls) == 2
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
     for number, damaged in enumerate(
         ("{", note.read_text().replace("other", "otter")), 3
     ):
         note.write_text(damaged)
         assert (
-            disk.remember_value("what", [path], compute) == "other"
+            disk.cache_on_disk("what", [path], compute) == "other"
             and len(calls) == number
         )

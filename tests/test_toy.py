@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import matthews_corrcoef
 
 from lib.data import grammar, toy
-from lib.data.grammar import Entity, Event, clause, text
+from lib.data.grammar import Entity, Event, join_words, make_clause
 from lib.data.read import SQUAD, TASKS
 
-VOCABULARY = grammar.vocabulary()
+VOCABULARY = grammar.list_vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
 SPANS = tuple(SQUAD)
 LABELLED = tuple(task for task in toy.TASKS if task not in SPANS)
@@ -55,13 +55,13 @@ def test_rows_are_pinned():
         for name, split in toy.load(task).items():
             rows = zip(split.a, split.b or split.a, split.y.tolist(), strict=True)
             body.update(repr([task, name, *rows]).encode())
-    body.update(repr(toy.corpus(2000, 0)).encode())
+    body.update(repr(toy.generate_passages(2000, 0)).encode())
     assert body.hexdigest()[:16] == "052d4bcce8f74553"
 
 
 def test_corpus_follows_its_seed():
-    once = toy.corpus(2000, 0)
-    assert once == toy.corpus(2000, 0) != toy.corpus(2000, 1)
+    once = toy.generate_passages(2000, 0)
+    assert once == toy.generate_passages(2000, 0) != toy.generate_passages(2000, 1)
     assert 2000 <= sum(passage.count(" .") for passage in once) <= 2001
     assert {word for passage in once for word in passage.split()} <= set(VOCABULARY)
     assert {passage.count(" .") for passage in once} == {2}
@@ -96,7 +96,7 @@ def test_splits_are_balanced_and_apart(task):
 @pytest.mark.parametrize("task", LABELLED)
 def test_a_bag_of_words_does_not_solve_it(task):
     splits = toy.load(task)
-    train = splits["train"].take(range(1500))
+    train = splits["train"].select_rows(range(1500))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # no need to converge to the last digit
         model = LogisticRegression(C=0.3, max_iter=30).fit(features(train), train.y)
@@ -141,32 +141,32 @@ def test_spans_are_the_answers(task):
 DENIED = Event("chase", DOG, PIGS, positive=False)
 PASSIVE = replace(DENIED, passive=True)
 SAID = {
-    "who did not chase the pigs .": grammar.question(DENIED, "agent"),
-    "who was not chased by the dog .": grammar.question(PASSIVE, "patient"),
-    "an old dog chased the pigs .": clause(
+    "who did not chase the pigs .": grammar.make_question(DENIED, "agent"),
+    "who was not chased by the dog .": grammar.make_question(PASSIVE, "patient"),
+    "an old dog chased the pigs .": make_clause(
         Event("chase", Entity("dog", False, "a", "old"), PIGS)
     ),
-    "the pigs were chased by the dog .": clause(replace(PASSIVE, positive=True)),
-    "the dog does not chase the pigs .": clause(replace(DENIED, past=False)),
-    "the lady cries .": clause(Event("cry", Entity("lady"), past=False)),
-    "the woman who the pigs see slept .": clause(
+    "the pigs were chased by the dog .": make_clause(replace(PASSIVE, positive=True)),
+    "the dog does not chase the pigs .": make_clause(replace(DENIED, past=False)),
+    "the lady cries .": make_clause(Event("cry", Entity("lady"), past=False)),
+    "the woman who the pigs see slept .": make_clause(
         Event("sleep", Entity("woman", clause=Event("see", PIGS, None, past=False)))
     ),
-    "the dog that was chased by the pigs slept .": clause(
+    "the dog that was chased by the pigs slept .": make_clause(
         Event("sleep", Entity("dog", clause=Event("chase", PIGS, None, passive=True)))
     ),
-    "the dog in the park walked .": clause(
+    "the dog in the park walked .": make_clause(
         Event("walk", Entity("dog", place=("in", Entity("park"))))
     ),
     "the dog slept but the dog slept .": grammar.join_clauses(
-        [clause(Event("sleep", DOG))] * 2
+        [make_clause(Event("sleep", DOG))] * 2
     ),
 }
 
 
 @pytest.mark.parametrize("said, words", SAID.items())
 def test_meanings_are_said_as_meant(words, said):
-    assert text(words) == said
+    assert join_words(words) == said
 
 
 @pytest.mark.parametrize("task", ["CoLA", "BigramShift"])

@@ -58,53 +58,58 @@ def changed(words, place, **fields):
 
 
 def parse(tmp_path, text):
-    return treebank.read(put(tmp_path, "x.conllu", text))
+    return treebank.read_sentences(put(tmp_path, "x.conllu", text))
 
 
 def test_labels_of_hand_parsed_sentences(tmp_path):
     slept, likes = parse(tmp_path, conllu(*SLEPT) + conllu(*LIKES))
-    assert treebank.tense(slept) == (
+    assert treebank.find_tense(slept) == (
         "PAST",
         "sleep",
     )  # the main clause, whatever the other says
-    assert treebank.tense(likes) == (
+    assert treebank.find_tense(likes) == (
         "PRES",
         "like",
     )  # no full verb there: all finite forms agree
-    assert treebank.number(slept, "nsubj") == ("NNS", "dog")
-    assert treebank.number(slept, "obj") is None
-    assert treebank.number(likes, "nsubj") == ("NN", "cat")
-    assert treebank.number(likes, "obj") == ("NNS", "book")
-    assert treebank.depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
-    assert max(treebank.depths(likes)) == 3
-    assert treebank.shape(slept) == "nsubj root conj"
-    assert treebank.shape(likes) == "nsubj cop root ccomp"
+    assert treebank.find_grammatical_number(slept, "nsubj") == ("NNS", "dog")
+    assert treebank.find_grammatical_number(slept, "obj") is None
+    assert treebank.find_grammatical_number(likes, "nsubj") == ("NN", "cat")
+    assert treebank.find_grammatical_number(likes, "obj") == ("NNS", "book")
+    assert treebank.compute_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
+    assert max(treebank.compute_depths(likes)) == 3
+    assert treebank.describe_constituents(slept) == "nsubj root conj"
+    assert treebank.describe_constituents(likes) == "nsubj cop root ccomp"
     words, longer = treebank.swap_clauses(slept)
     assert " ".join(words) == "She knows it , but the dogs slept ." and longer == 0
     assert treebank.swap_clauses(likes) is None
 
 
 def subject(sentence):
-    return treebank.number(sentence, "nsubj")
+    return treebank.find_grammatical_number(sentence, "nsubj")
 
 
 @pytest.mark.parametrize(
     "ask, place, fields, expected",
     [
         (
-            treebank.tense,
+            treebank.find_tense,
             1,
             {"features": PAST},
             None,
         ),  # was sure that she likes: they disagree
         (
-            treebank.tense,
+            treebank.find_tense,
             1,
             {"features": "VerbForm=Fin"},
             None,
         ),  # will be sure: no tense
-        (treebank.tense, 1, {"features": "VerbForm=Inf"}, ("PRES", "like")),
-        (treebank.tense, 6, {"features": "VerbForm=Inf"}, None),  # no finite full verb
+        (treebank.find_tense, 1, {"features": "VerbForm=Inf"}, ("PRES", "like")),
+        (
+            treebank.find_tense,
+            6,
+            {"features": "VerbForm=Inf"},
+            None,
+        ),  # no finite full verb
         (
             subject,
             0,
@@ -232,9 +237,9 @@ def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
 
 
 ASKS = {
-    "Tense": treebank.tense,
-    "SubjNumber": lambda s: treebank.number(s, "nsubj"),
-    "ObjNumber": lambda s: treebank.number(s, "obj"),
+    "Tense": treebank.find_tense,
+    "SubjNumber": lambda s: treebank.find_grammatical_number(s, "nsubj"),
+    "ObjNumber": lambda s: treebank.find_grammatical_number(s, "obj"),
 }
 
 
@@ -312,6 +317,6 @@ def test_too_small_a_treebank_and_absent_files(root, tmp_path):
 def test_tasks_are_those_of_senteval():
     assert list(treebank.TASKS) == list(SENTEVAL)
     for name, task in treebank.TASKS.items():
-        assert task.outputs == len(task.labels) > 1
+        assert task.output_width == len(task.labels) > 1
         if len(SENTEVAL[name].labels) == 2:
             assert task == SENTEVAL[name]

@@ -17,7 +17,7 @@ from lib.core import paths
 from lib.core.store import Store
 from lib.papers import grids
 
-ROWS = {row["claim"]: row for row in lists.read_list("unanswered")}
+ROWS = {row["claim"]: row for row in lists.read_published_csv("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
@@ -36,10 +36,12 @@ def made(line, scale):
     pages = filter(None, line["artefact"].split("; "))
     if scale == "mini":
         return (
-            judging.rows_of_pages(line["artefact"], scale) if line["artefact"] else []
+            judging.make_rows_of_pages(line["artefact"], scale)
+            if line["artefact"]
+            else []
         )
-    found = [row for page in pages for row in checks.rows_at_paper(page)]
-    return found + grids.searches_behind(found)
+    found = [row for page in pages for row in checks.make_rows_at_paper_profile(page)]
+    return found + grids.list_searches_behind(found)
 
 
 def seeds(one, rows):
@@ -48,7 +50,7 @@ def seeds(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.scores_examples(row["spec"])]
+        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
     )
     by_task = defaultdict(list)
     for _, part in select_rows_by_model(one, rows):
@@ -70,7 +72,7 @@ def seeds(one, rows):
 
 @cache
 def recorded(spec):
-    return store().lookup(spec)["run"] is not None
+    return store().look_up_state(spec)["run"] is not None
 
 
 @cache
@@ -85,7 +87,7 @@ def measured(claim):
     """{cell: (its seeds, how many an answer takes)}, None for what mini does not
     make."""
     line = lists.read_claims()[claim]
-    rows = judging.rows_of_claim(line)
+    rows = judging.make_rows_of_claim(line)
     return {one.text: seeds(one, rows) for one in cells.parse_cells(line["cells"])}
 
 
@@ -94,7 +96,7 @@ def twin(claim, text):
     tasks."""
     told = {
         r["cell"]: r["same_as"]
-        for r in lists.read_list(f"{LINES[claim]['paper']}/cells")
+        for r in lists.read_published_csv(f"{LINES[claim]['paper']}/cells")
         if r["claim"] == claim
     }
     if not (other := told.get(text)):

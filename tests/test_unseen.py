@@ -25,7 +25,7 @@ from lib.papers.bermo import recipes as bermo
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert import searches as search
 from lib.papers.nas_pruning import recipes as nas
-from lib.report.tables import Runs, collect
+from lib.report.tables import Runs, collect_results
 from lib.stats import compare, metrics, paired
 
 APART = tuple(f"w{i} x{i} y{i} z{i}" for i in range(40))  # texts that share nothing
@@ -67,7 +67,9 @@ def test_rows_that_share_are_left_out(texts, taken, count):
         if not any(share(texts[row], text) for text in texts[:taken])
     ]
     assert (
-        unseen.select_apart(rows, range(min(taken, len(texts))), rest, count)
+        unseen.select_rows_without_shared_text(
+            rows, range(min(taken, len(texts))), rest, count
+        )
         == wanted[:count]
     )
 
@@ -77,8 +79,8 @@ def test_each_side_of_a_pair_counts():
         ["one two three four five", "x", "far off", "also far"],
         ["y", "zero one two three four", "near by", "y"],
     )
-    assert unseen.select_apart(rows, [0], [1, 2, 3], 9) == [2]
-    assert unseen.clusters(rows).tolist() == [0, 0, 1, 0]
+    assert unseen.select_rows_without_shared_text(rows, [0], [1, 2, 3], 9) == [2]
+    assert unseen.cluster_rows(rows).tolist() == [0, 0, 1, 0]
 
 
 @settings(deadline=None, max_examples=200)
@@ -88,7 +90,7 @@ def test_clusters_are_connected_components(texts):
     for i, j in combinations(range(len(texts)), 2):
         if share(texts[i], texts[j]) or share(texts[j], texts[i]):
             parent = [parent[i] if p == parent[j] else p for p in parent]
-    found = unseen.clusters(split(texts))
+    found = unseen.cluster_rows(split(texts))
     assert (
         len(set(zip(found, parent, strict=True))) == len(set(found)) == len(set(parent))
     )
@@ -107,7 +109,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         sentence(30, "c"),
         "x " + sentence(8, "b"),
     ]
-    found = unseen.judging_rows(split(texts), split(["b1 b2 b3 b4", "alone"]))
+    found = unseen.make_judging_arrays(split(texts), split(["b1 b2 b3 b4", "alone"]))
     assert found["judged"].tolist() == [2, 3, 4]
     assert (
         found["words"].tolist() == [4, 1, 1, 8, 9, 30, 9] and len(found["labels"]) == 5
@@ -120,7 +122,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         0,
     ]  # development rows are drawn with them
     pairs = split([sentence(4, "a"), sentence(4, "b")], ["c d e f", "c d e f g"])
-    assert unseen.judging_rows(pairs, split([]))["judged"].tolist() == [1]
+    assert unseen.make_judging_arrays(pairs, split([]))["judged"].tolist() == [1]
 
 
 def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
@@ -129,18 +131,18 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
     first, second = sentence(9, "A"), sentence(9, "c2").upper()
     train = split([first, sentence(9, "x"), sentence(8, "d")], ["y", second, "z"])
     dev = split([sentence(9, "e"), "other"], [sentence(9, "D2"), "more"])
-    found = unseen.judging_rows(rows, dev, train)
+    found = unseen.make_judging_arrays(rows, dev, train)
     assert found["judged"].tolist() == [1, 3, 4]
     # equal texts make a cluster, and parts of them do not
     assert found["cluster"].tolist() == [0, 1, 2, 0, 0]
 
 
 def test_a_descriptor_without_unseen_rows_is_what_it_was():
-    described = data.describe("toy", "CoLA", 64, 32)
+    described = data.describe_task_rows("toy", "CoLA", 64, 32)
     wanted = {
         "source": "toy",
         "task": "CoLA",
-        "digest": data.find_local_rows("toy", "CoLA")[0],
+        "digest": data.digest_local_rows("toy", "CoLA")[0],
     }
     assert described == wanted | {"rows": 64, "held_out": 32}
     assert "unseen" not in data.load(described)
@@ -190,40 +192,44 @@ def glue(tmp_path, monkeypatch):
 
 
 def test_the_rest_of_the_training_rows(glue):
-    described = data.describe("glue", "SST-2", 20, 5, unseen=10)
+    described = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
     assert described["unseen"].keys() == {"rows", "beside", "digest"}
     assert described["unseen"]["beside"] == 25
     there = data.load(described)
     used = set(there["train"].index) | set(there["held_out"].index)
     assert len(there["unseen"]) == 10 and used.isdisjoint(there["unseen"].index)
-    all_there = data.describe("glue", "SST-2", 20, 5, unseen=100)["unseen"]
+    all_there = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=100)["unseen"]
     assert all_there["rows"] == 15
     assert (
-        data.judging_arrays(described)["labels"].tolist() == there["unseen"].y.tolist()
+        data.read_judging_arrays(described)["labels"].tolist()
+        == there["unseen"].y.tolist()
     )
     for few in (
         dict(rows=10),
         dict(rows=4, held_out=2),
     ):  # one set for all runs of a task
-        other = data.describe("glue", "SST-2", **few, unseen=10, beside=25)
+        other = data.describe_task_rows("glue", "SST-2", **few, unseen=10, beside=25)
         assert other["unseen"] == described["unseen"]
 
 
 @pytest.mark.parametrize("task, first", [("MRPC", 1), ("STS-B", 2.5)])
 def test_official_unseen_rows(glue, task, first):
-    described = data.describe("glue", task, unseen=2)
+    described = data.describe_task_rows("glue", task, unseen=2)
     found = data.load(described)["unseen"]
     assert found.a[0] == "a cat" and found.y[0] == first and len(found) == 2
-    assert data.judging_arrays(described)["labels"].tolist() == found.y.tolist()
-    assert data.describe("glue", task, 1, unseen=2)["unseen"] == described["unseen"]
+    assert data.read_judging_arrays(described)["labels"].tolist() == found.y.tolist()
+    assert (
+        data.describe_task_rows("glue", task, 1, unseen=2)["unseen"]
+        == described["unseen"]
+    )
 
 
 def test_the_digest_covers_unseen_rows(glue):
-    before = data.describe("glue", "SST-2", 20, 5, unseen=10)
-    plain = data.describe("glue", "SST-2", 20, 5)
+    before = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
+    plain = data.describe_task_rows("glue", "SST-2", 20, 5)
     row = data.load(before)["unseen"].index[0]
     glue([*APART[:row], "another text instead of it", *APART[row + 1 :]])
-    after = data.describe("glue", "SST-2", 20, 5, unseen=10)
+    after = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
     assert after["unseen"] != before["unseen"] and after["digest"] != plain["digest"]
     with pytest.raises(
         ValueError, match="its unseen rows, has digest .*; this run is of"
@@ -232,16 +238,16 @@ def test_the_digest_covers_unseen_rows(glue):
 
 
 def test_the_digest_covers_official_unseen_rows(glue, tmp_path):
-    before = data.describe("glue", "STS-B", unseen=2)
+    before = data.describe_task_rows("glue", "STS-B", unseen=2)
     path = tmp_path / "stsbenchmark" / "sts-test.csv"
     path.write_text(path.read_text().replace("5.000", "4.8"))
     forget()
-    after = data.describe("glue", "STS-B", unseen=2)
+    after = data.describe_task_rows("glue", "STS-B", unseen=2)
     assert after["unseen"] != before["unseen"] and after["digest"] == before["digest"]
     path.unlink()
     forget()
     with pytest.raises(FileNotFoundError, match="sts-test.csv"):
-        data.describe("glue", "STS-B", unseen=2)
+        data.describe_task_rows("glue", "STS-B", unseen=2)
 
 
 CANNOT = [
@@ -258,28 +264,28 @@ CANNOT = [
 @pytest.mark.parametrize("more, message", CANNOT)
 def test_unseen_rows_that_cannot_be(glue, more, message):
     with pytest.raises(ValueError, match=message):
-        data.describe("glue", "SST-2", unseen=5, **more)
+        data.describe_task_rows("glue", "SST-2", unseen=5, **more)
 
 
 def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     """Digest, labels and clusters are found where the data are not."""
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setattr(paths, "UNSEEN", tmp_path / "unseen")
-    described = data.describe("glue", "SST-2", 20, 5, unseen=10)
-    judging = data.judging_arrays(described)
+    described = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
+    judging = data.read_judging_arrays(described)
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": described["digest"]}))
     assert note("glue", "SST-2", 10, 25) == described["unseen"]
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
     forget()
-    assert data.describe("glue", "SST-2", 20, 5, unseen=10) == described
-    for name, values in data.judging_arrays(described).items():
+    assert data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10) == described
+    for name, values in data.read_judging_arrays(described).items():
         assert np.array_equal(values, judging[name])
     assert (
-        "glue/SST-2" in data.official_digests()
-        and "glue/CoLA" not in data.official_digests()
+        "glue/SST-2" in data.read_official_digests()
+        and "glue/CoLA" not in data.read_official_digests()
     )
     with pytest.raises(FileNotFoundError):
-        data.describe("glue", "SST-2", 20, 5, unseen=9)
+        data.describe_task_rows("glue", "SST-2", 20, 5, unseen=9)
 
 
 def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
@@ -287,11 +293,11 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
 ):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
-    with data.allow_absent_data(look=False):
-        assert data.describe("glue", "SST-2", 20)["digest"] == "0" * 16
+    with data.allow_absent_data(use_local_data=False):
+        assert data.describe_task_rows("glue", "SST-2", 20)["digest"] == "0" * 16
     assert (
-        data.describe("glue", "SST-2", 20)["digest"]
-        == data.find_local_rows("glue", "SST-2")[0]
+        data.describe_task_rows("glue", "SST-2", 20)["digest"]
+        == data.digest_local_rows("glue", "SST-2")[0]
     )
 
 
@@ -301,8 +307,8 @@ COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 @pytest.mark.parametrize("task", grids.UNSEEN["mini"])
 def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
-    described = grids.dataset("mini", task)
-    told, found = described["unseen"], data.judging_arrays(described)
+    described = grids.describe_dataset("mini", task)
+    told, found = described["unseen"], data.read_judging_arrays(described)
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
     assert COUNTED.get(task, (dev, len(judged))) == (dev, len(judged))
@@ -311,7 +317,7 @@ def test_committed_numbers(task, monkeypatch):
     ) == dev + len(judged)
     monkeypatch.setattr(paths, "UNSEEN", paths.ROOT / "none")
     try:
-        wanted = data.judging_arrays(described)
+        wanted = data.read_judging_arrays(described)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert wanted.keys() == found.keys()
@@ -324,7 +330,7 @@ def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
         pytest.skip(f"no SST-2 at {REAL}")
     monkeypatch.setenv("DATA_ROOT", str(REAL))
     forget()
-    there = data.load(grids.dataset("mini", "SST-2"))
+    there = data.load(grids.describe_dataset("mini", "SST-2"))
     seen = [
         text.lower().split() for part in ("train", "held_out") for text in there[part].a
     ]
@@ -339,14 +345,20 @@ def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
 def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     """What is compared at mini is judged on the same rows, and no run trains or selects
     on any of them."""
-    told = [grids.dataset("mini", task), nas.rows("mini", task)]
+    told = [
+        grids.describe_dataset("mini", task),
+        nas.describe_search_rows("mini", task),
+    ]
     if task in bermo.ROWS["mini"]:
-        told.append(bermo.common("mini", task, "BERT")["data"])
+        told.append(bermo.make_common_arguments("mini", task, "BERT")["data"])
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:
             last = search.search_spec("mini", search.LAST)
-            told += [search.rows("mini", *search.PART["mini"]), last.args["data"]]
+            told += [
+                search.describe_proxy_rows("mini", *search.PART["mini"]),
+                last.args["data"],
+            ]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside
 
 
@@ -362,13 +374,15 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
         sum(values.nbytes for values in kept.values())
         == {2: 13, 3: 101, 300: 202}[classes]
     )
-    weights = paired.draw_weights(rng, 5, 101)
+    weights = paired.draw_bootstrap_weights(rng, 5, 101)
     for name in (
         ("accuracy",) + ("matthews",) * (classes < 9) + ("f1",) * (classes == 2)
     ):
-        assert metrics.score(name, said, labels) == metrics.score(name, logits, labels)
+        assert metrics.compute_metric(name, said, labels) == metrics.compute_metric(
+            name, logits, labels
+        )
         scores = [
-            paired.weighted_score(name, [each], labels, weights)
+            paired.compute_weighted_scores(name, [each], labels, weights)
             for each in (said, logits)
         ]
         assert np.array_equal(*scores)
@@ -407,7 +421,7 @@ def tuned(task, unseen=0):
     args["data"] = (
         scored(48, 0, unseen)
         if task == "scores"
-        else data.describe("toy", task, 48, unseen=unseen)
+        else data.describe_task_rows("toy", task, 48, unseen=unseen)
     )
     return Spec("finetune", args, {"start": START})
 
@@ -431,30 +445,31 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     """The rest of the run is what it is without them, and pairs are judged on both."""
     run, plain = make(tuned(task, unseen=21)), make(tuned(task))
     told = run.spec["args"]["data"]["unseen"]
-    kept = data.judging_arrays(run.spec["args"]["data"])
-    rows, count = kept["judged"], len(run.arrays("predictions")["labels"])
-    found = compare.judged_rows(run, compare.Column("x", "x", "accuracy"))
-    logits = run.arrays("predictions")["logits"]
-    assert np.array_equal(logits, plain.arrays("predictions")["logits"])
+    kept = data.read_judging_arrays(run.spec["args"]["data"])
+    rows, count = kept["judged"], len(run.read_arrays("predictions")["labels"])
+    found = compare.read_judged_rows(run, compare.Column("x", "x", "accuracy"))
+    logits = run.read_arrays("predictions")["logits"]
+    assert np.array_equal(logits, plain.read_arrays("predictions")["logits"])
     assert untimed(run) == untimed(plain)
     lengths = {len(found[name]) for name in ("labels", "said", "cluster")}
     assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
-    said = data.unpack_predictions(run.arrays("predictions_unseen"), told["rows"])
+    said = data.unpack_predictions(run.read_arrays("predictions_unseen"), told["rows"])
     assert np.array_equal(found["said"][count:], said[rows])
-    names = data.task_of_descriptor(run.spec["args"]["data"]).metrics
+    names = data.find_described_task(run.spec["args"]["data"]).metrics
     for name in names:
         column = compare.Column("x", "x", name)
         assert (
-            metrics.score(name, found["said"][:count], found["labels"][:count])
+            metrics.compute_metric(name, found["said"][:count], found["labels"][:count])
             == (run.metrics[name])
         )
         assert (
-            metrics.score(name, said, kept["labels"]) == run.metrics[f"unseen.{name}"]
+            metrics.compute_metric(name, said, kept["labels"])
+            == run.metrics[f"unseen.{name}"]
         )
-        joint = metrics.score(name, found["said"], found["labels"])
-        assert compare.score(run, column) == pytest.approx(joint, abs=1e-12)
-        assert compare.development_score(run, column) == run.metrics[name]
-        assert compare.score(plain, column) == run.metrics[name]
+        joint = metrics.compute_metric(name, found["said"], found["labels"])
+        assert compare.read_score(run, column) == pytest.approx(joint, abs=1e-12)
+        assert compare.read_development_score(run, column) == run.metrics[name]
+        assert compare.read_score(plain, column) == run.metrics[name]
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
     frame = pd.DataFrame(
@@ -462,18 +477,18 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     )
     of = {task: (compare.Column(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-    [pair] = compare.align_rows(
-        a, b, of, spared=(True, True)
+    [pair] = compare.pair_rows(
+        a, b, of, count_collapsed=(True, True)
     )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
     words = (
         "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     )
-    assert Runs(frame, frame[:0], "toy").rows == f"on {words}"
+    assert Runs(frame, frame[:0], "toy").rows_caption == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-        compare.align_rows(a, b, of, spared=(True, True))
+        compare.pair_rows(a, b, of, count_collapsed=(True, True))
 
 
 @cache
@@ -482,7 +497,7 @@ def recorded():
     return [
         row
         for id in ("G1", "N1")
-        for row in source.rows_of_claim(lists.read_claims()[id], seeds=(10,))
+        for row in source.make_rows_of_claim(lists.read_claims()[id], seeds=(10,))
     ]
 
 
@@ -493,19 +508,19 @@ def recorded():
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged
     rows."""
-    of = grids.metrics("mini", nas.COLUMNS)
-    frame = collect([row for row in recorded() if row["task"] == task])
-    frame = compare.with_runs(frame[frame["model"].isin([method, baseline])]).dropna(
-        axis=1, how="all"
-    )
+    of = grids.list_columns_by_task("mini", nas.COLUMNS)
+    frame = collect_results([row for row in recorded() if row["task"] == task])
+    frame = compare.select_rows_with_runs(
+        frame[frame["model"].isin([method, baseline])]
+    ).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
-        points = compare.scores_in_points(part, of).set_index("model")
+        points = compare.list_scores_in_points(part, of).set_index("model")
         e = paired.paired_difference(compare.pair_columns(part, method, baseline, of))
         gap = points["score"][method] - points["score"][baseline]
         assert gap == pytest.approx(e.mean, abs=1e-9)
         alone = points["development"][method] - points["development"][baseline]
         assert alone != pytest.approx(gap, abs=1e-6)
-    table = compare.table_by_task(frame, of, "here")
+    table = compare.make_table_by_task(frame, of, "here")
     titles = [
         ("here", of[task][0].title),
         ("here", f"{of[task][0].title}, {compare.ALONE}"),
@@ -559,7 +574,9 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     """A made-up run with development rows alone makes a pair of these."""
     labels = np.arange(6) % 2
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
-    found = compare.judged_rows(holding(arrays), compare.Column("x", "x", "accuracy"))
+    found = compare.read_judged_rows(
+        holding(arrays), compare.Column("x", "x", "accuracy")
+    )
     assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(
         range(6)
     )
@@ -568,11 +585,11 @@ def test_pooled_runs_without_specs_of_their_own_rows():
 def test_rows_in_order_are_the_two_ends_of_the_file():
     """EfficientBERT's parts: the first tenth of the training rows to learn from, the
     last hundredth to score on."""
-    whole = data.splits("toy", "RTE")["train"]
-    there = data.load(data.describe("toy", "RTE", 40, 10, in_order=True))
+    whole = data.read_splits("toy", "RTE")["train"]
+    there = data.load(data.describe_task_rows("toy", "RTE", 40, 10, in_order=True))
     assert there["train"].index.tolist() == whole.index[:40].tolist()
     assert there["held_out"].index.tolist() == whole.index[-10:].tolist()
-    rest = data.load(data.describe("toy", "RTE", held_out=10, in_order=True))
+    rest = data.load(data.describe_task_rows("toy", "RTE", held_out=10, in_order=True))
     assert rest["train"].index.tolist() == whole.index[:-10].tolist()
     assert rest["held_out"].a == whole.a[-10:]
-    assert "in_order" not in data.describe("toy", "RTE", 40, 10)
+    assert "in_order" not in data.describe_task_rows("toy", "RTE", 40, 10)

@@ -18,12 +18,12 @@ from lib.claims import committed, notebook, verify
 from lib.claims.cells import parse_cell
 from lib.claims.words import Result, Verdict
 from lib.core import paths
-from lib.core.disk import seal_folder, write_json
+from lib.core.disk import write_json, write_manifest
 from lib.core.names import Refused, error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.papers.grids import backbone
+from lib.papers.grids import backbone_spec
 from lib.stats import metrics
 from lib.stats.paired import Estimate
 
@@ -35,18 +35,20 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
-    run, described = tmp_path / "run", data.describe("toy", "RTE", 40)
+    run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
     told = {"labels": rng.integers(0, 2, 30), "index": np.arange(30)}
     told["logits"] = rng.normal(size=(30, 2)).astype(np.float32)
     (run / "predictions.safetensors").write_bytes(save(told))
-    scores = metrics.scores(data.task("toy", "RTE"), told["logits"], told["labels"])
+    scores = metrics.compute_metrics(
+        data.task("toy", "RTE"), told["logits"], told["labels"]
+    )
     spec = {"step": "finetune", "args": {"data": described}, "inputs": {}, "seed": 10}
     told = {"spec": spec, "status": {"state": "finished", "seconds": 1.0}, "env": {}}
     for name, value in (told | {"metrics": scores | {"tokens": 7}}).items():
         write_json(run / f"{name}.json", value)
-    seal_folder(run)
+    write_manifest(run)
     for name in (NAME, "latency-000000000000/10"):
         shutil.copytree(run, tmp_path / "records" / name)
     (tmp_path / "README.md").write_text("none")
@@ -65,7 +67,7 @@ def records(tmp_path, monkeypatch):
         notebook, "make_grids", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
-    monkeypatch.setattr(verify.judging, "rows_of_claim", lambda claim: grid((10,)))
+    monkeypatch.setattr(verify.judging, "make_rows_of_claim", lambda claim: grid((10,)))
     monkeypatch.setattr(verify.judging, "judge_claims", judged)
     monkeypatch.setattr(verify.judging, "SCALES", ("mini",))
     monkeypatch.setattr(
@@ -107,7 +109,7 @@ def body(records, part, change, sign=True):
     change(told)
     file.write_text(json.dumps(told))
     if sign:
-        seal_folder(records / NAME)
+        write_manifest(records / NAME)
 
 
 def arrays(records, change):
@@ -116,7 +118,7 @@ def arrays(records, change):
     there = load(file.read_bytes())
     change(there)
     file.write_bytes(save(there))
-    seal_folder(records / NAME)
+    write_manifest(records / NAME)
 
 
 def flipped(there):
@@ -169,7 +171,10 @@ DAMAGE = {
     "status gone": lambda at: (at / NAME / "status.json").unlink(),
     "failed": lambda at: body(at, "status", lambda b: b.update(state="failed")),
     "arrays gone": lambda at: (at / NAME / ARRAYS).unlink(),
-    "arrays untold": lambda at: ((at / NAME / ARRAYS).unlink(), seal_folder(at / NAME)),
+    "arrays untold": lambda at: (
+        (at / NAME / ARRAYS).unlink(),
+        write_manifest(at / NAME),
+    ),
     "arrays bit": lambda at: bit(at / NAME / ARRAYS),
     "no predictions": lambda at: arrays(
         at, lambda a: (a.clear(), a.update(x=np.ones(1)))
@@ -380,7 +385,7 @@ def test_a_run_without_a_score_has_nothing_to_compute_again():
     for args in (
         {},
         {"data": {"kind": "files"}},
-        {"data": data.describe("toy", "RTE", 40)},
+        {"data": data.describe_task_rows("toy", "RTE", 40)},
     ):
         run = SimpleNamespace(spec={"args": args}, metrics={"tokens": 3})
         assert verify.recompute_metrics(run) == {}
@@ -393,17 +398,17 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     (tmp_path / "glue" / "RTE" / "train.tsv").write_text("damaged")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with pytest.raises(ValueError, match="damaged"):
-        data.describe("glue", "RTE")
-    with data.allow_absent_data(look=False):
-        wanted = data.official_digests()["glue/RTE"]
-        assert data.describe("glue", "RTE")["digest"] == wanted
-        assert backbone("paper").args["digest"] == "absent"
-    assert data.describe("toy", "RTE")["digest"] != "absent"
+        data.describe_task_rows("glue", "RTE")
+    with data.allow_absent_data(use_local_data=False):
+        wanted = data.read_official_digests()["glue/RTE"]
+        assert data.describe_task_rows("glue", "RTE")["digest"] == wanted
+        assert backbone_spec("paper").args["digest"] == "absent"
+    assert data.describe_task_rows("toy", "RTE")["digest"] != "absent"
 
 
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         found = verify.list_run_lines(Store())
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
     assert ",".join(head) == verify.COLUMNS["runs.csv"]
@@ -412,4 +417,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.find_faults(Store(records=paths.DATA / "records")) == []
+    assert verify.list_faults(Store(records=paths.DATA / "records")) == []

@@ -29,16 +29,22 @@ from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Store
 from lib.data import texts
 from lib.model import backbone, supernet
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert import warming as text
 from lib.papers.efficientbert.options import Shared, Warmup
-from lib.papers.efficientbert.search.net import BERT, Layer, Net, bert, parameters
-from lib.papers.efficientbert.similarity import cka, divergence
+from lib.papers.efficientbert.search.net import (
+    BERT,
+    Layer,
+    Net,
+    count_net_parameters,
+    make_bert,
+)
+from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
 from lib.stats import metrics
 from lib.train import heads, loop
-from lib.train.batches import collate, encode
+from lib.train.batches import encode_split, make_batch
 from lib.train.matching import make_projection
 from lib.train.steps import latency as timing
 
@@ -72,7 +78,9 @@ def net(*told, hidden=24, **changes):
 def test_a_regression_has_the_label_or_the_teachers_score(gold):
     mine, theirs, labels = rand(B, 1), rand(B, 1, seed=1), rand(B, seed=2).float()
     target = labels.double() if gold else theirs[:, 0]
-    found = students.prediction(mine, theirs, labels, replace(PAPER, gold=gold))
+    found = students.compute_prediction_loss(
+        mine, theirs, labels, replace(PAPER, gold=gold)
+    )
     assert found.item() == pytest.approx(
         (mine[:, 0] - target).square().mean().item(), rel=1e-6
     )
@@ -86,14 +94,18 @@ def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
         -(y[:, e].softmax(1) * x[:, e].log_softmax(1)).sum() / B / T for e in (0, 1)
     ]
     labels = torch.zeros(B, 2, dtype=torch.long)
-    found = students.prediction(mine, theirs, labels, replace(PAPER, hide_first=hide))
+    found = students.compute_prediction_loss(
+        mine, theirs, labels, replace(PAPER, hide_first=hide)
+    )
     assert found.item() == pytest.approx(sum(ends).item(), rel=1e-6)
 
 
 def matched(student, teacher, options, batch):
     """The parts of the loss of one batch, its rows being all labelled 0."""
     labels = torch.zeros(len(batch["input_ids"])) if options.prediction else None
-    with students.distil_objective(student, teacher, options, NUMERICS, labels) as loss:
+    with students.make_distillation_objective(
+        student, teacher, options, NUMERICS, labels
+    ) as loss:
         return loss(batch, range(len(batch["input_ids"])))
 
 
@@ -101,7 +113,7 @@ def test_the_whole_loss_on_models(tiny, sentences):
     """Parts sum up with unit weights, the prediction with gamma; the teacher gets no
     gradient."""
     torch.manual_seed(0)
-    student = supernet.build(
+    student = supernet.build_model_of_net(
         net(), transformers.BertForSequenceClassification, tiny().config
     )
     student.projection = make_projection(24, 48)
@@ -132,32 +144,40 @@ CHOICES = (((1, 1), (1, 2), (2, 1), (4, 4)),) * 2
 def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     whole = net(*[(BERT, 4, 1)] * 2)
     tables = {"teacher": 48, "vocab": 60, "positions": 40}
-    low = parameters(net((BERT, 1, 1), (BERT, 1, 2)), "with projection", **tables)
-    high = parameters(net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables)
+    low = count_net_parameters(
+        net((BERT, 1, 1), (BERT, 1, 2)), "with projection", **tables
+    )
+    high = count_net_parameters(
+        net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables
+    )
     shared = Shared((low, high), CHOICES)
     drawn = [
-        students.draw_part(whole, shared, 0, step, **tables) for step in range(300)
+        students.draw_part_of_supernet(whole, shared, 0, step, **tables)
+        for step in range(300)
     ]
     assert drawn == [
-        students.draw_part(whole, shared, 0, step, **tables) for step in range(300)
+        students.draw_part_of_supernet(whole, shared, 0, step, **tables)
+        for step in range(300)
     ]
     assert drawn != [
-        students.draw_part(whole, shared, 1, step, **tables) for step in range(300)
+        students.draw_part_of_supernet(whole, shared, 1, step, **tables)
+        for step in range(300)
     ]
     assert all(
-        low <= parameters(part, "with projection", **tables) <= high for part in drawn
+        low <= count_net_parameters(part, "with projection", **tables) <= high
+        for part in drawn
     )
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws is in it"):
-        students.draw_part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+        students.draw_part_of_supernet(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
 
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    texts.digest_first.cache_clear()
+    texts.digest_documents.cache_clear()
     (tmp_path / "wikipedia").mkdir()
     (tmp_path / "books").mkdir()
     pages = "\n\n".join(
@@ -169,20 +189,22 @@ def library(tmp_path, monkeypatch):
         "\n".join(f"word{i} ." for i in range(30))
     )
     yield tmp_path
-    texts.digest_first.cache_clear()
+    texts.digest_documents.cache_clear()
 
 
 def test_documents_and_digests_of_text(library):
-    told = texts.describe("wikipedia", 2)
+    told = texts.describe_corpus("wikipedia", 2)
     assert list(texts.load(told)) == [
         ["word0 word1 word2 .", "word3 word0 ."],
         ["word1 word1 word2 .", "word3 word1 ."],
     ]
-    assert [len(document) for document in texts.load(texts.describe("books"))] == [
+    assert [
+        len(document) for document in texts.load(texts.describe_corpus("books"))
+    ] == [
         20,
         10,
     ]
-    mixed = list(texts.load(texts.describe("wikipedia+books")))
+    mixed = list(texts.load(texts.describe_corpus("wikipedia+books")))
     assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [
         2,
         20,
@@ -190,11 +212,13 @@ def test_documents_and_digests_of_text(library):
         10,
         2,
     ]
-    texts.digest_first.cache_clear()
+    texts.digest_documents.cache_clear()
     (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
-    assert texts.describe("wikipedia", 2) == told  # more text behind does not matter
+    assert (
+        texts.describe_corpus("wikipedia", 2) == told
+    )  # more text behind does not matter
     (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
-    texts.digest_first.cache_clear()
+    texts.digest_documents.cache_clear()
     with pytest.raises(
         ValueError, match="the text of wikipedia has digest .*put the same data back"
     ):
@@ -202,18 +226,18 @@ def test_documents_and_digests_of_text(library):
     with pytest.raises(
         ValueError, match="books has 2 documents; this run is of 9: ask for fewer"
     ):
-        texts.load(texts.describe("books", 9))
+        texts.load(texts.describe_corpus("books", 9))
     with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
-        texts.describe("wikpedia")
+        texts.describe_corpus("wikpedia")
 
 
 def test_absent_text_is_told_and_known_by_its_digest(library, monkeypatch):
     (library / "books" / "train-00.txt").unlink()
     monkeypatch.setattr(paths, "DIGESTS", library / "digests.json")
     with pytest.raises(FileNotFoundError, match="no text under .*put UTF-8 files"):
-        texts.describe("books", 7)
+        texts.describe_corpus("books", 7)
     (library / "digests.json").write_text(json.dumps({"texts/books/7": "0123"}))
-    assert texts.describe("books", 7) == {
+    assert texts.describe_corpus("books", 7) == {
         "text": "books",
         "digest": "0123",
         "documents": 7,
@@ -222,7 +246,9 @@ def test_absent_text_is_told_and_known_by_its_digest(library, monkeypatch):
 
 def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
     train = Train(epochs=7, batch=2, lr=1e-3, max_length=12)
-    encoded, batches = text.rows(texts.describe("wikipedia"), tokenizer, train, seed=0)
+    encoded, batches = text.encode_corpus(
+        texts.describe_corpus("wikipedia"), tokenizer, train, seed=0
+    )
     assert (
         len(encoded) == 5 * 6
         and encoded.labels is None
@@ -249,7 +275,7 @@ TRAIN = Train(
 )
 CORPUS = {"sentences": 90, "seed": 0}
 DATA = {
-    "CoLA": data.describe("toy", "CoLA", 48, 8, unseen=8),
+    "CoLA": data.describe_task_rows("toy", "CoLA", 48, 8, unseen=8),
     "scores": scored(48, 8, 8),
 }
 SPAN = Span(stride=12, max_query=10, max_answer=8)
@@ -274,7 +300,7 @@ def warmed(teacher, start=None, described=DATA["CoLA"], **more):
     return Spec("warmup", told | more, inputs).with_seed(1)
 
 
-QUESTIONS = data.describe("toy", "SQuAD2", 48, 8)
+QUESTIONS = data.describe_task_rows("toy", "SQuAD2", 48, 8)
 TEACHER, SCORER = (
     finetuned(DATA[name], TRAIN, {"start": BACKBONE}).with_seed(1) for name in DATA
 )
@@ -304,7 +330,9 @@ CHAIN = {
     "cold": warmed(TEACHER, net=net().to_json()),
     "plus": warmed(TEACHER, MANY, net=net().to_json(), classifier="CoLA", train=STILL),
     "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
-    "published": warmed(TEACHER, BACKBONE, net=bert(2, 48, 96).to_json(), train=STILL),
+    "published": warmed(
+        TEACHER, BACKBONE, net=make_bert(2, 48, 96).to_json(), train=STILL
+    ),
     "answers": warmed(
         READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)
     ),
@@ -338,7 +366,7 @@ def test_metrics_are_finite_and_losses_fall(runs):
         assert all(
             np.isfinite(v) for v in run.metrics.values() if isinstance(v, float)
         ), name
-        curve, steps = run.arrays("curve"), run.metrics["steps"]
+        curve, steps = run.read_arrays("curve"), run.metrics["steps"]
         assert (
             curve["step"].tolist() == list(range(steps)) and len(curve["loss"]) == steps
         )
@@ -356,7 +384,7 @@ def test_metrics_are_finite_and_losses_fall(runs):
 def test_students_are_their_nets_and_really_small(runs):
     vocab = runs["backbone"].metrics["vocabulary"]
     large, small = (
-        parameters(each, "with pooler", vocab=vocab, positions=128)
+        count_net_parameters(each, "with pooler", vocab=vocab, positions=128)
         for each in (SUPER, net())
     )
     for names, wanted, number in (
@@ -366,9 +394,9 @@ def test_students_are_their_nets_and_really_small(runs):
     ):
         for name in names:
             model, _ = backbone.load(runs[name].model)
-            assert supernet.read_net(model) == wanted.to_json() and not hasattr(
-                model, "projection"
-            )
+            assert supernet.read_net_of_model(
+                model
+            ) == wanted.to_json() and not hasattr(model, "projection")
             assert runs[name].metrics["parameters"] == number, name
     for name, width in (("student", 24), ("deep", 12)):
         kept = load_file(runs[name].model / students.PROJECTION)
@@ -378,14 +406,14 @@ def test_students_are_their_nets_and_really_small(runs):
 def test_a_student_starts_with_what_it_inherits(runs):
     """At a rate of next to nothing, "plus" stays what was cut out of its start, head
     included; and a student of a trained supernet begins lower than that began."""
-    start, _ = students.classifier(runs["many"].model, "CoLA")
+    start, _ = students.load_classifier(runs["many"].model, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model)
-    rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
-    supernet.choose(start, net())
+    rows = encode_split(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
+    supernet.activate_net(start, net())
     both = (loop.predict(model, rows, NUMERICS) for model in (found, start))
     np.testing.assert_allclose(*both, atol=1e-4)
     first, whole = (
-        runs[name].arrays("curve")["loss"][0] for name in ("student", "whole")
+        runs[name].read_arrays("curve")["loss"][0] for name in ("student", "whole")
     )
     assert first < 0.9 * whole
 
@@ -395,7 +423,7 @@ def test_a_published_checkpoint_is_a_start(runs):
     next to nothing they stay."""
     there, _ = backbone.load(runs["backbone"].model)
     found, _ = backbone.load(runs["published"].model)
-    for theirs, mine in zip(layers(there), layers(found), strict=True):
+    for theirs, mine in zip(get_layers(there), get_layers(found), strict=True):
         network = mine.output.networks[0]
         for old, new in (
             (theirs.intermediate.dense, network.W1),
@@ -406,20 +434,28 @@ def test_a_published_checkpoint_is_a_start(runs):
 
 
 def test_predictions_are_those_of_the_saved_model(runs):
-    dev, found = data.load(DATA["CoLA"])["dev"], runs["final"].arrays("predictions")
+    dev, found = (
+        data.load(DATA["CoLA"])["dev"],
+        runs["final"].read_arrays("predictions"),
+    )
     model, tokenizer = backbone.load(runs["final"].model)
-    again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
-    held, told = runs["final"].arrays("predictions_held_out"), runs["final"].metrics
+    held, told = (
+        runs["final"].read_arrays("predictions_held_out"),
+        runs["final"].metrics,
+    )
     assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
-    assert told["matthews"] == metrics.score("matthews", found["logits"], dev.y)
-    assert told["held_out.matthews"] == metrics.score(
+    assert told["matthews"] == metrics.compute_metric(
+        "matthews", found["logits"], dev.y
+    )
+    assert told["held_out.matthews"] == metrics.compute_metric(
         "matthews", held["logits"], held["labels"]
     )
     assert "unseen.matthews" in told
-    assert runs["final"].arrays("predictions_unseen").keys() == {"bits"}
-    again, _ = heads.network(
-        runs["final"].model, data.task_of_descriptor(DATA["CoLA"]), 0.1, 0
+    assert runs["final"].read_arrays("predictions_unseen").keys() == {"bits"}
+    again, _ = heads.load_network(
+        runs["final"].model, data.find_described_task(DATA["CoLA"]), 0.1, 0
     )
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
 
@@ -427,37 +463,39 @@ def test_predictions_are_those_of_the_saved_model(runs):
 def test_held_out_rows_select(runs):
     scored = {
         line["step"]: line["score"]
-        for line in runs["best"].lines("events.jsonl")
+        for line in runs["best"].read_json_lines("events.jsonl")
         if "score" in line
     }
     assert sorted(scored) == [2, 4, 6]
     assert max(scored.values()) == runs["best"].metrics["held_out.matthews"]
-    assert len(runs["best"].arrays("curve")["loss"]) == 6
+    assert len(runs["best"].read_arrays("curve")["loss"]) == 6
 
 
 @pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("scores", "pearson")])
 def test_each_task_of_many_has_its_head(name, metric, runs):
-    model, tokenizer = students.classifier(runs["many"].model, name)
+    model, tokenizer = students.load_classifier(runs["many"].model, name)
     dev, found = (
         data.load(DATA[name])["dev"],
-        runs["many"].arrays(f"predictions_{name}"),
+        runs["many"].read_arrays(f"predictions_{name}"),
     )
-    again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
-    assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(
+    assert runs["many"].metrics[f"{name}.{metric}"] == metrics.compute_metric(
         metric, found["logits"], dev.y
     )
-    assert len(runs["many"].arrays(f"predictions_{name}_unseen")) == 1
+    assert len(runs["many"].read_arrays(f"predictions_{name}_unseen")) == 1
     assert f"{name}_unseen.{metric}" in runs["many"].metrics
     with pytest.raises(KeyError, match="MNLI"):
-        students.head(runs["many"].model, "MNLI")
+        students.load_head(runs["many"].model, "MNLI")
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     """One step, computed again by hand; networks out of its part stay where they
     were."""
     once = to_plain_json(replace(TRAIN, epochs=1, batch=500, dropout=0.0))
-    run = execute(replace(SHARED, args=SHARED.args | {"train": once}), store, keep=True)
+    run = execute(
+        replace(SHARED, args=SHARED.args | {"train": once}), store, keep_weights=True
+    )
     assert run.metrics["steps"] == 1
     start, tokenizer = backbone.load(runs["whole"].model)
     teacher, _ = backbone.load(runs["backbone"].model)
@@ -466,19 +504,19 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     start.projection.load_state_dict(
         {k.removeprefix(students.MAP): torch.from_numpy(v) for k, v in kept.items()}
     )
-    students.Parts(start, WINDOW, 1).before(0, 1)
-    encoded, _ = text.rows(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
-    batch = collate(encoded, range(len(encoded)))
+    students.Parts(start, WINDOW, 1).prepare_step(0, 1)
+    encoded, _ = text.encode_corpus(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
+    batch = make_batch(encoded, range(len(encoded)))
     with torch.no_grad():
         found = matched(start, teacher, TOY, batch)
     assert losses_of(run)[0]["loss"] == pytest.approx(found["loss"].item(), rel=1e-5)
     before, after = start.state_dict(), backbone.load(run.model)[0].state_dict()
     moved = {name for name in after if not torch.equal(before[name], after[name])}
-    for number, layer in enumerate(layers(start)):
+    for number, layer in enumerate(get_layers(start)):
         for k in range(3):
             key = f"encoder.layer.{number}.output.networks.{k}.W1.weight"
             assert (key in moved) == (k < layer.output.active)
-    assert min(layer.output.active for layer in layers(start)) < 3
+    assert min(layer.output.active for layer in get_layers(start)) < 3
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
@@ -487,15 +525,15 @@ def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
     store = store_with(tmp_path, runs["backbone"], runs["whole"])
     stop_at(monkeypatch, loop, "checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):
-        execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
-    found = execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
+        execute(SHARED, store, keep_weights=True, checkpoint_seconds=0.0)
+    found = execute(SHARED, store, keep_weights=True, checkpoint_seconds=0.0)
     assert found.status["attempts"] == 2
     same_run(found, runs["shared"])
 
 
 def test_maps_of_the_reference_are_its_own(runs):
     run = runs["maps"]
-    found = run.arrays("maps")
+    found = run.read_arrays("maps")
     lengths = found["lengths"]
     longest, ours = lengths.max(), found["attention.reference"]
     assert found["attention.model:final"].shape == (2, 12, longest, longest)
@@ -511,8 +549,9 @@ def test_maps_of_the_reference_are_its_own(runs):
     assert run.metrics["model:final.kl"] > 0 and 0 < run.metrics["model:final.cka"] < 1
     model, tokenizer = backbone.load(runs["teacher"].model)
     model.set_attn_implementation("eager")
-    batch = collate(
-        encode(tokenizer, data.load(DATA["CoLA"])["dev"].take([3]), 32), [0]
+    batch = make_batch(
+        encode_split(tokenizer, data.load(DATA["CoLA"])["dev"].select_rows([3]), 32),
+        [0],
     )
     with torch.no_grad():
         wanted = model(**batch, output_attentions=True).attentions[-1][0].numpy()
@@ -524,15 +563,18 @@ def test_maps_of_the_reference_are_its_own(runs):
 def test_similarity_figures():
     x, y = (rand(40, 6, seed=i).numpy() for i in (0, 1))
     rotation = np.linalg.qr(rand(6, 6, seed=2).numpy())[0]
-    assert cka(x, 3 * x @ rotation + 5) == pytest.approx(1) and cka(x, y) < 0.6
+    assert (
+        compute_cka(x, 3 * x @ rotation + 5) == pytest.approx(1)
+        and compute_cka(x, y) < 0.6
+    )
     centred = [each - each.mean(0) for each in (x, y)]
     kernels = [each @ each.T for each in centred]
     wanted = (kernels[0] * kernels[1]).sum() / (
         np.linalg.norm(kernels[0]) * np.linalg.norm(kernels[1])
     )
-    assert cka(x, y) == pytest.approx(wanted)
+    assert compute_cka(x, y) == pytest.approx(wanted)
     p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.25, 0.75], [1.0, 0.0]])
-    assert divergence(p, q).mean() == pytest.approx(
+    assert compute_kl_divergence(p, q).mean() == pytest.approx(
         0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3))
     )
 
@@ -556,14 +598,14 @@ def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
     cut = {"shape": "small", "surgery": [{"op": "cut", "heads": 3}]}
     spec = timed({"shape": "small"}, B={"net": small.to_json()}, C=cut)
     run = execute(spec, Store(tmp_path / "runs", tmp_path / "none"))
-    times, found = run.arrays("times"), run.metrics
+    times, found = run.read_arrays("times"), run.metrics
     assert (
         times["wall"].shape == times["cpu"].shape == (3, 50)
         and (times["wall"] > 0).all()
     )
     assert found["A.wall_speedup"] == found["A.cpu_speedup"] == 1.0
     assert found["C.parameters"] < found["A.parameters"]
-    assert found["B.parameters"] == parameters(small, "with pooler")
+    assert found["B.parameters"] == count_net_parameters(small, "with pooler")
     assert found["B.wall_ms"] == pytest.approx(1e3 * np.median(times["wall"][1]))
     assert found["B.wall_ms_p5"] <= found["B.wall_ms"] <= found["B.wall_ms_p95"]
 
@@ -576,7 +618,7 @@ def test_a_start_without_stacks_is_refused(runs, store):
 def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(
     tiny, tokenizer, tmp_path
 ):
-    model, task = tiny("bert"), SimpleNamespace(span=False, outputs=2, labels=())
+    model, task = tiny("bert"), SimpleNamespace(span=False, output_width=2, labels=())
     operate(model, {"op": "cut", "heads": 3})
     backbone.save(model, tokenizer, tmp_path / "model")
     put(tmp_path, "surgery.json", "[]")
@@ -585,7 +627,9 @@ def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(
         torch.seed()  # as a new process begins
         start = SimpleNamespace(folder=tmp_path, model=tmp_path / "model")
         run = SimpleNamespace(inputs={"start": start}, seed=seed)
-        return students.for_task(run, None, task, tiny("bert"), 0.1).projection.weight
+        return students.make_student_for_task(
+            run, None, task, tiny("bert"), 0.1
+        ).projection.weight
 
     assert torch.equal(projection(1), projection(1))
     assert not torch.equal(projection(1), projection(2))

@@ -371,13 +371,13 @@ def made():
     from lib.report import artefact, verdicts
 
     verdict = Verdict("G1", tuple(RESULTS), "a | b", "mini", "finding")
-    told = [verdicts.verdict_to_json(verdict) | {"leading": True}]
+    told = [verdicts.convert_verdict_to_json(verdict) | {"leading": True}]
     more = {"deviations": {}, "id": "x", "counted": "", "folder": "", "judged": []}
     text = artefact.END.render(more | {"verdicts": told})
     with io.StringIO() as file:
         table = csv.writer(file)
         table.writerow(judging.HEAD)
-        table.writerows(judging.verdict_lines({"G1": verdict}))
+        table.writerows(judging.format_verdict_lines({"G1": verdict}))
         file.seek(0)
         return text, list(csv.DictReader(file))
 

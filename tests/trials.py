@@ -25,7 +25,7 @@ from lib.cluster import sweep
 from lib.core import paths
 from lib.core.spec import Spec, find_ancestors
 from lib.core.store import Run, Store
-from lib.core.store import core_seconds as seconds
+from lib.core.store import count_core_seconds as seconds
 from lib.data import Split, unseen
 from lib.model import backbone, parts
 from lib.papers import grids, published
@@ -34,7 +34,7 @@ from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import metrics
 from lib.train import heads, loop
-from lib.train.batches import collate, encode
+from lib.train.batches import encode_split, make_batch
 from lib.train.steps.bag_of_words import count_word_forms
 
 SEED, MOST, RATIO = 90, 2000, 0.3
@@ -98,7 +98,7 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     """Yield the models of a setting, the cheapest first."""
     at = ("base", task)
     if setting in WHOLE:
-        yield Trial("Plain", grids.teacher(*at).with_seed(seed), is_whole=True)
+        yield Trial("Plain", grids.teacher_spec(*at).with_seed(seed), is_whole=True)
     elif setting in DISTIL:
         for m in (3, 1):
             prune, ghost = (
@@ -112,13 +112,17 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
             ghostbert.model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(seed),
         )
         for m, name in product((3, 1), ("Prune", "Ghost")):
-            module = ghostbert.ghost_options("base") if name == "Ghost" else None
-            spec = ghostbert.student_on_labels(*at, m, module).with_seed(seed)
+            module = ghostbert.make_ghost_options("base") if name == "Ghost" else None
+            spec = ghostbert.student_on_labels_spec(*at, m, module).with_seed(seed)
             yield Trial(f"{name}, labels twice {m}/12", spec)
     elif setting in SEARCH:
         yield Trial("30 % NAS", nas.pruned_spec(*at, ratio=RATIO).with_seed(seed))
-        yield Trial("30 % Random", nas.random(*at, ratio=RATIO).with_seed(seed))
-        sized = nas.random(*at, ratio=RATIO, sized=True).with_seed(seed)
+        yield Trial(
+            "30 % Random", nas.random_retrained_spec(*at, ratio=RATIO).with_seed(seed)
+        )
+        sized = nas.random_retrained_spec(
+            *at, ratio=RATIO, keeps_searched_sizes=True
+        ).with_seed(seed)
         yield Trial("30 % Random, searched sizes", sized)
     else:
         yield Trial("BERMo", bermo.pruned_spec(*at, "BERMo", share=0.1).with_seed(seed))
@@ -132,11 +136,11 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
 def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
     """Return the Specs whose weights a trial is judged by."""
     rival = (
-        [each.parents["start"] for each in (trial.spec, trial.rival)]
+        [each.inputs_with_seeds["start"] for each in (trial.spec, trial.rival)]
         if trial.rival
         else []
     )
-    return [trial.spec, grids.teacher("base", task).with_seed(seed), *rival]
+    return [trial.spec, grids.teacher_spec("base", task).with_seed(seed), *rival]
 
 
 def rows(task: str, seed: int) -> tuple[Split, Split]:
@@ -144,17 +148,17 @@ def rows(task: str, seed: int) -> tuple[Split, Split]:
 
     The second ones have nine words and more, and are at most MOST.
     """
-    described = grids.dataset("base", task)
+    described = grids.describe_dataset("base", task)
     rest = described["drawn"]["rows"] - described["rows"]
     drawn, every = (
         data.load(each, seed) for each in (described, described | {"held_out": rest})
     )
     left = every["held_out"]
     free = ~np.isin(left.index, drawn["held_out"].index) & (
-        unseen.words(left) >= unseen.LONG
+        unseen.count_words(left) >= unseen.LONG
     )
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(free))[:MOST]
-    return drawn["train"], left.take(np.sort(chosen))
+    return drawn["train"], left.select_rows(np.sort(chosen))
 
 
 def error(metric: str, score: float, count: int) -> float:
@@ -175,7 +179,9 @@ def linear(task: data.Task, x, train: Split, new, split: Split) -> float:
     """Return the score of a linear model over features x [N, K] of training rows and
     new ones."""
     model = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
-    return metrics.score(task.metrics[0], model.fit(x, train.y).predict(new), split.y)
+    return metrics.compute_metric(
+        task.metrics[0], model.fit(x, train.y).predict(new), split.y
+    )
 
 
 def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
@@ -189,14 +195,14 @@ def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
 @torch.inference_mode()
 def vectors(model: torch.nn.Module, tokenizer, texts: list) -> np.ndarray:
     """Return the mean of the last states of each text's tokens, of length 1: [N, H]."""
-    encoded = encode(
+    encoded = encode_split(
         tokenizer, Split(texts, None, np.zeros(len(texts), int), None), 128
     )
     found = []
     for start in range(0, len(texts), 32):
-        batch = collate(encoded, range(start, min(start + 32, len(texts))))
+        batch = make_batch(encoded, range(start, min(start + 32, len(texts))))
         real = batch["attention_mask"].unsqueeze(-1).float()
-        states = parts.base(model)(**batch).last_hidden_state
+        states = parts.get_encoder(model)(**batch).last_hidden_state
         found.append((states * real).sum(1) / real.sum(1))
     return torch.nn.functional.normalize(torch.cat(found), dim=1).numpy()
 
@@ -212,20 +218,20 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
     model, tokenizer = backbone.load(
         data.locate_checkpoint(grids.CHECKPOINTS["base"]["bert"])
     )
-    train = train.take(np.arange(min(1000, len(train))))
+    train = train.select_rows(np.arange(min(1000, len(train))))
     near = [
         (vectors(model, tokenizer, part.a) * vectors(model, tokenizer, part.b)).sum(1)
         for part in (train, split)
     ]
     if not task.labels:
-        return metrics.score(task.metrics[0], near[1], split.y)
+        return metrics.compute_metric(task.metrics[0], near[1], split.y)
     return linear(task, near[0][:, None] * 10, train, near[1][:, None] * 10, split)
 
 
 def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     """Return the line of a trial whose runs are there with their weights (FIELDS)."""
     task, (train, split) = data.task("glue", task_name), rows(task_name, seed)
-    run, metric = store.find(trial.spec, weights=True), task.metrics[0]
+    run, metric = store.find_run(trial.spec, needs_weights=True), task.metrics[0]
     score, answers = scored(run, trial.spec, task, split)
     least, margin = chance(task, split), 2 * error(metric, score, len(split))
     line = dict.fromkeys(FIELDS.split(","), "")
@@ -244,17 +250,17 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         most = max(least, bag_of_words(task, train, split), cosine(task, train, split))
         line |= {"untrained": 100 * most}
         line["far"] = (score - most) / error(metric, score, JUDGED[task_name])
-        level = published.table("ghostbert", "table1").iloc[0][task_name] / 100
+        level = published.read_table("ghostbert", "table1").iloc[0][task_name] / 100
         faults["not above what needs no training"] = score < most + margin
         faults["below the printed level"] = score - least < NEAR * (level - least)
     else:
-        whole = grids.teacher("base", task_name).with_seed(seed)
-        best, _ = scored(store.find(whole, weights=True), whole, task, split)
+        whole = grids.teacher_spec("base", task_name).with_seed(seed)
+        best, _ = scored(store.find_run(whole, needs_weights=True), whole, task, split)
         line["teacher"] = 100 * best
         faults["less than half of its teacher"] = score - least < (best - least) / 2
     if trial.rival:
         own, other = (
-            last_loss(store, each.parents["start"])
+            last_loss(store, each.inputs_with_seeds["start"])
             for each in (trial.spec, trial.rival)
         )
         line["loss"] = own / other
@@ -267,25 +273,27 @@ def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, 
     """Return (the score of a run's model on rows, how many different answers it
     gives)."""
     model, tokenizer = backbone.load(run.model)
-    encoded, _ = heads.rows(
+    encoded, _ = heads.encode_rows(
         tokenizer, split, task, spec.args["train"]["max_length"], None
     )
     logits = loop.predict(model, encoded, loop.read_numerics(spec.args["numerics"]))
     said = logits.argmax(1) if task.labels else logits[:, 0]
-    return float(metrics.score(task.metrics[0], said, split.y)), len(np.unique(said))
+    return float(metrics.compute_metric(task.metrics[0], said, split.y)), len(
+        np.unique(said)
+    )
 
 
 def last_loss(store: Store, spec: Spec) -> float:
     """Return the mean loss of a distillation over the last tenth of its logged
     steps."""
-    lines = store.find(spec, weights=True).lines("events.jsonl")
+    lines = store.find_run(spec, needs_weights=True).read_json_lines("events.jsonl")
     curve = [line["curve"]["loss"] for line in lines if "curve" in line]
     return float(np.mean(curve[-max(1, len(curve) // 10) :]))
 
 
 def cost(store: Store, spec: Spec) -> float:
     """Return the seconds that a run took, 0 for one that is not there."""
-    run = store.find(spec)
+    run = store.find_run(spec)
     return round(seconds(run.status)) if run else 0
 
 
@@ -319,7 +327,7 @@ def attempt(
     """
     store = Store()
     for model in models:
-        lost = sweep.make_runs(needed(model), store, keep=True)
+        lost = sweep.make_runs(needed(model), store, keep_weights=True)
         if lost:
             raise SystemExit(f"not made: {lost}")
         line = judge(model, store)

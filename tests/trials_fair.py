@@ -17,7 +17,7 @@ from trials import add_line, attempt, scored
 from lib import data
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.store import core_seconds as seconds
+from lib.core.store import count_core_seconds as seconds
 from lib.data import unseen
 from lib.papers import grids
 from lib.papers.ghostbert import recipes as ghostbert
@@ -65,7 +65,7 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
 def needed(pair: Pair) -> list[Spec]:
     """Return the Specs whose weights a Pair is judged by."""
     both = [pair.ghost, pair.prune]
-    return [*both, *(spec.parents["start"] for spec in both)]
+    return [*both, *(spec.inputs_with_seeds["start"] for spec in both)]
 
 
 def verdict(setting: str, line: dict) -> list[str]:
@@ -84,23 +84,25 @@ def rows(task: str) -> data.Split:
 
     They are behind the first 9,000 of the fixed order and, of SST-2, none of its unseen
     rows. STS-B has those behind the rows of training and holding out."""
-    described = grids.dataset("mini", task)
+    described = grids.describe_dataset("mini", task)
     first = (
         described.get("unseen", {}).get("beside")
         or described["rows"] + described["held_out"]
     )
-    every = data.one_split("glue", task, "train")
-    left = every.take(np.sort(data.permute_rows(every)[first:]))
+    every = data.read_split("glue", task, "train")
+    left = every.select_rows(np.sort(data.permute_row_numbers(every)[first:]))
     there = data.load(described)
     free = ~np.isin(left.index, there["unseen"].index) if task == "SST-2" else True
-    return left.take(np.flatnonzero(free & (unseen.words(left) >= unseen.LONG))[:MOST])
+    return left.select_rows(
+        np.flatnonzero(free & (unseen.count_words(left) >= unseen.LONG))[:MOST]
+    )
 
 
 def judge(setting: str, pair: Pair, store: Store) -> dict:
     """Return the line of a Pair whose runs are there with their weights (FIELDS)."""
     task, split = data.task("glue", pair.task), rows(pair.task)
     first = {
-        n: store.find(getattr(pair, n).parents["start"]) for n in ("ghost", "prune")
+        n: store.find_run(getattr(pair, n).parents["start"]) for n in ("ghost", "prune")
     }
     line = {"task": pair.task, "m": pair.m, "seed": pair.ghost.seed, "setting": setting}
     line |= {f"{name}_loss": run.metrics["distance"] for name, run in first.items()}
@@ -110,7 +112,7 @@ def judge(setting: str, pair: Pair, store: Store) -> dict:
     line["damage"] = 100 * (told["teacher_score"] - told["start_score"])
     for name in first:
         spec = getattr(pair, name)
-        score, _ = scored(store.find(spec, weights=True), spec, task, split)
+        score, _ = scored(store.find_run(spec, needs_weights=True), spec, task, split)
         line[f"{name}_score"] = 100 * score
     most = np.bincount(split.y).max() / len(split) if task.labels else 0.0
     line["chance"] = 100 * float(most)

@@ -42,8 +42,8 @@ def vectors(folder, texts: list[str]) -> np.ndarray:
 def main() -> None:
     lines = []
     for profile in ("mini", "base"):
-        name = grids.backbone(profile).args["name"]
-        rows = data.load(grids.dataset("mini", "STS-B"))
+        name = grids.backbone_spec(profile).args["name"]
+        rows = data.load(grids.describe_dataset("mini", "STS-B"))
         for split in ("dev", "unseen"):
             part = rows[split]
             a, b = (

@@ -45,10 +45,10 @@ TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
 FIRST = "first above the others"
 # Kind of line -> function from the points' numbers x to the points' weights.
 WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "per doubling": lambda x: paired.slope_weights(np.log2(x)),
-    "per decade": lambda x: paired.slope_weights(np.log10(x)),
-    "per step": paired.slope_weights,
-    "straighter over the logarithm": lambda x: paired.straighter_weights(
+    "per doubling": lambda x: paired.compute_slope_weights(np.log2(x)),
+    "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
+    "per step": paired.compute_slope_weights,
+    "straighter over the logarithm": lambda x: paired.compute_straightness_weights(
         np.log10(x), x
     ),
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
@@ -68,7 +68,7 @@ class CellForm:
         self, rows: Sequence[Mapping[str, Any]]
     ) -> list[list[Mapping[str, Any]]]:
         """Return [the rows that fit a model] for each model of this CellForm."""
-        return [[row for row in rows if row_fits(row, *model)] for model in self.models]
+        return [[row for row in rows if fits_row(row, *model)] for model in self.models]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Cell:
     slope: str  # Key of WEIGHTS, or "" for a cell that fits no line through points.
 
     @property
-    def quantity(self) -> Measure:
+    def measured_quantity(self) -> Measure:
         """Return the Measure that the Cell compares; without one, the score."""
         return MEASURES.get(self.measure, SCORE)
 
@@ -100,37 +100,37 @@ class Cell:
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
 
-    def names(self, row: Mapping[str, Any]) -> bool:
+    def compares_row(self, row: Mapping[str, Any]) -> bool:
         """Return whether the Cell compares the run of a row.
 
         A cell without a measure compares scores alone, so a row whose step scores no
         examples never fits."""
-        can_count = self.measure or scores_examples(row["spec"])
-        return bool(can_count) and any(row_fits(row, *model) for model in self.models)
+        can_count = self.measure or is_scored_on_examples(row["spec"])
+        return bool(can_count) and any(fits_row(row, *model) for model in self.models)
 
 
-def label_of_row(row: Mapping[str, Any]) -> str | None:
+def read_model_label(row: Mapping[str, Any]) -> str | None:
     """Return the label of a row of a grid: its model or, without one, its network."""
     return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
 
 
-def row_fits(row: Mapping[str, Any], label: str, where: Place) -> bool:
+def fits_row(row: Mapping[str, Any], label: str, place: Place) -> bool:
     """Return whether a row has a label, as model, network or recipe, and the values of
     a place."""
-    return label in ("*", label_of_row(row), row.get("recipe")) and all(
-        any(means_value(row.get(key), value) for value in values.split("/"))
-        for key, values in where
+    return label in ("*", read_model_label(row), row.get("recipe")) and all(
+        any(matches_value(row.get(key), value) for value in values.split("/"))
+        for key, values in place
     )
 
 
-def means_value(value: Any, text: str) -> bool:
+def matches_value(value: Any, pattern: str) -> bool:
     """Return whether a text of a place stands for a value of a row.
 
     "*" stands for any value. A DataFrame may have turned 3 into 3.0."""
     if value is None or value != value:
         return False
-    return text in ("*", str(value)) or (
-        isinstance(value, float) and text == f"{value:g}"
+    return pattern in ("*", str(value)) or (
+        isinstance(value, float) and pattern == f"{value:g}"
     )
 
 
@@ -143,7 +143,7 @@ def parse_place(text: str | None) -> Place:
     )
 
 
-def parse_form(text: str, where: Place) -> CellForm:
+def parse_cell_form(text: str, default_place: Place) -> CellForm:
     """Return the CellForm of "A [m=3]" or "A over B [m=3]". Only the last model needs a
     place."""
     models = [
@@ -153,22 +153,25 @@ def parse_form(text: str, where: Place) -> CellForm:
     ]
     return CellForm(
         tuple(
-            (label, (*parse_place(place or models[-1][1]), *where))
+            (label, (*parse_place(place or models[-1][1]), *default_place))
             for label, place in models
         )
     )
 
 
-def parse_side(text: str, where: Place, slope: str) -> list[tuple[float, CellForm]]:
+def parse_comparison_side(
+    text: str, place: Place, slope_kind: str
+) -> list[tuple[float, CellForm]]:
     """Return [(weight, CellForm), ...] of one side of a comparison sign.
 
-    `slope` is a key of WEIGHTS. It gives the weights of several points "A | B | C"."""
+    `slope_kind` is a key of WEIGHTS. It gives the weights of several points "A | B |
+    C"."""
     parts = text.split(" | ")
-    forms = [parse_form(part, where) for part in parts]
+    forms = [parse_cell_form(part, place) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
-    return list(zip(map(float, WEIGHTS[slope](np.array(x))), forms, strict=True))
+    return list(zip(map(float, WEIGHTS[slope_kind](np.array(x))), forms, strict=True))
 
 
 @cache
@@ -199,7 +202,7 @@ def parse_cell(text: str) -> Cell:
         sides.append((-1, right))
     weights: dict[CellForm, float] = defaultdict(float)
     for sign, operand in sides:
-        for weight, one in parse_side(operand, where, slope):
+        for weight, one in parse_comparison_side(operand, where, slope):
             weights[one] += sign * weight
     high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
@@ -217,18 +220,18 @@ def parse_cell(text: str) -> Cell:
     )
 
 
-def scores_examples(spec: Spec) -> bool:
+def is_scored_on_examples(spec: Spec) -> bool:
     """Return whether the step of a Spec scores examples, so that models can be paired
     on them."""
     return spec.step in compare.SCORED
 
 
-def select_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
+def select_compared_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
     """Return the rows that some Cells compare, each (label, Spec) once."""
     selected = {
-        (label_of_row(row), row["spec"]): row
+        (read_model_label(row), row["spec"]): row
         for row in rows
-        if any(cell.names(row) for cell in cells)
+        if any(cell.compares_row(row) for cell in cells)
     }
     return list(selected.values())
 

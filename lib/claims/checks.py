@@ -33,14 +33,16 @@ for _module in (options, *collect_modules("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
 
-def printed_effects(claim: str) -> dict[tuple[str, str], float]:
+def compute_printed_effects(claim_id: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): value} that the paper prints for the cells of a claim.
 
     A row of `effects.csv` has one formula for several tasks, with "{task}" in it. A
     mean over tasks is named by these tasks in order, with "/" between them. So the
     printed mean is over the same tasks as the measured mean beside it."""
-    paper, values = lists.read_claims()[claim]["paper"], {}
-    for row in (row for row in lists.read_list("effects") if row["claim"] == claim):
+    paper, values = lists.read_claims()[claim_id]["paper"], {}
+    for row in (
+        row for row in lists.read_published_csv("effects") if row["claim"] == claim_id
+    ):
         for task in row["tasks"].split("; "):
             printed, _ = evaluate_formula(paper, row["formula"].replace("{task}", task))
             values[row["cell"], task] = float(printed)
@@ -71,7 +73,7 @@ class Cells:
         self.given: dict[tuple[str, str, int], str] = {}
 
     def rows(self, table: str, keys: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-        rows = list(enumerate(lists.read_list(f"{self.paper}/{table}")))
+        rows = list(enumerate(lists.read_published_csv(f"{self.paper}/{table}")))
         for key, column in zip(keys, rows[0][1], strict=False):
             exact = [row for row in rows if row[1][column] == key]
             rows = exact or [
@@ -95,7 +97,7 @@ class Cells:
     def row(self, table: str, span: str, *keys: str) -> list[Fraction | str]:
         """Return the values of one row in the columns from A to B of a span "A:B",
         without the empty cells."""
-        names = list(lists.read_list(f"{self.paper}/{table}")[0])
+        names = list(lists.read_published_csv(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
@@ -107,7 +109,7 @@ class Cells:
         it with, and the place of the setting in the Specs (see `setting`). Its column
         `relation` says whether the printed value "is" the only one in the Specs, or is
         "among" several."""
-        lines = lists.read_list(f"{self.paper}/settings")
+        lines = lists.read_published_csv(f"{self.paper}/settings")
         return all([self.is_run(line) for line in lines if line["claim"] == claim])
 
     def is_run(self, line: Mapping[str, str]) -> bool:
@@ -130,7 +132,7 @@ class Cells:
         `labels` is the number of columns that identify a row."""
         keys = [
             list(line.values())[:labels]
-            for line in lists.read_list(f"{self.paper}/{table}")
+            for line in lists.read_published_csv(f"{self.paper}/{table}")
         ]
         parts = [
             (key, self.cell(table, average, *key), self.row(table, span, *key))
@@ -155,7 +157,9 @@ def setting(
     path: the place of the setting in the arguments of the step, such as "train.epochs".
 
     labels: only rows with these labels count."""
-    rows = [row for row in rows_at_paper(page) if labels.items() <= row.items()]
+    rows = [
+        row for row in make_rows_at_paper_profile(page) if labels.items() <= row.items()
+    ]
     specs, settings = {row.spec for row in rows}, set()
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
@@ -180,7 +184,7 @@ def setting(
 
 def axis(page: str, column: str) -> set[Fraction | str | None]:
     """Return the labels in a column of a page's grid at the profile `paper`."""
-    labels = {row.get(column) for row in rows_at_paper(page)} - {None}
+    labels = {row.get(column) for row in make_rows_at_paper_profile(page)} - {None}
     return {parse_number(str(value)) for value in labels}
 
 
@@ -192,36 +196,36 @@ def operation(name: str, *operands: float | Fraction) -> float:
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
-def ours(place: str, *args: Any, **keywords: Any) -> Any:
+def ours(function_path: str, *args: Any, **keywords: Any) -> Any:
     """Return the result of a counting function of this code.
 
     Such a call is ours("papers.efficientbert.search.net:ffn_parameters", 768, 3072): a
     module of lib, and a function in it. The name of a shape (lib.stats.cost.SHAPES) is
     replaced by the shape."""
-    module, name = place.split(":")
+    module, name = function_path.split(":")
     values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
-def given(text: str, constants: str | None = "", **names: Any) -> Any:
+def given(expression: str, constants: str | None = "", **values: Any) -> Any:
     """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is
     18."""
-    names |= vars(math) | {"max": max}
+    values |= vars(math) | {"max": max}
     for constant in filter(None, (constants or "").split("; ")):
         name, value = constant.split(" = ")
-        names[name] = eval(value, names)
-    return eval(text.replace("^", "**"), names)
+        values[name] = eval(value, values)
+    return eval(expression.replace("^", "**"), values)
 
 
 @cache
-def rows_at_paper(page: str) -> list[Row]:
+def make_rows_at_paper_profile(notebook_id: str) -> list[Row]:
     """Return the rows of a page's grid at the profile `paper`, without looking for
     data."""
     from lib.claims import notebook
 
-    (path,) = notebook.find_notebooks([page])
-    with data.allow_absent_data(look=False):
-        return notebook.make_grids(path, {"profile": "paper"}, looked_up=False).get(
+    (path,) = notebook.find_notebooks([notebook_id])
+    with data.allow_absent_data(use_local_data=False):
+        return notebook.make_grids(path, {"profile": "paper"}, with_recorded=False).get(
             "grid", []
         )
 
@@ -263,21 +267,21 @@ def evaluate_formula(
     return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers), cells.given
 
 
-def asks_code(formula: str) -> bool:
+def calls_this_code(formula: str) -> bool:
     """Return whether a formula asks this code for a setting or a count.
 
     Other formulas compare printed numbers alone."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
-def agrees_with_print(value: Any, printed: str) -> bool:
+def agrees_with_printed_text(value: Any, printed: str) -> bool:
     """Return whether the value of a formula agrees with a printed text.
 
     It does where it is True, equals the printed number, or equals it when rounded to
     the same decimals. A set agrees if its only value does."""
     expected = parse_number(printed)
     if isinstance(value, set):
-        return len(value) == 1 and agrees_with_print(next(iter(value)), printed)
+        return len(value) == 1 and agrees_with_printed_text(next(iter(value)), printed)
     if isinstance(value, bool) or value == expected:
         return bool(value == expected or value is True)
     decimals = len(printed.partition(".")[2])
@@ -298,5 +302,5 @@ def list_inconsistencies() -> list[dict[str, Any]]:
             if row["how"]
             else None
         }
-        for row in lists.read_list("inconsistencies")
+        for row in lists.read_published_csv("inconsistencies")
     ]

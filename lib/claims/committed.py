@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lib.claims import lists
 from lib.core import paths
-from lib.core.disk import read, sha
+from lib.core.disk import digest_bytes, read_file_bytes
 
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 FILES = "files.csv"
@@ -21,26 +21,30 @@ def list_digests() -> list[str]:
     """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
     return sorted(
-        f"{path.relative_to(paths.ROOT).as_posix()},{sha(path.read_bytes())}\n"
+        f"{path.relative_to(paths.ROOT).as_posix()},{digest_bytes(path.read_bytes())}\n"
         for path in matches
         if path.is_file()
     )
 
 
-def list_changed_files(place: Path | None = None) -> list[str]:
+def list_changed_files(digests_file: Path | None = None) -> list[str]:
     """Return one line for each file that differs from what `files.csv` says.
 
-    place: another file in place of `files.csv`.
+    digests_file: another file in place of `files.csv`.
     """
-    place = place or paths.records_root() / FILES
-    old = read(place).decode(errors="replace") if place.exists() else ""
+    digests_file = digests_file or paths.records_root() / FILES
+    old = (
+        read_file_bytes(digests_file).decode(errors="replace")
+        if digests_file.exists()
+        else ""
+    )
     names = {
         line.partition(",")[0] for line in {*old.splitlines(True)} ^ {*list_digests()}
     }
     away = tuple(f"data/published/{paper}/" for paper in lists.list_absent_papers())
     names = {name for name in names if not name.startswith(away)}
     return [
-        f"{name} is not as {paths.show_path(place)} says: {FIX}"
+        f"{name} is not as {paths.show_path(digests_file)} says: {FIX}"
         for name in sorted(names)
     ]
 

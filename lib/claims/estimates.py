@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from lib.claims.cells import Cell, Model, row_fits, scores_examples
-from lib.claims.measures import add_values
+from lib.claims.cells import Cell, Model, fits_row, is_scored_on_examples
+from lib.claims.measures import add_measure_values
 from lib.stats import compare, paired
 from lib.stats.compare import Column
 
@@ -22,36 +22,40 @@ if TYPE_CHECKING:
 
 
 def select_rows_by_model(
-    one: Cell, rows: Sequence[Mapping[str, Any]]
+    cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Model, list[Mapping[str, Any]]]]:
     """Return [(model, its rows), ...] for the models of a Cell, in the order of its
     text."""
-    forms = [form for _, form in one.terms]
+    forms = [form for _, form in cell.terms]
     return [
         pair for f in forms for pair in zip(f.models, f.group_rows(rows), strict=True)
     ]
 
 
-def select_frames(one: Cell, rows: Sequence[Mapping[str, Any]]) -> list[pd.DataFrame]:
+def make_frames_by_model(
+    cell: Cell, rows: Sequence[Mapping[str, Any]]
+) -> list[pd.DataFrame]:
     """Return one DataFrame of rows for each model of a Cell, in the order of its
     text."""
     import pandas as pd
 
-    return [pd.DataFrame(part) for _, part in select_rows_by_model(one, rows)]
+    return [pd.DataFrame(part) for _, part in select_rows_by_model(cell, rows)]
 
 
 def select_comparable_rows(
-    one: Cell, rows: Sequence[Mapping[str, Any]]
+    cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the rows that a Cell compares, all of one dtype
     (`lib.stats.compare.select_one_dtype`).
 
     Raises LookupError that names a model without rows."""
     rows = (
-        rows if one.measure else [row for row in rows if scores_examples(row["spec"])]
+        rows
+        if cell.measure
+        else [row for row in rows if is_scored_on_examples(row["spec"])]
     )
     row_ids = set()
-    for (label, where), part in select_rows_by_model(one, rows):
+    for (label, where), part in select_rows_by_model(cell, rows):
         if not part:
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
@@ -59,12 +63,14 @@ def select_comparable_rows(
     return compare.select_one_dtype([row for row in rows if id(row) in row_ids])
 
 
-def count_fewest_seeds(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+def count_fewest_seeds(
+    cell: Cell, rows: Sequence[Mapping[str, Any]]
+) -> tuple[int, int]:
     """Return (planned, finished): for each, the fewest seeds of any model on any task.
 
     A seed is finished where each of its runs was made or has failed."""
     every, lacking = defaultdict(set), defaultdict(set)
-    for model, part in select_rows_by_model(one, rows):
+    for model, part in select_rows_by_model(cell, rows):
         for row in part:
             place = model, str(row.get("task"))
             every[place].add(row["seed"])
@@ -75,55 +81,57 @@ def count_fewest_seeds(one: Cell, rows: Sequence[Mapping[str, Any]]) -> tuple[in
 
 
 def estimate_cell(
-    one: Cell,
+    cell: Cell,
     rows: Sequence[Mapping[str, Any]],
-    metric_of: Mapping[str, Sequence[Column]],
-    groups: Sequence[tuple[list[paired.Pair], float]],
+    columns_by_task: Mapping[str, Sequence[Column]],
+    weighted_pairs: Sequence[tuple[list[paired.Pair], float]],
 ) -> paired.Estimate | None:
     """Return the Estimate of a Cell, or None where a part of it was not run.
 
-    groups: what `pair_runs` returns.
+    weighted_pairs: what `pair_runs` returns.
     """
-    if function := one.quantity.of_all:
-        return function(select_frames(one, rows), metric_of, one.about)
-    if one.measure:
-        return estimate_measure(one, rows, metric_of)
-    tasks = [{pair.task for pair in group} for group, _ in groups]
-    pairs, weights = zip(*groups, strict=True)
+    if function := cell.measured_quantity.of_all:
+        return function(make_frames_by_model(cell, rows), columns_by_task, cell.about)
+    if cell.measure:
+        return estimate_measure(cell, rows, columns_by_task)
+    tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
+    pairs, weights = zip(*weighted_pairs, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
         pairs = paired.keep_common_tasks(pairs)
-    return paired.contrast(pairs, weights) if all(pairs) else None
+    return paired.estimate_contrast(pairs, weights) if all(pairs) else None
 
 
 def pair_runs(
-    one: Cell,
+    cell: Cell,
     rows: Sequence[Mapping[str, Any]],
-    metric_of: Mapping[str, Sequence[Column]],
-    may_fail: Collection[str] = (),
+    columns_by_task: Mapping[str, Sequence[Column]],
+    models_that_may_fail: Collection[str] = (),
 ) -> list[tuple[list[paired.Pair], float]]:
     """Return the paired runs behind each term of a comparison, with the term's weight.
 
     A seed in which a model collapsed makes no pair, unless the model is one of
-    `may_fail`."""
-    both = [(weight, form.models) for weight, form in one.terms if len(form.models) > 1]
-    alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
+    `models_that_may_fail`."""
+    both = [
+        (weight, form.models) for weight, form in cell.terms if len(form.models) > 1
+    ]
+    alone = [(weight, form) for weight, form in cell.terms if len(form.models) == 1]
     # Weights of single models sum to 0, so each model is paired with the last one.
     for weight, form in alone[:-1]:
         both.append((weight, (*form.models, *alone[-1][1].models)))
     groups = []
     for weight, models in both:
-        parts = [[row for row in rows if row_fits(row, *model)] for model in models]
-        spared = [label in may_fail for label, _ in models]
+        parts = [[row for row in rows if fits_row(row, *model)] for model in models]
+        spared = [label in models_that_may_fail for label, _ in models]
         groups.append(
-            (compare.align_rows(parts[0], parts[1], metric_of, spared), weight)
+            (compare.pair_rows(parts[0], parts[1], columns_by_task, spared), weight)
         )
     return groups
 
 
 def estimate_measure(
-    one: Cell,
+    cell: Cell,
     rows: Sequence[Mapping[str, Any]],
-    metric_of: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[Column]],
 ) -> paired.Estimate | None:
     """Return the Estimate of a measure, or None where a part of it was not run.
 
@@ -131,27 +139,29 @@ def estimate_measure(
     """
     import pandas as pd
 
-    frame = add_values(one.measure, pd.DataFrame(rows), metric_of)
+    frame = add_measure_values(cell.measure, pd.DataFrame(rows), columns_by_task)
     # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
     rows = frame.to_dict("records")
-    parts = select_frames(one, rows)
+    parts = make_frames_by_model(cell, rows)
     if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
-        e = paired.share_gap(*(part["value"] for part in parts))
+        e = paired.estimate_share_gap(*(part["value"] for part in parts))
         # A share of all runs is a count, without an interval.
-        if one.bounds[0] == one.bounds[1]:
+        if cell.bounds[0] == cell.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)
     means = [part.groupby("seed")["value"].mean() for part in parts]
     signs = [
         weight * sign
-        for weight, form in one.terms
+        for weight, form in cell.terms
         for sign in (1, -1)[: len(form.models)]
     ]
     total: Any = sum(sign * mean for sign, mean in zip(signs, means, strict=True))
     values = total.dropna()
     return (
-        paired.mean_over_seeds(values, one.quantity.resolution) if len(values) else None
+        paired.estimate_mean_over_seeds(values, cell.measured_quantity.resolution)
+        if len(values)
+        else None
     )

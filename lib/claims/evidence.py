@@ -21,7 +21,7 @@ from typing import Any
 
 from lib.claims import lists, notebook, planned
 from lib.claims.cells import parse_seeds
-from lib.claims.judging import SCALE, read_verdicts, rows_of_claim
+from lib.claims.judging import SCALE, make_rows_of_claim, read_verdicts
 from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import check_name
@@ -35,7 +35,7 @@ from lib.papers import grids
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def select_claims(names: Sequence[str] = ()) -> list[dict[str, Any]]:
+def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the rows of claims.csv with these ids; without ids, those of all central
     claims and of our own questions.
 
@@ -45,28 +45,28 @@ def select_claims(names: Sequence[str] = ()) -> list[dict[str, Any]]:
         for id, c in lists.read_claims().items()
         if c["role"] in ("central", "own")
     }
-    return list(grids.pick_values("claim", by_id, names).values())
+    return list(grids.pick_values("claim", by_id, claim_ids).values())
 
 
-def specs_by_seed(
+def find_specs_by_seed(
     claim: Mapping[str, Any], store: Store | None = None
 ) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a claim at this seed, each once}.
 
     All runs of a seed must have one dtype. A seed whose runs are all there in bfloat16
-    or in float32 keeps that dtype. Another seed takes float32 (`Spec.twin`) where the
-    processor has no instructions for bfloat16."""
-    store, grid_rows, specs = store or Store(), rows_of_claim(claim), {}
+    or in float32 keeps that dtype. Another seed takes float32 (`Spec.float32_twin`)
+    where the processor has no instructions for bfloat16."""
+    store, grid_rows, specs = store or Store(), make_rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
             dict.fromkeys(
                 row.spec for row in grid_rows if row.get("seed", seed) == seed
             )
         )
-        twins = [spec.twin for spec in originals]
+        twins = [spec.float32_twin for spec in originals]
         here = twins if not processor.has_bfloat16() else originals
         specs[seed] = next(
-            (s for s in (originals, twins) if all(map(store.find, s))), here
+            (s for s in (originals, twins) if all(map(store.find_run, s))), here
         )
     return specs
 
@@ -76,18 +76,22 @@ def order_specs(
 ) -> list[Spec]:
     """Return the Specs of the claims in the order in which they are made, each once."""
     plan = [
-        row["claim"] for name in ("plan", "plan_fair") for row in lists.read_list(name)
+        row["claim"]
+        for name in ("plan", "plan_fair")
+        for row in lists.read_published_csv(name)
     ]
     order = sorted(
         claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
     )
     by_round = zip_longest(
-        *(specs_by_seed(claim, store).values() for claim in order), fillvalue=()
+        *(find_specs_by_seed(claim, store).values() for claim in order), fillvalue=()
     )
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
-def select_lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
+def select_plan_lines(
+    profile: str, claim_ids: Sequence[str] = ()
+) -> list[planned.Line]:
     """Return the Lines of a profile's plan, of all claims or of those with these ids.
 
     Raises Refused for a profile without a plan, and for an id that its plan lacks, with
@@ -99,29 +103,29 @@ def select_lines(profile: str, names: Sequence[str] = ()) -> list[planned.Line]:
     )
     every = planned.read_plan(profile)
     ids = grids.pick_values(
-        "claim of the plan", dict.fromkeys(line.claim for line in every), names
+        "claim of the plan", dict.fromkeys(line.claim for line in every), claim_ids
     )
     return [line for line in every if line.claim in ids]
 
 
-def make_rows(profile: str, page: str) -> list[Row]:
+def make_grid_rows(profile: str, page: str) -> list[Row]:
     """Return the rows of the variable `grid` of a page's notebook, at a profile."""
     (path,) = notebook.find_notebooks([page])
-    return notebook.make_grids(path, {"profile": profile}, looked_up=False).get(
+    return notebook.make_grids(path, {"profile": profile}, with_recorded=False).get(
         "grid", []
     )
 
 
-def list_page_specs(pages: Sequence[str], profile: str) -> list[Spec]:
+def list_page_specs(page_patterns: Sequence[str], profile: str) -> list[Spec]:
     """Return the Specs in the grids of some pages, each once, seed by seed.
 
-    They serve pages whose rows no claim compares. `pages` are parts of names. Raises
-    Refused for a part that no name has."""
+    They serve pages whose rows no claim compares. `page_patterns` are parts of names.
+    Raises Refused for a part that no name has."""
     grid_rows = list(
         chain(
             *(
-                make_rows(profile, notebook.id_of_notebook(path))
-                for path in notebook.find_notebooks(pages)
+                make_grid_rows(profile, notebook.make_notebook_id(path))
+                for path in notebook.find_notebooks(page_patterns)
             )
         )
     )
@@ -129,9 +133,9 @@ def list_page_specs(pages: Sequence[str], profile: str) -> list[Spec]:
     return list(dict.fromkeys(row.spec for row in ordered))
 
 
-def line_specs_by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
+def list_line_specs_by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
     """Return {planned seed: the Specs of a Line at this seed, each once}."""
-    grid_rows = line.rows(make_rows(profile, line.page))
+    grid_rows = line.select_rows(make_grid_rows(profile, line.page))
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
         for seed in line.seeds
@@ -142,7 +146,7 @@ def queue_specs(lines: list[planned.Line], profile: str) -> list[Spec]:
     """Return the Specs of Lines in the order in which they are made, each once."""
     ordered = []
     for _, part in groupby(lines, lambda line: line.step):
-        by_line = [line_specs_by_seed(line, profile) for line in part]
+        by_line = [list_line_specs_by_seed(line, profile) for line in part]
         seeds_of_step = sorted({seed for specs in by_line for seed in specs})
         ordered += [
             spec
@@ -159,47 +163,52 @@ def gather_evidence(
     workers: int | None = None,
     backend: str = "local",
     profile: str = SCALE,
-    pages: Sequence[str] = (),
+    page_patterns: Sequence[str] = (),
 ) -> dict[Spec, str]:
     """Make and record the missing runs. Return {Spec: why its run is lost, in a line}.
 
     claims: what `select_claims` returns or, at a profile with a plan, what
-    `select_lines` returns. pages: parts of the names of pages; where given, their rows
-    are made in place of the claims'. Runs are made by `sweep.make_runs`."""
+    `select_plan_lines` returns. page_patterns: parts of the names of pages; where
+    given, their rows are made in place of the claims'. Runs are made by
+    `sweep.make_runs`."""
     every = (
         order_specs(select_claims(), store)
         if profile == SCALE
-        else queue_specs(select_lines(profile), profile)
+        else queue_specs(select_plan_lines(profile), profile)
     )
-    if pages:
-        requested = list_page_specs(pages, profile)
+    if page_patterns:
+        requested = list_page_specs(page_patterns, profile)
     elif profile == SCALE:
         requested = order_specs(claims, store)
     else:
         requested = queue_specs(claims, profile)
-    results = {*requested, *find_searches(requested)}
+    results = {*requested, *find_searches_behind(requested)}
     record_runs(results, store)
-    left = set(store.missing_specs([*every, *requested], exact=True))
+    left = set(store.missing_specs([*every, *requested], keep_dtype=True))
     saved = SavedWeights(store)
 
-    def release(specs: Iterable[Spec]) -> None:
-        needed = {parent for other in left for parent in other.parents.values()}
+    def delete_unneeded_weights(specs: Iterable[Spec]) -> None:
+        needed = {
+            parent for other in left for parent in other.inputs_with_seeds.values()
+        }
         for spec in specs:
-            for name, parent in spec.parents.items():
+            for name, parent in spec.inputs_with_seeds.items():
                 # An input with a seed of its own is shared by all seeds, so it stays.
                 is_pinned = spec.inputs[name].seed is not None
                 if not (is_pinned or parent in needed) and parent in saved:
                     saved.delete_weights(parent)
 
-    def done(spec: Spec) -> None:
+    def finish_run(spec: Spec) -> None:
         record_runs([spec] if spec in results else [], store)
         saved.note_run(spec)
         left.discard(spec)
-        release([spec])
+        delete_unneeded_weights([spec])
 
-    release({*every} - left)  # A killed command may have left such weights.
-    how = {"checkpoint_seconds": 60.0, "backend": backend, "exact": True}
-    return sweep.make_runs(requested, store, workers, done=done, **how)
+    delete_unneeded_weights(
+        {*every} - left
+    )  # A killed command may have left such weights.
+    how = {"checkpoint_seconds": 60.0, "backend": backend, "keep_dtype": True}
+    return sweep.make_runs(requested, store, workers, call_after_run=finish_run, **how)
 
 
 class SavedWeights:
@@ -212,42 +221,42 @@ class SavedWeights:
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
-    def manifest_digest(self, spec: Spec) -> str:
+    def digest_manifest(self, spec: Spec) -> str:
         """Return the digest of the manifest of a run, "" where there is none."""
         manifest = self.store.runs / spec.name / disk.MANIFEST
-        return disk.digest(manifest) if manifest.exists() else ""
+        return disk.digest_file(manifest) if manifest.exists() else ""
 
     def __contains__(self, spec: Spec) -> bool:
         notes = self.path.read_text().splitlines() if self.path.exists() else []
-        return self.manifest_digest(spec) in notes
+        return self.digest_manifest(spec) in notes
 
     def note_run(self, spec: Spec) -> None:
         """Add the run of a Spec to the set, if its step saves weights."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
-                file.write(f"{self.manifest_digest(spec)}\n")
+                file.write(f"{self.digest_manifest(spec)}\n")
 
-    def is_read(self, spec: Spec) -> bool:
+    def is_in_use(self, spec: Spec) -> bool:
         """Return whether a running process reads the weights of a Spec's run.
 
         It is True where the process's Spec cannot be read."""
-        for part in self.store.parts():
-            if self.store.unfinished(part)["state"] == "running":
+        for part in self.store.list_unfinished_folders():
+            if self.store.read_true_ledger(part)["state"] == "running":
                 try:
                     reader = from_json(disk.read_json(part / "spec.json"))
                 except (OSError, ValueError, KeyError, TypeError):
                     return True
-                if spec in reader.parents.values():
+                if spec in reader.inputs_with_seeds.values():
                     return True
         return False
 
     def delete_weights(self, spec: Spec) -> None:
         """Delete the weights of a run, unless another run reads them."""
-        if not self.is_read(spec):
+        if not self.is_in_use(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_searches(specs: Iterable[Spec]) -> set[Spec]:
+def find_searches_behind(specs: Iterable[Spec]) -> set[Spec]:
     """Return the Specs of searches that some Specs rest on: pages show these as
     well."""
     return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
@@ -255,9 +264,9 @@ def find_searches(specs: Iterable[Spec]) -> set[Spec]:
 
 def record_runs(specs: Iterable[Spec], store: Store) -> None:
     """Record the finished runs of some Specs that have no record yet."""
-    for run in map(store.find, specs):
+    for run in map(store.find_run, specs):
         if run and run.origin == "run":
-            store.record(run)
+            store.copy_to_records(run)
 
 
 def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
@@ -269,26 +278,26 @@ def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterat
         if row["profile"] == SCALE and row["family"]:
             words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
-        by_seed = specs_by_seed(claim, store).values()
-        done = sum(all(map(store.find, specs)) for specs in by_seed)
-        missing = store.missing_specs(chain(*by_seed), exact=True)
+        by_seed = find_specs_by_seed(claim, store).values()
+        done = sum(all(map(store.find_run, specs)) for specs in by_seed)
+        missing = store.missing_specs(chain(*by_seed), keep_dtype=True)
         left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
-    left = store.missing_specs(order_specs(claims, store), exact=True)
+    left = store.missing_specs(order_specs(claims, store), keep_dtype=True)
     yield f"together left: {clock.describe_time(left)}"
 
 
-def describe_lines(
+def describe_plan_lines(
     lines: list[planned.Line], store: Store, profile: str
 ) -> Iterator[str]:
     """Yield a line for each Line of a plan: finished seeds, missing runs, cost.
 
     The core-hours are those of the plan, for bfloat16."""
     for line in lines:
-        specs = line_specs_by_seed(line, profile).values()
-        done = sum(bool(group) and all(map(store.find, group)) for group in specs)
+        specs = list_line_specs_by_seed(line, profile).values()
+        done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
         left = f"{len(store.missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits

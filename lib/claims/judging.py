@@ -20,13 +20,13 @@ from threadpoolctl import threadpool_limits  # A dependency of scikit-learn.
 from lib.claims import cells, checks, lists, notebook, words
 from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
-from lib.claims.seeds import models_that_may_fail
+from lib.claims.seeds import list_models_that_may_fail
 from lib.core import disk, paths
 from lib.core.names import check_name
 from lib.core.papers import collect_modules, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
-from lib.core.store import Store, run_lines
+from lib.core.store import Store, read_run_lines
 from lib.papers import frontier, grids
 from lib.stats.compare import Column
 
@@ -42,58 +42,70 @@ ROLES = (
 )
 
 
-def rows_of_claim(
-    line: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
+def make_rows_of_claim(
+    claim: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
     """Return the rows of the pages of a claim that the cells of the claim compare.
 
     seeds: None for the planned ones. A claim without planned seeds has those of its
     pages."""
-    seeds = lists.planned_seeds(line["id"], scale) if seeds is None else seeds
-    return cells.select_rows(
-        cells.parse_cells(line["cells"]),
-        rows_of_pages(line["artefact"], scale, tuple(seeds)),
+    seeds = lists.list_planned_seeds(claim["id"], scale) if seeds is None else seeds
+    return cells.select_compared_rows(
+        cells.parse_cells(claim["cells"]),
+        make_rows_of_pages(claim["artefact"], scale, tuple(seeds)),
     )
 
 
 @cache
-def rows_of_pages(artefact: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
+def make_rows_of_pages(
+    page_names: str, profile: str, seeds: tuple[int, ...] = ()
+) -> list[Row]:
     """Return the rows of some pages at these seeds; () for the seeds of the pages.
 
     The rows of searches behind networks, and of distillations behind students, follow
-    them. `artefact` has the names of the pages, with "; " between."""
-    pages = [page for page in artefact.split("; ") if plans.has_page(scale, page)]
+    them. `page_names` has the names of the pages, with "; " between."""
+    pages = [
+        page for page in page_names.split("; ") if plans.has_planned_rows(profile, page)
+    ]
     # A plan of lines has the seeds of its rows.
-    asked = () if plans.read_plan(scale) else seeds
-    grid_rows = [row for page in pages for row in rows_of_page(page, scale, asked)]
-    behind = grids.searches_behind(grid_rows) + grids.distillations_behind(grid_rows)
+    asked = () if plans.read_plan(profile) else seeds
+    grid_rows = [
+        row for page in pages for row in make_rows_of_page(page, profile, asked)
+    ]
+    behind = grids.list_searches_behind(grid_rows) + grids.list_distillations_behind(
+        grid_rows
+    )
     grid_rows += behind
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
 
 @cache
-def rows_of_page(page: str, scale: str, seeds: tuple[int, ...] = ()) -> list[Row]:
+def make_rows_of_page(
+    page: str, profile: str, seeds: tuple[int, ...] = ()
+) -> list[Row]:
     """Return the rows of a page at a profile, at these seeds if the page takes seeds.
 
     Outside mini these are the rows of the variable `grid` alone, since all other
     variables are at mini. With given seeds the variable `recorded` is left out, as its
     rows have the seeds of the page."""
     (path,) = notebook.find_notebooks([page])
-    values: dict[str, Any] = {"profile": scale}
+    values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameters(path):
         values["seeds"] = list(seeds)
-    made = notebook.make_grids(path, values, looked_up=not seeds)
-    return sum(made.values(), []) if scale == SCALE else made.get("grid", [])
+    made = notebook.make_grids(path, values, with_recorded=not seeds)
+    return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
 
-def claim_columns(paper: str) -> tuple[Column, ...]:
+def list_judged_columns(paper: str) -> tuple[Column, ...]:
     """Return the metrics by which a paper judges its tasks; () for the first metric of
     each task."""
     return getattr(collect_modules("recipes").get(paper), "CLAIM_COLUMNS", ())
 
 
 def judge_claims(
-    names: Iterable[str] | None = None, store: Store | None = None, scale: str = SCALE
+    claim_ids: Iterable[str] | None = None,
+    store: Store | None = None,
+    scale: str = SCALE,
 ) -> dict[str, words.Verdict]:
     """Return {id: Verdict} of some claims, or of all.
 
@@ -103,158 +115,166 @@ def judge_claims(
 
     scale: a profile with recorded runs, or paper."""
     store, by_id = store or Store(), {}
-    look = cache(store.lookup)
+    look = cache(store.look_up_state)
     # More threads would only wait, as the products are small.
     with threadpool_limits(1):
-        for name in lists.read_claims() if names is None else names:
+        for name in lists.read_claims() if claim_ids is None else claim_ids:
             check_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], scale, look)
     return correct_p_values(by_id, scale)
 
 
 def judge_claim(
-    line: dict[str, Any], scale: str, look: Callable[[Spec], dict[str, Any]]
+    claim: dict[str, Any], scale: str, look_up_run: Callable[[Spec], dict[str, Any]]
 ) -> words.Verdict:
     """Return the Verdict on one claim, with uncorrected p.
 
-    line: the row of claims.csv. look: function that finds the run of a Spec, as
-    `Store.lookup` does."""
-    if line["check"] and line["role"] in ("arithmetic", "setting"):
-        return judge_formula(line)
+    claim: the row of claims.csv. look_up_run: function that finds the run of a Spec, as
+    `Store.look_up_state` does."""
+    if claim["check"] and claim["role"] in ("arithmetic", "setting"):
+        return judge_formula(claim)
     results, notes = [], []
-    for seeds, group in group_cells_by_seeds(line, scale).items():
-        part = line | {"cells": "; ".join(cell.text for cell in group)}
-        if why := why_out_of_reach(line, scale, seeds):
+    for seeds, group in group_cells_by_seeds(claim, scale).items():
+        part = claim | {"cells": "; ".join(cell.text for cell in group)}
+        if why := explain_unreachable_cells(claim, scale, seeds):
             results += [
-                words.Result(line["id"], cell, "", None, 0, len(seeds), why)
+                words.Result(claim["id"], cell, "", None, 0, len(seeds), why)
                 for cell in group
             ]
             continue
         collected = [
-            dict(Outcome(row, **look(row.spec)))
-            for row in rows_of_claim(part, scale, seeds)
+            dict(Outcome(row, **look_up_run(row.spec)))
+            for row in make_rows_of_claim(part, scale, seeds)
         ]
         judged_cells, note = words.judge_cells(
-            part, collected, read_setting(line, scale, len(seeds))
+            part, collected, collect_judging_setting(claim, scale, len(seeds))
         )
         results += judged_cells
         notes += [note] * bool(note)
-    order = [cell.text for cell in cells.parse_cells(line["cells"])]
+    order = [cell.text for cell in cells.parse_cells(claim["cells"])]
     results = sorted(
         (describe_result(r) for r in results), key=lambda r: order.index(r.cell.text)
     )
-    notes += [line["cannot"]] * bool(line["cannot"] and not results)
-    return words.Verdict(line["id"], tuple(results), "; ".join(notes), scale, "finding")
+    notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
+    return words.Verdict(
+        claim["id"], tuple(results), "; ".join(notes), scale, "finding"
+    )
 
 
-def why_out_of_reach(
-    line: Mapping[str, Any], scale: str, seeds: tuple[int, ...]
+def explain_unreachable_cells(
+    claim: Mapping[str, Any], scale: str, seeds: tuple[int, ...]
 ) -> str:
     """Return why no run of a profile can decide the cells of a claim, or ""."""
-    if line["cannot"] and scale != "paper":
-        return line["cannot"]
-    planned = scale != SCALE or seeds or line["role"] != "own"
+    if claim["cannot"] and scale != "paper":
+        return claim["cannot"]
+    planned = scale != SCALE or seeds or claim["role"] != "own"
     return "" if planned else "this question is planned at the profile base alone"
 
 
 def group_cells_by_seeds(
-    line: Mapping[str, Any], scale: str
+    claim: Mapping[str, Any], scale: str
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Return {planned seeds: cells} of a claim.
 
     A cell that repeats a comparison of a central claim has the seeds of that claim."""
     groups = {}
-    for cell in cells.parse_cells(line["cells"]):
-        seeds = lists.planned_cell_seeds(line["id"], cell.text, scale)
+    for cell in cells.parse_cells(claim["cells"]):
+        seeds = lists.list_planned_cell_seeds(claim["id"], cell.text, scale)
         groups.setdefault(seeds, []).append(cell)
     return groups
 
 
-def read_setting(line: Mapping[str, Any], scale: str, planned: int) -> words.Setting:
+def collect_judging_setting(
+    claim: Mapping[str, Any], scale: str, planned_count: int
+) -> words.Setting:
     """Return what else the words of a claim's cells depend on, beside their rows.
 
     It has the tasks' metrics, the printed effects, the effects of interest, the scores
     of whole models, the number of planned seeds, and the models that may fail."""
     return words.Setting(
-        grids.metrics(scale, claim_columns(line["paper"])),
+        grids.list_columns_by_task(scale, list_judged_columns(claim["paper"])),
         scale,
-        checks.printed_effects(line["id"]),
-        lists.effects_of_interest(line["id"]),
+        checks.compute_printed_effects(claim["id"]),
+        lists.read_effects_of_interest(claim["id"]),
         grids.LEVEL.get(scale, {}),
-        planned,
-        models_that_may_fail(line),
+        planned_count,
+        list_models_that_may_fail(claim),
     )
 
 
 def describe_result(result: words.Result) -> words.Result:
     """Return a Result with its comparison as a sentence and as an axis label."""
-    words = lists.cell_line(result.claim, result.cell.text)
+    words = lists.find_cell_line(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
-    sentence = words["sentence"] + place + describe_margin(result)
+    sentence = words["sentence"] + place + describe_claimed_region(result)
     short = words["short"] + place.replace(" on ", ", ")
     return replace(result, sentence=sentence, short=short, same_as=words["same_as"])
 
 
-def describe_margin(result: words.Result) -> str:
+def describe_claimed_region(result: words.Result) -> str:
     """Return a claimed region as text, such as " (at most 0.5)".
 
     It is "" for a region that ends at no effect: the sentence says the direction."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
         return (
-            f" (within {format_exactly(low)} to {format_exactly(high)})"
+            f" (within {format_with_all_digits(low)} to {format_with_all_digits(high)})"
             if low < high
             else ""
         )
     end = low if isfinite(low) else high
-    if end in (0, result.null):
+    if end in (0, result.value_of_no_effect):
         return ""
-    return f" ({'at least' if isfinite(low) else 'at most'} {format_exactly(end)})"
+    return (
+        f" ({'at least' if isfinite(low) else 'at most'} {format_with_all_digits(end)})"
+    )
 
 
-def format_exactly(value: float) -> str:
+def format_with_all_digits(value: float) -> str:
     """Return a margin as text with all its digits, since the word depends on them."""
     return f"{value:g}".replace("-", "−")
 
 
-def judge_formula(line: Mapping[str, Any]) -> words.Verdict:
+def judge_formula(claim: Mapping[str, Any]) -> words.Verdict:
     """Return the Verdict on a claim by its formula.
 
     A formula that fails gets "differs" if it asks this code for a setting or a count,
     or reads no cell. Otherwise printed numbers contradict each other."""
-    value, read = checks.evaluate_formula(line["paper"], line["check"])
+    value, read = checks.evaluate_formula(claim["paper"], claim["check"])
     equal, differs, inconsistent = words.CHECKS
-    word = differs if checks.asks_code(line["check"]) or not read else inconsistent
-    if checks.agrees_with_print(value, line["value"]):
+    word = (
+        differs if checks.calls_this_code(claim["check"]) or not read else inconsistent
+    )
+    if checks.agrees_with_printed_text(value, claim["value"]):
         word = equal
     summary = "holds" if value else "does not hold"
     summary += f", by {len(read)} printed cells" * bool(read)
     if isinstance(value, set):
         run = ", ".join(sorted(f"{float(v):g}" for v in value))
-        summary = f"{run} run, {line['value']} printed"
+        summary = f"{run} run, {claim['value']} printed"
     elif not isinstance(value, (bool, str, list)):
-        summary = f"{float(value):.6g} computed, {line['value']} printed"
-    lines = lists.read_list("inconsistencies")
+        summary = f"{float(value):.6g} computed, {claim['value']} printed"
+    lines = lists.read_published_csv("inconsistencies")
     notes = dict.fromkeys(
-        i["note"] for i in lines if line["id"] in i["claims"].split("; ")
+        i["note"] for i in lines if claim["id"] in i["claims"].split("; ")
     )
     note = "; ".join(notes) * (word != equal)
-    return words.Verdict(line["id"], note=note, word=word, measured=summary)
+    return words.Verdict(claim["id"], note=note, word=word, measured=summary)
 
 
-def drop_repeats(
-    by_id: Mapping[str, words.Verdict], scale: str
+def mark_repeated_comparisons(
+    verdicts: Mapping[str, words.Verdict], scale: str
 ) -> dict[str, words.Verdict]:
     """Return the Verdicts; a finding that repeats a comparison names the other claim.
 
     `cells.csv` names the repeats that are planned. Two means over tasks can also become
     equal because their other tasks have no runs. Their estimates are then equal to 8
-    decimals. Claims that are not in `by_id` are compared by `verdicts.csv`."""
-    first, result = {}, dict(by_id)
+    decimals. Claims that are not in `verdicts` are compared by `verdicts.csv`."""
+    first, result = {}, dict(verdicts)
     for row in read_verdicts():
-        is_other_claim = row["profile"] == scale and row["claim"] not in by_id
+        is_other_claim = row["profile"] == scale and row["claim"] not in verdicts
         if is_other_claim and row["low"] and not (row["same_as"] or row["beside"]):
             if lists.read_claims()[row["claim"]]["role"] in ROLES[:2]:
                 region = (
@@ -266,9 +286,9 @@ def drop_repeats(
                     (row["task"], row["unit"], region, *numbers), row["claim"]
                 )
     for id in sorted(
-        by_id, key=lambda id: lists.read_claims()[id]["role"] not in ROLES[:2]
+        verdicts, key=lambda id: lists.read_claims()[id]["role"] not in ROLES[:2]
     ):
-        results = list(by_id[id].results)
+        results = list(verdicts[id].results)
         for i, r in enumerate(results):
             if (
                 r.estimate
@@ -280,29 +300,29 @@ def drop_repeats(
                 other = first.setdefault(key, id)
                 if other != id and lists.read_claims()[id]["role"] == "finding":
                     results[i] = replace(r, same_as=other)
-        result[id] = replace(by_id[id], results=tuple(results))
+        result[id] = replace(verdicts[id], results=tuple(results))
     return result
 
 
 def correct_p_values(
-    by_id: Mapping[str, words.Verdict], scale: str = SCALE
+    verdicts: Mapping[str, words.Verdict], scale: str = SCALE
 ) -> dict[str, words.Verdict]:
     """Return the Verdicts with p after Holm's correction over all cells of a paper."""
-    by_id = drop_repeats(by_id, scale)
-    result = dict(by_id)
+    verdicts = mark_repeated_comparisons(verdicts, scale)
+    result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
-        ids = [id for id in by_id if lists.read_claims()[id]["paper"] == paper]
+        ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
         others = [
             float(row["p"])
             for row in read_verdicts()
             if (row["profile"], row["family"]) == (scale, paper)
-            and row["claim"] not in by_id
+            and row["claim"] not in verdicts
         ]
-        every = [r for id in ids for r in by_id[id].results]
+        every = [r for id in ids for r in verdicts[id].results]
         held = iter(words.correct_by_holm(every, others))
         for id in ids:
-            results = tuple(next(held) for _ in by_id[id].results)
-            result[id] = replace(by_id[id], results=results)
+            results = tuple(next(held) for _ in verdicts[id].results)
+            result[id] = replace(verdicts[id], results=results)
     return result
 
 
@@ -328,11 +348,11 @@ def list_page_claims(page: str) -> list[str]:
     ]
 
 
-def is_counted_elsewhere(id: str) -> bool:
+def is_counted_elsewhere(claim_id: str) -> bool:
     """Return whether each comparison of a claim is counted by another claim."""
-    parts = cells.parse_cells(lists.read_claims()[id]["cells"])
+    parts = cells.parse_cells(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
-        lists.cell_line(id, cell.text)["same_as"] for cell in parts
+        lists.find_cell_line(claim_id, cell.text)["same_as"] for cell in parts
     )
 
 
@@ -367,12 +387,12 @@ SUMMARIES = (
 ) + " ".join(f"{paper.prefix}_01_summary" for paper in find_papers().values())
 
 
-def digest_of_page(page: str) -> str:
+def digest_page_records(page: str) -> str:
     """Return a digest of what the committed records say of a page.
 
     It covers the names of its recorded runs and its comparisons. A committed page holds
     this digest, which tells whether the page is older than the records."""
-    names = {row["run"] for row in run_lines() if row["page"] == page}
+    names = {row["run"] for row in read_run_lines() if row["page"] == page}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
@@ -387,23 +407,26 @@ def digest_of_page(page: str) -> str:
     return disk.digest_values(recorded_names, rows)[:12]
 
 
-def verdict_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
+def format_verdict_lines(
+    verdicts: Mapping[str, words.Verdict],
+) -> list[tuple[Any, ...]]:
     """Return the rows of `verdicts.csv`: one for each cell on each of its tasks.
 
     The column `family` is the paper over whose cells p is corrected. It is empty where
     p is not corrected."""
     plan = {
-        (r["claim"], r["cell"], r["task"]): r for r in lists.read_list("plan_words")
+        (r["claim"], r["cell"], r["task"]): r
+        for r in lists.read_published_csv("plan_words")
     }
     rows = []
-    for id, verdict in by_id.items():
+    for id, verdict in verdicts.items():
         paper = lists.read_claims()[id]["paper"]
         for r in verdict.results:
             e, none = r.estimate, ("", "", "")
             sizes = (e.mean, e.low, e.high) if e and not r.reason else none
-            if e and not r.reason and r.unmeasured:
+            if e and not r.reason and r.why_unmeasured:
                 sizes = (e.mean, "", "")
-            counts = r.p is not None and not (r.beside or r.same_as)
+            counts = r.p_value is not None and not (r.beside or r.same_as)
             old = (
                 plan.get((id, r.cell.text, r.task), {})
                 if verdict.profile == SCALE
@@ -420,9 +443,31 @@ def verdict_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
                     r.sentence,
                     r.unit,
                 )
-                + (r.null, low, high, *sizes, r.counts, r.ours, r.printed, r.interest)
-                + (e.n_seeds if e else 0, r.done, r.planned, r.word, r.size)
-                + (r.unmeasured, r.collapsed, r.p, r.holm, r.same_as, "yes" * r.beside)
+                + (
+                    r.value_of_no_effect,
+                    low,
+                    high,
+                    *sizes,
+                    r.counts,
+                    r.measured_text,
+                    r.printed,
+                    r.interest,
+                )
+                + (
+                    e.n_seeds if e else 0,
+                    r.done,
+                    r.planned,
+                    r.word,
+                    r.size_against_print,
+                )
+                + (
+                    r.why_unmeasured,
+                    r.collapsed,
+                    r.p_value,
+                    r.holm,
+                    r.same_as,
+                    "yes" * r.beside,
+                )
                 + (old.get("word", ""), old.get("p", ""))
             )
     return [
@@ -430,14 +475,18 @@ def verdict_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[Any, ...]]:
     ]
 
 
-def arithmetic_lines(by_id: Mapping[str, words.Verdict]) -> list[tuple[str, ...]]:
+def format_arithmetic_lines(
+    verdicts: Mapping[str, words.Verdict],
+) -> list[tuple[str, ...]]:
     """Return the rows of `arithmetic.csv`: the printed numbers that are computed
     again."""
     about = {
         id: [line[key] for key in CHECKED[1:4]]
         for id, line in lists.read_claims().items()
     }
-    return [(id, *about[id], v.word, v.measured) for id, v in by_id.items() if v.word]
+    return [
+        (id, *about[id], v.word, v.measured) for id, v in verdicts.items() if v.word
+    ]
 
 
 # Marks before and behind the parts of README that are written by `verify`.
@@ -446,28 +495,40 @@ LEGEND = FOUND.replace("found", "words")
 CHOICES = FOUND.replace("found", "methods").strip()  # Inside a line.
 
 
-def results_that_count(
-    by_id: Mapping[str, words.Verdict], ids: Iterable[str]
+def select_counted_results(
+    verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
     """Return the Results of some claims, without tasks of a mean and repeats."""
-    return [r for id in ids for r in by_id[id].results if not (r.beside or r.same_as)]
+    return [
+        r
+        for id in claim_ids
+        for r in verdicts[id].results
+        if not (r.beside or r.same_as)
+    ]
 
 
-def count_shut_out(by_id: Mapping[str, words.Verdict]) -> tuple[int, int]:
+def count_effects_outside_intervals(
+    verdicts: Mapping[str, words.Verdict],
+) -> tuple[int, int]:
     """Return (number, total) of printed effects of central claims that lie outside our
     intervals."""
-    held = [r.shuts_out for r in results_that_count(by_id, list_central_claims())]
+    held = [
+        r.excludes_printed_value
+        for r in select_counted_results(verdicts, list_central_claims())
+    ]
     held = [flag for flag in held if flag is not None]
     return sum(held), len(held)
 
 
-def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
+def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
     """Return the counts of words over all central comparisons, in two sentences."""
-    every = results_that_count(by_id, list_central_claims())
+    every = select_counted_results(verdicts, list_central_claims())
     sure = [r.word for r in every if r.word != words.NOT_MEASURED]
     parts = f" ({words.count_words(sure)})" * bool(sure)
-    out, total = count_shut_out(by_id)
-    agree = sum(bool(r.shuts_out) and r.word == words.AGREES for r in every)
+    out, total = count_effects_outside_intervals(verdicts)
+    agree = sum(
+        bool(r.excludes_printed_value) and r.word == words.AGREES for r in every
+    )
     return (
         f"{len(every)} central comparisons: {len(sure)} measured{parts}, "
         f"{len(every) - len(sure)} not measured. "
@@ -476,15 +537,15 @@ def summarise_words(by_id: Mapping[str, words.Verdict]) -> str:
     )
 
 
-def fill_texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
+def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, with figures filled in.
 
     The part titled README stands in README."""
     untouched = next(
-        row for row in lists.read_list("untouched") if row["split"] == "dev"
+        row for row in lists.read_published_csv("untouched") if row["split"] == "dev"
     )
-    fields = dict(by_id) | {
-        "IN_ONE_LINE": summarise_words(by_id),
+    fields = dict(verdicts) | {
+        "IN_ONE_LINE": summarise_words(verdicts),
         "UNTOUCHED": untouched["spearman"],
     }
     parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
@@ -492,14 +553,14 @@ def fill_texts(by_id: Mapping[str, words.Verdict]) -> dict[str, str]:
     return {title: text for title, _, text in filled}
 
 
-def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
+def fill_readme(readme: str, verdicts: Mapping[str, words.Verdict]) -> str:
     """Return the text of README with new findings, the legend and the choices of own
     runs between their marks."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: fill_texts(by_id)["README"].strip() + "\n",
+        FOUND: fill_findings(verdicts)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
         CHOICES: "; ".join(frontier.describe_choices()),
     }
@@ -509,7 +570,9 @@ def fill_readme(readme: str, by_id: Mapping[str, words.Verdict]) -> str:
     return readme
 
 
-def forest_rows(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.DataFrame:
+def make_forest_rows(
+    verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
+) -> pd.DataFrame:
     """Return the data of a forest plot: a row for each counted cell in points.
 
     The columns are source, at (claim and axis label), mean, low, high, printed, least
@@ -517,7 +580,7 @@ def forest_rows(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.Da
     import pandas as pd
 
     rows = []
-    for r in results_that_count(by_id, ids):
+    for r in select_counted_results(verdicts, claim_ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (end if isfinite(end) else None for end in r.cell.bounds)
             line = {
@@ -526,7 +589,7 @@ def forest_rows(by_id: Mapping[str, words.Verdict], ids: Iterable[str]) -> pd.Da
                 "mean": r.estimate.mean,
                 "printed": r.printed,
             }
-            if not r.unmeasured:
+            if not r.why_unmeasured:
                 line |= {"low": r.estimate.low, "high": r.estimate.high}
             more = {
                 "seeds": r.estimate.n_seeds,

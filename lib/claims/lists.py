@@ -8,23 +8,23 @@ from typing import Any
 
 from lib.claims.cells import parse_seeds
 from lib.core import disk
-from lib.core.papers import find_papers, path_of_notebook
+from lib.core.papers import find_notebook_path, find_papers
 from lib.core.paths import PUBLISHED
 
 PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 
 @cache
-def read_list(name: str) -> list[dict[str, str]]:
+def read_published_csv(table: str) -> list[dict[str, str]]:
     """Return the rows of a CSV file under `data/published`, such as "bermo/claims".
 
     A plan or a list of trials that does not exist has no rows. Rows of a paper that is
     not installed are left out."""
-    path = PUBLISHED / f"{name}.csv"
-    if name.startswith(("plan_", "trials_")) and not path.exists():
+    path = PUBLISHED / f"{table}.csv"
+    if table.startswith(("plan_", "trials_")) and not path.exists():
         return []
     rows = disk.read_csv(path)
-    return [row for row in rows if is_here(row)] if list_absent_papers() else rows
+    return [row for row in rows if is_installed(row)] if list_absent_papers() else rows
 
 
 @cache
@@ -35,11 +35,11 @@ def list_absent_papers() -> list[str]:
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def is_here(row: Mapping[str, str]) -> bool:
+def is_installed(row: Mapping[str, str]) -> bool:
     """Return whether each paper, page and claim that a row names is installed."""
     pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
     if row.get("paper") in list_absent_papers() or not all(
-        path_of_notebook(p).exists() for p in pages
+        find_notebook_path(p).exists() for p in pages
     ):
         return False
     claim = row.get("claim", "") if "id" not in row else ""
@@ -55,7 +55,9 @@ def list_claim_ids() -> set[str]:
     """Return the ids of all claims of the installed papers, and of our own
     questions."""
     return {
-        row["id"] for paper in (*PAPERS, "own") for row in read_list(f"{paper}/claims")
+        row["id"]
+        for paper in (*PAPERS, "own")
+        for row in read_published_csv(f"{paper}/claims")
     }
 
 
@@ -66,27 +68,29 @@ def read_claims() -> dict[str, dict[str, Any]]:
 
     A claim of `plan.csv` has its seeds from there, and the row of the plan as
     `planned`. Seeds that were added later (`added.csv`) follow them."""
-    by_id, plan = {}, {row["claim"]: row for row in read_list("plan")}
+    by_id, plan = {}, {row["claim"]: row for row in read_published_csv("plan")}
     for paper in (*PAPERS, "own"):
-        for row in read_list(f"{paper}/claims"):
+        for row in read_published_csv(f"{paper}/claims"):
             by_id[row["id"]] = {"paper": paper, "planned": None} | row
             if planned := plan.get(row["id"]):
                 first = int(planned["first_seed"])
                 seeds = f"{first} to {first + int(planned['seeds']) - 1}"
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
-    for row in read_list("added"):
+    for row in read_published_csv("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
     return by_id
 
 
-def planned_seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
+def list_planned_seeds(claim_id: str, scale: str = "mini") -> tuple[int, ...]:
     """Return the planned seeds of a claim at a profile.
 
     The tuple is empty for a claim without planned seeds: it takes those of its
     pages."""
     if scale == "mini":
-        return parse_seeds(read_claims()[claim]["seeds"])
-    rows = [row for row in read_list(f"plan_{scale}") if row["claim"] == claim]
+        return parse_seeds(read_claims()[claim_id]["seeds"])
+    rows = [
+        row for row in read_published_csv(f"plan_{scale}") if row["claim"] == claim_id
+    ]
     planned = set()
     for row in (row for row in rows if row["word"] == "planned"):
         first = int(row["first_seed"])
@@ -94,11 +98,15 @@ def planned_seeds(claim: str, scale: str = "mini") -> tuple[int, ...]:
     return tuple(sorted(planned))
 
 
-def planned_cell_seeds(claim: str, cell: str, scale: str) -> tuple[int, ...]:
+def list_planned_cell_seeds(
+    claim_id: str, cell_text: str, scale: str
+) -> tuple[int, ...]:
     """Return the planned seeds of a cell at a profile.
 
     A cell that repeats a comparison of a central claim has the seeds of that claim."""
-    return planned_seeds(cell_line(claim, cell)["same_as"] or claim, scale)
+    return list_planned_seeds(
+        find_cell_line(claim_id, cell_text)["same_as"] or claim_id, scale
+    )
 
 
 @cache
@@ -107,22 +115,26 @@ def read_cell_lines() -> dict[tuple[str, str], dict[str, str]]:
 
     A row has the cell as a sentence and as an axis label, its smallest effect of
     interest, and the central claim that has the same comparison."""
-    every = (row for paper in (*PAPERS, "own") for row in read_list(f"{paper}/cells"))
+    every = (
+        row
+        for paper in (*PAPERS, "own")
+        for row in read_published_csv(f"{paper}/cells")
+    )
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def cell_line(claim: str, cell: str) -> dict[str, str]:
+def find_cell_line(claim_id: str, cell_text: str) -> dict[str, str]:
     """Return the row of `cells.csv` of a cell. Raises KeyError where there is none."""
-    return read_cell_lines()[claim, cell]
+    return read_cell_lines()[claim_id, cell_text]
 
 
-def effects_of_interest(claim: str) -> dict[tuple[str, str], float]:
+def read_effects_of_interest(claim_id: str) -> dict[tuple[str, str], float]:
     """Return {(cell, task): the smallest effect of interest that the plan names}.
 
     The task "" stands for all tasks."""
     effects = {}
     for (id, cell), row in read_cell_lines().items():
-        for part in filter(None, row["interest"].split("; ") if id == claim else ()):
+        for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
             task, _, value = part.rpartition("=")
             effects[cell, task] = float(value)
     return effects

@@ -19,16 +19,20 @@ for _paper in collect_modules("measures").values():
     MEASURES |= _paper.MEASURES
 
 
-def add_values(
-    name: str, frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
+def add_measure_values(
+    measure_name: str,
+    frame: pd.DataFrame,
+    columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
     """Return the rows of a frame whose runs have a measure, with a new column `value`.
 
     The frame has a row for each run. A row without a run, or without the measure, is
-    left out. `metric_of` has the columns of each task."""
-    how, frame = MEASURES[name], frame[frame["run"].notna()]
+    left out. `columns_by_task` has the columns of each task."""
+    how, frame = MEASURES[measure_name], frame[frame["run"].notna()]
     if how.by_run:
-        return frame.assign(value=how.by_run(frame, metric_of)).dropna(subset="value")
+        return frame.assign(value=how.by_run(frame, columns_by_task)).dropna(
+            subset="value"
+        )
     names = re.findall(r"\b[a-z_]\w{3,}", how.values)
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)

@@ -19,11 +19,11 @@ from lib.claims import planned as planned_rows
 from lib.claims.seeds import add_planned_seeds
 from lib.core import disk, paths
 from lib.core.names import Refused, check_name, error_in_one_line
-from lib.core.papers import id_of_notebook as id_of_notebook
-from lib.core.papers import path_of_notebook as path_of_notebook
+from lib.core.papers import find_notebook_path as find_notebook_path
+from lib.core.papers import make_notebook_id as make_notebook_id
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import say
+from lib.core.store import print_once
 from lib.core.types import Json
 from lib.papers import grids
 
@@ -52,23 +52,25 @@ class Parameter:
 def list_notebooks() -> dict[str, Path]:
     """Return {id: path} of all notebooks, by their ids."""
     files = [*paths.NOTEBOOKS.glob("*.ipynb"), *paths.NOTEBOOKS.glob("[!.]*/*.ipynb")]
-    return dict(sorted((id_of_notebook(path), path) for path in files))
+    return dict(sorted((make_notebook_id(path), path) for path in files))
 
 
-def is_method(path: Path) -> bool:
+def is_method_notebook(path: Path) -> bool:
     """Return whether a notebook teaches a method, so that its page shows the code."""
     return path.name.startswith("00_")
 
 
-def is_folded(cell: Mapping[str, Any]) -> bool:
+def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
     """Return whether the code of a cell is folded, in JupyterLab and on pages."""
-    return bool(cell["metadata"].get("jupyter", {}).get("source_hidden"))
+    return bool(notebook_cell["metadata"].get("jupyter", {}).get("source_hidden"))
 
 
-def matches_notebook(text: str, name: str, path: Path) -> bool:
+def matches_notebook(pattern: str, notebook_id: str, path: Path) -> bool:
     """Return whether a text is a part, or a glob, of a notebook's id or path."""
     place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
-    return any(text in label or Path(label).match(text) for label in (name, place))
+    return any(
+        pattern in label or Path(label).match(pattern) for label in (notebook_id, place)
+    )
 
 
 def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
@@ -101,7 +103,7 @@ def read_tagged_cells(path: Path) -> dict[str, str]:
     Raises Refused where the file is no notebook."""
     try:
         sources = {}
-        for cell in json.loads(disk.read(path))["cells"]:
+        for cell in json.loads(disk.read_file_bytes(path))["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
@@ -144,33 +146,37 @@ def read_parameters(path: Path) -> dict[str, Parameter]:
     return declared
 
 
-def check_values(path: Path, values: Json) -> Json:
+def check_parameter_values(path: Path, values: Json) -> Json:
     """Return {name: value} of all parameters: those given, and defaults for the rest.
 
     Raises Refused for an unknown name, with the nearest one, and for a value of a wrong
     type or out of range."""
-    declared, suffix = read_parameters(path), f"of {id_of_notebook(path)}"
+    declared, suffix = read_parameters(path), f"of {make_notebook_id(path)}"
     for name, value in values.items():
         check_name(f"parameter {suffix}", name, declared)
-        if why := why_absurd(name, value, declared[name]):
+        if why := explain_unusable_value(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
             check_name(f"profile {suffix}", value, grids.PROFILES)
-            if not planned_rows.has_page(value, id_of_notebook(path)):
+            if not planned_rows.has_planned_rows(value, make_notebook_id(path)):
                 pages = ", ".join(planned_rows.list_planned_pages(value))
                 raise Refused(
-                    f"{id_of_notebook(path)} has no rows at {value}: take one of {pages}"
+                    f"{make_notebook_id(path)} has no rows at {value}: take one of {pages}"
                 )
-    return read_defaults(path) | values
+    return read_default_values(path) | values
 
 
-def why_absurd(name: str, value: Any, declared: Parameter) -> str:
+def explain_unusable_value(
+    parameter_name: str, value: Any, parameter: Parameter
+) -> str:
     """Return why a parameter cannot have a value; "" where it can."""
-    kind, listed = declared.type, isinstance(declared.default, list)
+    kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
-        return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
-    least = int(kind is int and not listed and declared.default > 0)
-    least, most = declared.range or (least, MOST[name.startswith("seed")])
+        return (
+            f"it must be a list; papermill takes it as -y '{{{parameter_name}: [...]}}'"
+        )
+    least = int(kind is int and not listed and parameter.default > 0)
+    least, most = parameter.range or (least, MOST[parameter_name.startswith("seed")])
     for place, item in enumerate(items := value if listed else [value]):
         if type(item) is not kind and not (kind is float and type(item) is int):
             return f"{item!r} is {type(item).__name__}; it must be {kind.__name__}"
@@ -205,7 +211,7 @@ def is_grid(value: object) -> bool:
 
 
 def make_grids(
-    path: Path, values: Json, looked_up: bool = True
+    path: Path, values: Json, with_recorded: bool = True
 ) -> dict[str, list[Row]]:
     """Return {variable: rows} that the cell tagged `grid` makes, run in this process.
 
@@ -214,11 +220,11 @@ def make_grids(
     up as well, as the variable `recorded`. A notebook may define `recorded` as a
     function, for rows that take long to make.
 
-    looked_up: whether to make the rows of `recorded`. Where no seeds are given, rows
-    have the planned seeds of the page's comparisons (lib.claims.seeds)."""
-    names = check_values(path, values)
-    names["profile"] = grids.profile_of_values(names)
-    profile, page = names["profile"], id_of_notebook(path)
+    with_recorded: whether to make the rows of `recorded`. Where no seeds are given,
+    rows have the planned seeds of the page's comparisons (lib.claims.seeds)."""
+    names = check_parameter_values(path, values)
+    names["profile"] = grids.find_profile_of_values(names)
+    profile, page = names["profile"], make_notebook_id(path)
     try:
         exec(
             compile(read_tagged_cells(path).get("grid", ""), f"{page}:grid", "exec"),
@@ -226,11 +232,11 @@ def make_grids(
         )
         if callable(grid := names.get("grid")):
             names["grid"] = planned_rows.make_page_rows(
-                grid, profile, names, page, changes(page, names)
+                grid, profile, names, page, list_changed_parameters(page, names)
             )
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
-            names["recorded"] = recorded() if looked_up else []
+            names["recorded"] = recorded() if with_recorded else []
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -249,11 +255,11 @@ def make_grids(
     return variables
 
 
-def list_injected(history: Iterable[str]) -> list[str]:
+def list_injected_parameters(cell_sources: Iterable[str]) -> list[str]:
     """Return the names of the parameters that papermill set.
 
-    `history` has the sources of the cells that a kernel ran."""
-    cells = [source for source in history if source.startswith("# Parameters\n")]
+    `cell_sources` has the sources of the cells that a kernel ran."""
+    cells = [source for source in cell_sources if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
@@ -270,7 +276,7 @@ def normalise_notebook(text: str) -> str:
             continue
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
         metadata: Json = {"tags": tags} if tags else {}
-        if is_folded(cell):
+        if has_folded_code(cell):
             metadata["jupyter"] = {"source_hidden": True}
         about: Json = {"id": f"{len(cells):02d}", "metadata": metadata}
         about |= {"cell_type": cell["cell_type"]}
@@ -284,7 +290,7 @@ def normalise_notebook(text: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def committed_form(path: Path) -> Json:
+def make_committed_form(path: Path) -> Json:
     """Return the defaults of a notebook, and a digest of its other cells.
 
     They are committed for each notebook, so that a page of an edited one is known."""
@@ -293,10 +299,10 @@ def committed_form(path: Path) -> Json:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
-    return {"parameters": read_defaults(path), "cells": digest_json(others)}
+    return {"parameters": read_default_values(path), "cells": digest_json(others)}
 
 
-def read_defaults(path: Path) -> Json:
+def read_default_values(path: Path) -> Json:
     """Return {parameter: default} of a notebook."""
     return {
         name: parameter.default for name, parameter in read_parameters(path).items()
@@ -304,11 +310,12 @@ def read_defaults(path: Path) -> Json:
 
 
 def digest_json(value: object) -> str:
-    return disk.sha(json.dumps(value).encode())[:16]
+    return disk.digest_bytes(json.dumps(value).encode())[:16]
 
 
 def read_committed_forms() -> dict[str, Json]:
-    """Return {id: form} of the committed notebooks, as `committed_form` returns it.
+    """Return {id: form} of the committed notebooks, as `make_committed_form` returns
+    it.
 
     It is empty without the file. Raises Damaged where the file has another form."""
     if not os.path.lexists(paths.COMMITTED):
@@ -328,8 +335,8 @@ def read_committed_forms() -> dict[str, Json]:
 
 
 def tidy_notebooks() -> list[Path]:
-    """Normalise every notebook and write their `committed_form`. Return the files that
-    changed.
+    """Normalise every notebook and write their `make_committed_form`. Return the files
+    that changed.
 
     Raises Refused for a file that is no notebook, before any is written."""
     books = find_notebooks()
@@ -338,20 +345,20 @@ def tidy_notebooks() -> list[Path]:
     files = [*books, paths.COMMITTED]
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
-        disk.write(path, normalise_notebook(path.read_text()))
-    forms = {id_of_notebook(path): committed_form(path) for path in books}
-    disk.write_json(paths.COMMITTED, forms, durable=True)
+        disk.write_text_file(path, normalise_notebook(path.read_text()))
+    forms = {make_notebook_id(path): make_committed_form(path) for path in books}
+    disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 
-def changes(name: str, values: Mapping[str, Any]) -> list[str]:
+def list_changed_parameters(notebook_id: str, values: Mapping[str, Any]) -> list[str]:
     """Return the parameters of a notebook whose values are not the committed ones."""
-    before = read_committed_forms().get(name, {"parameters": {}})["parameters"]
+    before = read_committed_forms().get(notebook_id, {"parameters": {}})["parameters"]
     return [key for key, value in before.items() if values.get(key, value) != value]
 
 
-def folder_of_page(
-    path: Path, values: Json, hand: bool = False
+def find_page_folder(
+    path: Path, values: Json, is_run_by_hand: bool = False
 ) -> tuple[Path, list[str]]:
     """Return (the folder of a page, sentences on what makes it an experiment).
 
@@ -360,19 +367,24 @@ def folder_of_page(
     The name of that folder says in short what differs, and ends with a digest of the
     data, the model, the parameters and the cells.
 
-    values: all parameters. hand: whether the notebook runs in JupyterLab or under
-    papermill, where its cells may differ from those of the file."""
-    now, scope = committed_form(path), grids.profile_of_values(values)
+    values: all parameters. is_run_by_hand: whether the notebook runs in JupyterLab or
+    under papermill, where its cells may differ from those of the file."""
+    now, scope = make_committed_form(path), grids.find_profile_of_values(values)
     before = read_committed_forms().get(
-        id_of_notebook(path), {"parameters": {}, "cells": ""}
+        make_notebook_id(path), {"parameters": {}, "cells": ""}
     )
-    lines, task = grids.own_lines(scope), grids.reader_part(scope, "task")
-    model = Path(grids.reader_part(scope, "model")).name
+    lines, task = (
+        grids.describe_reader_inputs(scope),
+        grids.read_reader_part(scope, "task"),
+    )
+    model = Path(grids.read_reader_part(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
-        name: v for name, v in values.items() if name not in grids.values(scope)
+        name: v
+        for name, v in values.items()
+        if name not in grids.list_parameter_values(scope)
     }
-    for name in changes(id_of_notebook(path), changeable):
+    for name in list_changed_parameters(make_notebook_id(path), changeable):
         value, was = changeable[name], before["parameters"][name]
         lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
         words.append(f"{name}={str(value).strip('[]')}")
@@ -380,26 +392,28 @@ def folder_of_page(
         new = "The notebook is none of the committed ones."
         lines.append("Cells were changed." if before["cells"] else new)
         words.append("cells")
-    if hand:
+    if is_run_by_hand:
         lines.append(
             "It is run by hand, so its cells may be others than those of the file."
         )
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    key = digest_json([words, grids.own_digests(scope), changeable, now["cells"]])[:6]
+    key = digest_json(
+        [words, grids.digest_reader_inputs(scope), changeable, now["cells"]]
+    )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
-    return paths.FIGURES / "scratch" / id_of_notebook(
+    return paths.FIGURES / "scratch" / make_notebook_id(
         path
     ) / f"{label[:80]}-{key}", lines
 
 
-def read_provenance(folder: Path, name: str) -> Json | None:
+def read_page_json(folder: Path, notebook_id: str) -> Json | None:
     """Return the JSON that the last cell of a page wrote beside it.
 
     It is None where there is none, or where it is not whole. For a file of another
     version of this code a line is printed that says how to make the page again."""
-    path = folder / f"{name}.json"
+    path = folder / f"{notebook_id}.json"
     with suppress(OSError, ValueError, RecursionError):
         body = disk.read_json(path)
         fields = body if isinstance(body, dict) else {}
@@ -408,15 +422,17 @@ def read_provenance(folder: Path, name: str) -> Json | None:
             if all(isinstance(text, str) for text in texts):
                 return body
         how = f"another version of this code wrote {paths.show_path(path)}"
-        say(
-            f"not shown  {how}; fix: `python -m lib report {name}` makes its page again"
+        print_once(
+            f"not shown  {how}; fix: `python -m lib report {notebook_id}` makes its page again"
         )
     return None
 
 
-def write_command(name: str, scope: str) -> str:
+def format_page_command(notebook_id: str, scope: str) -> str:
     """Return the command that makes a page and its runs.
 
     scope: the name of a profile, or a reader's `ReaderProfile`.
     """
-    return " ".join(["python -m lib run", name, *grids.words(scope)])
+    return " ".join(
+        ["python -m lib run", notebook_id, *grids.list_command_options(scope)]
+    )

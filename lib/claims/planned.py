@@ -16,7 +16,7 @@ from typing import Any
 
 from lib.claims import cells
 from lib.core import disk, paths
-from lib.core.papers import paper_of_page
+from lib.core.papers import find_paper_of_page
 from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
@@ -45,20 +45,20 @@ class Line:
     core_hours: float
     arguments: Json  # Arguments of the page's function `grid` beside tasks and seeds.
 
-    def rows(self, made: Iterable[Row]) -> list[Row]:
+    def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
         """Return the rows of a grid that this line names."""
         place = cells.parse_place(self.where)
         return [
             row
-            for row in made
+            for row in grid_rows
             if not self.waits
             and row.get("seed", 0) in self.seeds
             and (not self.tasks or row.get("task") in self.tasks)
-            and any(cells.row_fits(row, model, place) for model in self.models)
+            and any(cells.fits_row(row, model, place) for model in self.models)
         ]
 
 
-def path_of_plan(profile: str) -> Path:
+def locate_plan(profile: str) -> Path:
     """Return the file of a profile's plan."""
     return paths.PUBLISHED / f"plan_{profile[:]}.csv"
 
@@ -69,13 +69,13 @@ def read_plan(profile: str) -> list[Line]:
 
     The file also has lines that were not planned, as they exceed the core-hours. Their
     word is another than "planned"."""
-    if not path_of_plan(profile).exists():
+    if not locate_plan(profile).exists():
         return []
-    rows = disk.read_csv(path_of_plan(profile))
-    return [parse_line(row) for row in rows if row["word"] == "planned"]
+    rows = disk.read_csv(locate_plan(profile))
+    return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
-def parse_line(row: Mapping[str, str]) -> Line:
+def parse_plan_line(row: Mapping[str, str]) -> Line:
     """Return the Line of a row of a plan's file."""
     tasks = [task for task in row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
@@ -103,7 +103,7 @@ def list_planned_pages(profile: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
 
 
-def planned_hours(profile: str) -> dict[str, float]:
+def read_planned_hours(profile: str) -> dict[str, float]:
     """Return {step: core-hours} of a profile's plan, in its order; {} without a
     plan."""
     by_step = {}
@@ -112,9 +112,9 @@ def planned_hours(profile: str) -> dict[str, float]:
     return by_step
 
 
-def has_page(profile: str, page: str) -> bool:
+def has_planned_rows(profile: str, notebook_id: str) -> bool:
     """Return whether a page has rows at a profile; every page has without a plan."""
-    return page in (list_planned_pages(profile) or (page,))
+    return notebook_id in (list_planned_pages(profile) or (notebook_id,))
 
 
 def make_page_rows(
@@ -122,23 +122,24 @@ def make_page_rows(
     profile: str,
     values: Mapping[str, Any],
     page: str,
-    changes: Collection[str],
+    changed_parameters: Collection[str],
 ) -> list[Row]:
     """Return the rows of a notebook's function `grid` at a profile.
 
     A reader who changes an argument of the grid, or brings data, gets what `grid`
     returns. Otherwise a profile with a plan has the rows of the plan's lines for the
-    page. A profile without a plan lacks those of `omissions`.
+    page. A profile without a plan lacks those of `list_omitted_labels`.
 
     values: values of the notebook's parameters; `grid` gets those that it takes.
-    changes: names of the parameters whose values are not the committed ones."""
+    changed_parameters: names of the parameters whose values are not the committed
+    ones."""
     axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
     given = {name: values[name] for name in axes if name in values}
     page_lines = [line for line in read_plan(profile[:]) if line.page == page]
-    if given.keys() & changes or grids.reader_part(profile, "data"):
+    if given.keys() & changed_parameters or grids.read_reader_part(profile, "data"):
         return grid(profile, **given)
     if not page_lines:
-        away = omissions(profile, page)
+        away = list_omitted_labels(profile, page)
         return [
             row
             for row in grid(profile, **given)
@@ -150,17 +151,17 @@ def make_page_rows(
         made = grid(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
-        by_label |= {identify_row(row): row for row in line.rows(made)}
+        by_label |= {identify_row(row): row for row in line.select_rows(made)}
     return list(by_label.values())
 
 
-def omissions(profile: str, page: str) -> dict[str, list[Any]]:
+def list_omitted_labels(profile: str, notebook_id: str) -> dict[str, list[Any]]:
     """Return {label: values} of the rows that a page lacks at a profile.
 
     The settings of its paper name them, so that toy stays a quick first look."""
-    paper = paper_of_page(page)
-    tables = vars(grids.settings(paper)) if paper else {}
-    return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(page, {})
+    paper = find_paper_of_page(notebook_id)
+    tables = vars(grids.read_settings(paper)) if paper else {}
+    return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 
 
 def identify_row(row: Row) -> tuple[tuple[str, Any], ...]:

@@ -48,16 +48,18 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     task = "task" in described and data.task(described["source"], described["task"])
     if not task or not set(task.metrics) & run.metrics.keys():
         return {}
-    stored = run.arrays("predictions")
+    stored = run.read_arrays("predictions")
     if task.span:  # A record has the marks of such a task, but no texts.
         scores = {name: float(stored[name].mean()) for name in task.metrics}
     else:
-        scores = metrics.scores(task, stored["logits"], stored["labels"])
+        scores = metrics.compute_metrics(task, stored["logits"], stored["labels"])
     if unseen_spec := described.get("unseen"):
         said = data.unpack_predictions(
-            run.arrays("predictions_unseen"), unseen_spec["rows"]
+            run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
-        more = metrics.scores(task, said, data.judging_arrays(described)["labels"])
+        more = metrics.compute_metrics(
+            task, said, data.read_judging_arrays(described)["labels"]
+        )
         scores |= {f"unseen.{name}": value for name, value in more.items()}
     return scores
 
@@ -86,41 +88,46 @@ def list_run_lines(store: Store) -> list[tuple[str, ...]]:
     """Return the lines of `runs.csv`: the run of each row of all pages and claims.
 
     A line has the page or the claim, profile, labels, seed and name of the run. Where a
-    run is recorded in float32 alone (`Spec.twin`), the line names that run.
+    run is recorded in float32 alone (`Spec.float32_twin`), the line names that run.
 
     A page at `paper` has its variable `grid` alone, since its other variables are at
     mini. A page at a profile with a plan has the rows of the plan's lines."""
     grids = {
-        (claim["id"], judging.SCALE): judging.rows_of_claim(claim)
+        (claim["id"], judging.SCALE): judging.make_rows_of_claim(claim)
         for claim in evidence.select_claims()
     }
-    for page in (notebook.id_of_notebook(path) for path in notebook.find_notebooks()):
-        grids[page, judging.SCALE] = judging.rows_of_page(page, judging.SCALE)
-        grids[page, "paper"] = checks.rows_at_paper(page)
+    for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
+        grids[page, judging.SCALE] = judging.make_rows_of_page(page, judging.SCALE)
+        grids[page, "paper"] = checks.make_rows_at_paper_profile(page)
     plans = (name for name in PROFILES if planned.read_plan(name))
     grids |= {
-        (p, name): evidence.make_rows(name, p)
+        (p, name): evidence.make_grid_rows(name, p)
         for name in plans
         for p in planned.list_planned_pages(name)
     }
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted(
         {
-            (*place, format_labels(r), str(r.spec.seed), record_name(r.spec, store))
+            (
+                *place,
+                format_labels(r),
+                str(r.spec.seed),
+                find_record_name(r.spec, store),
+            )
             for *place, r in every
         }
     )
 
 
-def record_name(spec: Spec, store: Store) -> str:
+def find_record_name(spec: Spec, store: Store) -> str:
     """Return the name of the run that serves a Spec.
 
     It is that of the Spec, or of its float32 twin where only the twin is recorded."""
     if (
         not (store.records / spec.name).exists()
-        and (store.records / spec.twin.name).exists()
+        and (store.records / spec.float32_twin.name).exists()
     ):
-        return spec.twin.name
+        return spec.float32_twin.name
     return spec.name
 
 
@@ -140,17 +147,19 @@ def make_tables(store: Store) -> dict[Path, str]:
 
     Other runs of the store do not count: no other machine has them."""
     store = Store(store.records, store.records)
-    with data.allow_absent_data(look=False):
+    with data.allow_absent_data(use_local_data=False):
         by_id = judging.judge_claims(store=store)
-        lines = judging.verdict_lines(by_id)
+        lines = judging.format_verdict_lines(by_id)
         for scale in judging.SCALES[1:]:
             names = [
                 id
                 for id, line in lists.read_claims().items()
-                if lists.planned_seeds(id, scale)
+                if lists.list_planned_seeds(id, scale)
             ]
-            lines += judging.verdict_lines(judging.judge_claims(names, store, scale))
-        tables = list_run_lines(store), lines, judging.arithmetic_lines(by_id)
+            lines += judging.format_verdict_lines(
+                judging.judge_claims(names, store, scale)
+            )
+        tables = list_run_lines(store), lines, judging.format_arithmetic_lines(by_id)
     readme = paths.ROOT / "README.md"
     texts = {readme: judging.fill_readme(readme.read_text(), by_id)}
     for (name, columns), rows in zip(COLUMNS.items(), tables, strict=True):
@@ -159,30 +168,35 @@ def make_tables(store: Store) -> dict[Path, str]:
     return texts
 
 
-def group_lines(text: str) -> dict[str, list[str]]:
+def group_csv_lines(csv_text: str) -> dict[str, list[str]]:
     """Return {identity of a line: its other cells} of a CSV text.
 
     The identity is the first KEY cells. Lines with the same identity are joined."""
     table = defaultdict(list)
-    for line in csv.reader(text.splitlines()):
+    for line in csv.reader(csv_text.splitlines()):
         table[", ".join(filter(None, line[:KEY]))] += line[KEY:]
     return table
 
 
-def list_differences(path: Path, text: str) -> list[str]:
+def list_differences(path: Path, expected_text: str) -> list[str]:
     """Return one line for each difference of a committed file from its right text."""
-    old, name = disk.read(path).decode(errors="replace"), paths.show_path(path)
+    old, name = (
+        disk.read_file_bytes(path).decode(errors="replace"),
+        paths.show_path(path),
+    )
     if path.name not in COLUMNS:
         if lists.list_absent_papers():  # README has findings of all papers.
             return []
-        return [f"{name} has not what these records show: {FIX}"] * (old != text)
+        return [f"{name} has not what these records show: {FIX}"] * (
+            old != expected_text
+        )
     columns, before, now = (
         COLUMNS[path.name].split(",")[KEY:],
-        group_lines(old),
-        group_lines(text),
+        group_csv_lines(old),
+        group_csv_lines(expected_text),
     )
     if lists.list_absent_papers():
-        before = {about: rest for about, rest in before.items() if is_here(about)}
+        before = {about: rest for about, rest in before.items() if is_installed(about)}
     lines = []
     for about in before | now:
         cells = before.get(about, []), now.get(about, [])
@@ -191,34 +205,37 @@ def list_differences(path: Path, text: str) -> list[str]:
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
             for c, a, b in changes
-            if differs_clearly(c, a, b)
+            if differs_beyond_rounding(c, a, b)
         ]
         if changes:
             lines.append(f"{name}: {about}: {'; '.join(changes)}: {FIX}")
     return lines
 
 
-def is_here(about: str) -> bool:
+def is_installed(page_or_claim: str) -> bool:
     """Return whether the page or claim that a line begins with is installed."""
-    name = about.partition(", ")[0]
-    return name in lists.read_claims() or notebook.path_of_notebook(name).exists()
+    name = page_or_claim.partition(", ")[0]
+    return name in lists.read_claims() or notebook.find_notebook_path(name).exists()
 
 
-def differs_clearly(column: str, old: str, new: str) -> bool:
+def differs_beyond_rounding(column: str, old_text: str, new_text: str) -> bool:
     """Return whether two texts of a column differ; numbers differ by more than NEAR."""
     try:
-        return old != new and not abs(float(old) - float(new)) <= NEAR[column]
+        return (
+            old_text != new_text
+            and not abs(float(old_text) - float(new_text)) <= NEAR[column]
+        )
     except (KeyError, ValueError):
         return True
 
 
-def find_faults(store: Store, renew: bool = False) -> list[str]:
+def list_faults(store: Store, write_files: bool = False) -> list[str]:
     """Return one line for each fault of the committed files; [] where all is right.
 
-    renew: write the files and README's findings, if the records are sound."""
+    write_files: write the files and README's findings, if the records are sound."""
     lines = [line for line in map(describe_damage, store.list_records()) if line]
     *tables, place = map(paths.records_root().joinpath, (*COLUMNS, FILES))
-    if not renew:
+    if not write_files:
         lines += [
             f"{paths.show_path(path)} is missing: {FIX}"
             for path in tables
@@ -228,8 +245,8 @@ def find_faults(store: Store, renew: bool = False) -> list[str]:
     if lines:
         return lines
     now = make_tables(store)
-    if renew:
+    if write_files:
         for path, text in now.items():
-            disk.write(path, text)
-        return disk.write(place, "".join(list_digests())) or []
+            disk.write_text_file(path, text)
+        return disk.write_text_file(place, "".join(list_digests())) or []
     return [line for path, text in now.items() for line in list_differences(path, text)]

@@ -8,7 +8,7 @@ interval with the region that the paper claims, and with the value that the pape
 prints. A claim has no word of its own: a page shows those of its cells.
 
 A seed in which a model collapsed makes no pair, and is counted. A model cannot be
-compared if at least half of its runs learned too little: `why_unlearned` says which
+compared if at least half of its runs learned too little: `explain_unlearned` says which
 model and why."""
 
 from collections import Counter
@@ -20,21 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, parse_cells, scores_examples
+from lib.claims.cells import FIRST, Cell, is_scored_on_examples, parse_cells
 from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
     count_fewest_seeds,
     estimate_cell,
+    make_frames_by_model,
     pair_runs,
     select_comparable_rows,
-    select_frames,
     select_rows_by_model,
 )
-from lib.claims.measures import add_values
+from lib.claims.measures import add_measure_values
 from lib.core import disk
 from lib.stats import compare, paired
 from lib.stats.compare import Column
-from lib.stats.measures import candidate_scores
+from lib.stats.measures import list_candidate_scores
 
 # WORDS: {word: (mark, one line on it)} in the order of a page. CHECKS: {word: mark} of
 # printed numbers that are computed again. READING: paragraphs on how to read the words.
@@ -98,7 +98,7 @@ class Result:
     holm: float | None = None  # P-value after Holm's correction over the family.
 
     @property
-    def aim(self) -> float | None:
+    def tested_effect(self) -> float | None:
         """Return the effect that the interval is tested against, in the unit of the
         cell.
 
@@ -106,16 +106,20 @@ class Result:
         None where it equals no effect, or lies outside the claimed region."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
-        usable = value is not None and value != self.null and low <= value <= high
+        usable = (
+            value is not None
+            and value != self.value_of_no_effect
+            and low <= value <= high
+        )
         return value if usable else None
 
     @property
-    def null(self) -> float:
+    def value_of_no_effect(self) -> float:
         """Return the value that means no effect: 1 for a ratio, else 0."""
-        return self.cell.quantity.null
+        return self.cell.measured_quantity.null
 
     @property
-    def unmeasured(self) -> str:
+    def why_unmeasured(self) -> str:
         """Return why there is no interval, in a sentence; "" where there is one."""
         if self.reason:
             return self.reason
@@ -129,7 +133,7 @@ class Result:
     def word(self) -> str:
         """Return the word of this cell: the first of five rules that fits its
         interval."""
-        if self.unmeasured:
+        if self.why_unmeasured:
             return NOT_MEASURED
         (low, high), e = self.cell.bounds, self.estimate
         assert e is not None
@@ -137,94 +141,97 @@ class Result:
             return AGREES
         if e.high < low or e.low > high:
             return OPPOSITE
-        return NO_EFFECT if self.falls_short else NOISY
+        return NO_EFFECT if self.excludes_tested_effect else NOISY
 
     @property
-    def falls_short(self) -> bool:
-        """Return whether `aim` lies outside the interval, and no effect lies nearer."""
-        e, aim = self.estimate, self.aim
+    def excludes_tested_effect(self) -> bool:
+        """Return whether `tested_effect` lies outside the interval, and no effect lies
+        nearer."""
+        e, aim = self.estimate, self.tested_effect
         if e is None or aim is None:
             return False
-        return e.high < aim if aim > self.null else e.low > aim
+        return e.high < aim if aim > self.value_of_no_effect else e.low > aim
 
     @property
-    def size(self) -> str:
+    def size_against_print(self) -> str:
         """Return "weaker than printed" or "stronger than printed", or "".
 
         It has text only where the interval agrees with the claim and shuts out the
         printed value. Without a printed value it says whether the effect is below the
         one of interest."""
         e, (low, high) = self.estimate, self.cell.bounds
-        if self.word != AGREES or self.aim is None or e is None:
+        if self.word != AGREES or self.tested_effect is None or e is None:
             return ""
         if self.printed is None:
-            return "weaker than the effect of interest" * self.falls_short
-        if not self.shuts_out:
+            return "weaker than the effect of interest" * self.excludes_tested_effect
+        if not self.excludes_printed_value:
             return ""
         # The region has two ends or none, so the distance from no effect counts.
         if isfinite(low) == isfinite(high):
-            is_stronger = abs(e.mean - self.null) > abs(self.printed - self.null)
+            is_stronger = abs(e.mean - self.value_of_no_effect) > abs(
+                self.printed - self.value_of_no_effect
+            )
         else:  # The region has one end, so the claim has a direction.
             is_stronger = (e.mean > self.printed) == isfinite(low)
         return f"{'stronger' if is_stronger else 'weaker'} than printed"
 
     @property
-    def shuts_out(self) -> bool | None:
+    def excludes_printed_value(self) -> bool | None:
         """Return whether the printed value lies outside the interval; None where either
         is missing."""
-        if self.unmeasured or self.printed is None:
+        if self.why_unmeasured or self.printed is None:
             return None
         assert self.estimate is not None
         return not self.estimate.low <= self.printed <= self.estimate.high
 
     @property
-    def p(self) -> float | None:
+    def p_value(self) -> float | None:
         """Return the two-sided p of the value that the word rests on.
 
         The value is the end of the claimed region; for "no such effect here" it is
-        `aim`. For "too noisy to say" the larger p of both counts. It is None without an
-        interval."""
-        word, e, aim = self.word, self.estimate, self.aim
+        `tested_effect`. For "too noisy to say" the larger p of both counts. It is None
+        without an interval."""
+        word, e, aim = self.word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
             return None
-        ends = [e.p_of(end) for end in self.cell.bounds if isfinite(end)]
+        ends = [e.compute_p_value(end) for end in self.cell.bounds if isfinite(end)]
         if word == OPPOSITE:
             return min(ends)
         if word == NO_EFFECT:
             ends = []
         if word in (NO_EFFECT, NOISY) and aim is not None:
-            ends.append(e.p_of(aim))
+            ends.append(e.compute_p_value(aim))
         return max(ends)
 
     @property
     def unit(self) -> str:
-        unit, slope = self.cell.quantity.unit, self.cell.slope
+        unit, slope = self.cell.measured_quantity.unit, self.cell.slope
         return f"{unit} {slope}" if slope and slope != FIRST else unit
 
     @property
-    def compares(self) -> bool:
+    def is_difference(self) -> bool:
         """Return whether the number is a difference, and so has a sign.
 
         Ratios and levels are no differences."""
-        quantity = self.cell.quantity
+        quantity = self.cell.measured_quantity
         is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
         return not is_sole
 
-    def number(self, value: float) -> str:
+    def format_number(self, value: float) -> str:
         """Return a number in the unit of this cell as text; a difference has its sign.
 
         A number from 0.0001 on is never shown as 0, so that a reader can check the word
         by the interval."""
         points = self.unit.startswith("points") and not self.cell.slope
-        digits = 1 if points or (self.null and abs(value) >= 1) else 2
+        digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
             text = f"{value:.1g}" if abs(value) >= 1e-4 else "0"
-        sign = "+" * (self.compares and value > 0 and bool(float(text)))
+        sign = "+" * (self.is_difference and value > 0 and bool(float(text)))
         return sign + text.replace("-", "−")
 
     @property
-    def ours(self) -> str:
+    def measured_text(self) -> str:
         """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts of a share.
 
         Without an interval it is the mean of the seeds that are there, if any."""
@@ -233,27 +240,31 @@ class Result:
             return self.counts
         if e is None or self.reason:
             return "–"
-        if self.unmeasured:
-            return f"{self.number(e.mean)} ({e.n_seeds} seed{'s' * (e.n_seeds != 1)})"
-        ends = ", ".join(self.number(end).removeprefix("+") for end in (e.low, e.high))
-        return f"{self.number(e.mean)} [{ends}]"
+        if self.why_unmeasured:
+            return f"{self.format_number(e.mean)} ({e.n_seeds} seed{'s' * (e.n_seeds != 1)})"
+        ends = ", ".join(
+            self.format_number(end).removeprefix("+") for end in (e.low, e.high)
+        )
+        return f"{self.format_number(e.mean)} [{ends}]"
 
     @property
     def reading(self) -> str:
         """Return the word with its size in brackets and the mark of Holm's
         correction."""
         word = (
-            "they differ" if self.word == OPPOSITE and self.equivalence else self.word
+            "they differ"
+            if self.word == OPPOSITE and self.claims_equivalence
+            else self.word
         )
-        size = f" ({self.size})" if self.size else ""
-        return f"{word}{size}{' †' * self.stays}"
+        size = f" ({self.size_against_print})" if self.size_against_print else ""
+        return f"{word}{size}{' †' * self.holds_after_correction}"
 
     @property
-    def equivalence(self) -> bool:
+    def claims_equivalence(self) -> bool:
         return all(map(isfinite, self.cell.bounds))
 
     @property
-    def stays(self) -> bool:
+    def holds_after_correction(self) -> bool:
         """Return whether the word still holds after Holm's correction over the
         family."""
         return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
@@ -282,7 +293,7 @@ class Verdict:
         return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
 
     @property
-    def first(self) -> Result | None:
+    def first_result(self) -> Result | None:
         """Return the first Result, measured or not; None without Results.
 
         A later Result would answer another question."""
@@ -291,46 +302,54 @@ class Verdict:
     @property
     def printed(self) -> str:
         """Return the value that the paper prints for the first cell, as text."""
-        first = self.first
+        first = self.first_result
         return (
-            first.number(first.printed) if first and first.printed is not None else "–"
+            first.format_number(first.printed)
+            if first and first.printed is not None
+            else "–"
         )
 
     @property
     def reading(self) -> str:
-        return self.first.reading if self.first else NOT_MEASURED
+        return self.first_result.reading if self.first_result else NOT_MEASURED
 
     @property
     def collapsed(self) -> str:
         """Return the collapsed runs of the first cell in brackets, "" without any."""
         return (
-            f" ({self.first.collapsed})" if self.first and self.first.collapsed else ""
+            f" ({self.first_result.collapsed})"
+            if self.first_result and self.first_result.collapsed
+            else ""
         )
 
     @property
     def n(self) -> str:
         """Return the number of seeds of the first cell as text: "5 seeds"."""
-        e = self.first.estimate if self.first else None
+        e = self.first_result.estimate if self.first_result else None
         return f"{e.n_seeds} seeds" if e else "no seeds"
 
     def __str__(self) -> str:
         """Return the effect of the first cell as text, or "not measured"."""
-        first = self.first
+        first = self.first_result
         return (
-            first.ours
+            first.measured_text
             if first and first.estimate and not first.reason
             else NOT_MEASURED
         )
 
 
-def correct_by_holm(results: list[Result], others: list[float]) -> list[Result]:
+def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[Result]:
     """Return Results with p after Holm's correction over their family: one paper at one
     profile.
 
     A task of a mean, and a comparison that another claim counts, are not in the family.
-    others: p of the family's cells that are not among `results`."""
-    family = [r for r in results if not (r.beside or r.same_as) and r.p is not None]
-    adjusted = paired.holm([*(r.p or 0.0 for r in family), *others])[: len(family)]
+    other_p_values: p of the family's cells that are not among `results`."""
+    family = [
+        r for r in results if not (r.beside or r.same_as) and r.p_value is not None
+    ]
+    adjusted = paired.adjust_p_values_by_holm(
+        [*(r.p_value or 0.0 for r in family), *other_p_values]
+    )[: len(family)]
     holm = {id(r): float(p) for r, p in zip(family, adjusted, strict=True)}
     return [replace(r, holm=holm[id(r)]) if id(r) in holm else r for r in results]
 
@@ -351,8 +370,8 @@ class Setting:
     planned: int = 0  # Number of planned seeds; 0 for the seeds of the rows.
     may_fail: tuple[str, ...] = ()  # Models that the claim expects to fail.
 
-    def value(
-        self, table: Mapping[tuple[str, str], float], text: str, task: str
+    def find_effect(
+        self, effects: Mapping[tuple[str, str], float], cell_text: str, task: str
     ) -> float | None:
         """Return the value of a cell in `printed` or `interest`: the mean over its
         tasks.
@@ -360,29 +379,30 @@ class Setting:
         Where a task is missing, it is the value for all these tasks together, or
         None."""
         parts = [
-            table.get((text, part), table.get((text, ""))) for part in task.split("/")
+            effects.get((cell_text, part), effects.get((cell_text, "")))
+            for part in task.split("/")
         ]
         values = [part for part in parts if part is not None]
         if len(values) == len(parts):
             return float(np.mean(values))
-        return table.get((text, task))
+        return effects.get((cell_text, task))
 
 
 def judge_cells(
-    line: Mapping[str, str], rows: Sequence[Mapping[str, Any]], setting: Setting
+    claim: Mapping[str, str], rows: Sequence[Mapping[str, Any]], setting: Setting
 ) -> tuple[list[Result], str]:
     """Return (the Results of a claim, a note on failed runs and dtypes).
 
-    line: the row of claims.csv. rows: rows as `compare.with_metrics` returns them. Two
-    cells with the same runs count once. A cell without rows at this profile is not
-    measured, and its Result says what is missing."""
+    claim: the row of claims.csv. rows: rows as `compare.add_metrics_to_row` returns
+    them. Two cells with the same runs count once. A cell without rows at this profile
+    is not measured, and its Result says what is missing."""
     results, seen, lost, compared = [], set(), set(), []
-    for cell in parse_cells(line["cells"]):
+    for cell in parse_cells(claim["cells"]):
         try:
             of_cell = select_comparable_rows(cell, rows)
         except LookupError as error:
-            why = describe_lack(error.args[0], setting.scale)
-            results.append(Result(line["id"], cell, "", None, 0, setting.planned, why))
+            why = describe_missing_row(error.args[0], setting.scale)
+            results.append(Result(claim["id"], cell, "", None, 0, setting.planned, why))
             continue
         key = identify_comparison(cell, of_cell)
         if key not in seen:
@@ -391,25 +411,26 @@ def judge_cells(
             lost |= {
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
-            results += measure_cell(cell, of_cell, line["id"], setting)
+            results += measure_cell(cell, of_cell, claim["id"], setting)
     notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(
         *compared
     )
     return results, "; ".join(notes)
 
 
-def describe_lack(model: str, scale: str) -> str:
+def describe_missing_row(missing_model: str, scale: str) -> str:
     """Return in a sentence which row a profile lacks.
 
-    `model` is the message of `select_comparable_rows`, such as "Ghost at task MRPC"."""
-    label, _, place = model.partition(" at ")
+    `missing_model` is the message of `select_comparable_rows`, such as "Ghost at task
+    MRPC"."""
+    label, _, place = missing_model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
         return f"no row of the profile {scale} has {FAMILIES[needs['family']]}"
     if "task" in needs:
         tasks = needs["task"].replace("/", " or ")
         return f"no row of the profile {scale} is on {tasks}"
-    return f"the profile {scale} has no row “{model}”"
+    return f"the profile {scale} has no row “{missing_model}”"
 
 
 def identify_comparison(
@@ -427,7 +448,7 @@ def identify_comparison(
 
 
 def measure_cell(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], claim: str, setting: Setting
+    cell: Cell, rows: Sequence[Mapping[str, Any]], claim_id: str, setting: Setting
 ) -> list[Result]:
     """Return the Results of one Cell on its rows.
 
@@ -438,45 +459,61 @@ def measure_cell(
         if isinstance(row.get("task"), str):
             by_task.setdefault(row["task"], []).append(row)
 
-    def result(
-        one: Cell, part: Sequence[Mapping[str, Any]], task: str, beside: bool = False
+    def make_result(
+        compared_cell: Cell,
+        compared_rows: Sequence[Mapping[str, Any]],
+        task: str,
+        is_part_of_mean: bool = False,
     ) -> Result:
-        seeds, done = count_fewest_seeds(one, part)
+        seeds, done = count_fewest_seeds(compared_cell, compared_rows)
         groups = (
             []
-            if one.measure
-            else pair_runs(one, part, setting.metric_of, setting.may_fail)
+            if compared_cell.measure
+            else pair_runs(
+                compared_cell, compared_rows, setting.metric_of, setting.may_fail
+            )
         )
-        reason = why_untestable(one, part, setting, groups)
-        e = None if reason else estimate_cell(one, part, setting.metric_of, groups)
+        reason = explain_untestable(compared_cell, compared_rows, setting, groups)
+        e = (
+            None
+            if reason
+            else estimate_cell(compared_cell, compared_rows, setting.metric_of, groups)
+        )
         planned = setting.planned or seeds
         return Result(
-            claim,
+            claim_id,
             cell,
             task,
             e,
             min(done, planned),
             planned,
             reason,
-            printed=setting.value(setting.printed, cell.text, task),
-            interest=setting.value(setting.interest, cell.text, task),
-            beside=beside,
-            collapsed=count_collapsed(one, part, setting),
-            counts=count_shares(one, part, setting) if e else "",
+            printed=setting.find_effect(setting.printed, cell.text, task),
+            interest=setting.find_effect(setting.interest, cell.text, task),
+            beside=is_part_of_mean,
+            collapsed=describe_collapsed_runs(compared_cell, compared_rows, setting),
+            counts=describe_share_counts(compared_cell, compared_rows, setting)
+            if e
+            else "",
         )
 
-    if cell.is_per_task or (cell.quantity.share and len(by_task) > 1):
+    if cell.is_per_task or (cell.measured_quantity.share and len(by_task) > 1):
         results = []
         for task, part in by_task.items():
             one = read(cell.text.replace("task=each", f"task={task}"))
             if all(part for _, part in select_rows_by_model(one, part)):
-                results.append(result(one, select_comparable_rows(one, part), task))
+                results.append(
+                    make_result(one, select_comparable_rows(one, part), task)
+                )
         return results
     # A cell whose models name different tasks compares these tasks with each other.
     apart = len({dict(where).get("task") for _, where in cell.models}) > 1
     if len(by_task) < 2 or cell.measure or apart:
-        return [result(cell, rows, "/".join(sorted(by_task)))]
-    alone = [result(cell, part, task, beside=True) for task, part in by_task.items()]
+        return [make_result(cell, rows, "/".join(sorted(by_task)))]
+    alone = [
+        make_result(cell, part, task, is_part_of_mean=True)
+        for task, part in by_task.items()
+    ]
     sound = [r.task for r in alone if r.estimate]
     if not sound:
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
@@ -484,14 +521,14 @@ def measure_cell(
     part = [row for row in rows if row.get("task") in sound]
     # A mean over one task is that task, and is listed once.
     alone = [r for r in alone if [r.task] != sound]
-    return [result(cell, part, "/".join(sorted(sound))), *alone]
+    return [make_result(cell, part, "/".join(sorted(sound))), *alone]
 
 
-def why_untestable(
+def explain_untestable(
     cell: Cell,
     rows: Sequence[Mapping[str, Any]],
     setting: Setting,
-    groups: Sequence[tuple[list[paired.Pair], float]] = (),
+    weighted_pairs: Sequence[tuple[list[paired.Pair], float]] = (),
 ) -> str:
     """Return why the runs of a Cell cannot be compared, in a sentence, or "".
 
@@ -500,24 +537,26 @@ def why_untestable(
     of the ranked scores differ."""
     for (label, _), part in select_rows_by_model(cell, rows):
         if label not in setting.may_fail:
-            if reason := why_unlearned(label, part, cell.measure, setting):
+            if reason := explain_unlearned(label, part, cell.measure, setting):
                 return reason
-    for group, _ in groups:
+    for group, _ in weighted_pairs:
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
             return f"both models give the same answers on all {len(group[0].labels):,} rows"
     if cell.measure == "rank correlation":
         made = [row["run"] is not None or row["state"] == "failed" for row in rows]
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
-        both = candidate_scores(select_frames(cell, rows), setting.metric_of)
+        both = list_candidate_scores(
+            make_frames_by_model(cell, rows), setting.metric_of
+        )
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
             return f"only {fewest} of {len(both)} scores differ"
     return ""
 
 
-def why_unlearned(
-    label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting
+def explain_unlearned(
+    model_label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting
 ) -> str:
     """Return a sentence if at least half of a model's runs learned too little, or "".
 
@@ -527,25 +566,27 @@ def why_unlearned(
     faults, runs = [], 0
     for row in rows:
         if not (
-            row["run"] and scores_examples(row["spec"]) and has_score(row, setting)
+            row["run"]
+            and is_scored_on_examples(row["spec"])
+            and has_score(row, setting)
         ):
             continue
-        level = compare.level_of_run(row["run"], setting.metric_of[row["task"]][0])
+        level = compare.measure_level(row["run"], setting.metric_of[row["task"]][0])
         floor = setting.level.get(row["task"], 0.0) / 2
         runs += 1
-        if level.collapsed and measure == "diverged":
+        if level.has_collapsed and measure == "diverged":
             continue
-        if level.collapsed or level.score < floor:
+        if level.has_collapsed or level.score < floor:
             faults.append((level.score, row["task"], level))
     if not faults or 2 * len(faults) < runs:
         return ""
     scores, tasks, levels = zip(*faults, strict=True)
     low, high = f"{min(scores):.1f}", f"{max(scores):.1f}"
     reach = low if low == high else f"{low} to {high}"
-    what = label.replace("*", "a model")
+    what = model_label.replace("*", "a model")
     count = f" in {len(faults)} of {runs} runs" * (runs > 1)
     place = f"on {tasks[0]}: {reach} points{count}"
-    if all(level.collapsed for level in levels):
+    if all(level.has_collapsed for level in levels):
         return f"{what} learned nothing {place}, no more than {levels[0].chance:.1f}"
     half = setting.level[tasks[0]] / 2
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
@@ -553,10 +594,10 @@ def why_unlearned(
 
 def has_score(row: Mapping[str, Any], setting: Setting) -> bool:
     """Return whether the run of a row has a score in the first column of its task."""
-    return row.get(setting.metric_of[row["task"]][0].name_of_score, np.nan) > -inf
+    return row.get(setting.metric_of[row["task"]][0].score_key, np.nan) > -inf
 
 
-def count_collapsed(
+def describe_collapsed_runs(
     cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
 ) -> str:
     """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP
@@ -567,8 +608,12 @@ def count_collapsed(
     levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
     for (label, _), part in select_rows_by_model(cell, rows):
         for row in part:
-            if row["run"] and scores_examples(row["spec"]) and has_score(row, setting):
-                level = compare.level_of_run(
+            if (
+                row["run"]
+                and is_scored_on_examples(row["spec"])
+                and has_score(row, setting)
+            ):
+                level = compare.measure_level(
                     row["run"], setting.metric_of[row["task"]][0]
                 )
                 by_task = levels.setdefault(label, {})
@@ -579,7 +624,7 @@ def count_collapsed(
         fails = label in setting.may_fail and len(rivals) == 1 and not cell.measure
         for task, runs in by_task.items():
             place = f" on {task}" * (len(tasks) > 1)
-            lost = sum(level.collapsed for _, level in runs)
+            lost = sum(level.has_collapsed for _, level in runs)
             if fails:
                 (rival,) = rivals
                 other = dict(levels[rival].get(task, ()))
@@ -597,16 +642,16 @@ def count_collapsed(
     return "; ".join(lines)
 
 
-def count_shares(
+def describe_share_counts(
     cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
 ) -> str:
     """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8".
 
     It is "" for any other measure."""
-    if not cell.quantity.share:
+    if not cell.measured_quantity.share:
         return ""
     frames = [
-        add_values(cell.measure, f, setting.metric_of)
-        for f in select_frames(cell, rows)
+        add_measure_values(cell.measure, f, setting.metric_of)
+        for f in make_frames_by_model(cell, rows)
     ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

@@ -6,7 +6,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from lib.cluster import remote
-from lib.cluster.executors import Local, Need, free_memory
+from lib.cluster.executors import Local, Need, measure_free_memory
 from lib.core import paths
 from lib.core.names import Refused, check_name
 
@@ -41,6 +41,8 @@ def open_executor(
     fit = (
         1
         if widest.card
-        else min(paths.count_cores() // widest.cores, free_memory() // widest.memory)
+        else min(
+            paths.count_cores() // widest.cores, measure_free_memory() // widest.memory
+        )
     )
     return Local(max(1, min(workers or int(fit), len(needs))), widest.card)

@@ -1,8 +1,8 @@
 """This module has the executor of this machine, which makes runs in worker processes.
 
 An executor makes at most `slots` runs at once. Its `submit` begins a run, and its
-`finished` returns the runs that ended. `lib.cluster.remote` has executors for many
-machines."""
+`wait_for_finished` returns the runs that ended. `lib.cluster.remote` has executors for
+many machines."""
 
 from __future__ import annotations
 
@@ -69,38 +69,41 @@ def find_need(spec: Spec) -> Need:
     device = numerics.get("device", "")
     small = "data" not in spec.args or uses_generated_tasks(spec.args)
     memory = PEAK[device or "toy" * small]
-    memory = memory if device else max(memory, memory_of_largest(spec))
+    memory = memory if device else max(memory, estimate_peak_memory(spec))
     return Need(numerics.get("threads", 1), bool(device), memory)
 
 
-def memory_of_largest(spec: Spec) -> float:
+def estimate_peak_memory(spec: Spec) -> float:
     """Return the bytes of memory for the largest checkpoint of PEAK_OF among the inputs
     behind a Spec, or 0."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
-    return max([PEAK_OF.get(name, 0.0), *map(memory_of_largest, spec.inputs.values())])
+    return max(
+        [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory, spec.inputs.values())]
+    )
 
 
-def free_memory(system: Path = Path("/")) -> int:
+def measure_free_memory(system_root: Path = Path("/")) -> int:
     """Return the free bytes of memory: the smaller of the machine's and the control
     group's.
 
-    system: the root of the file system with `proc` and `sys`; tests give another."""
+    system_root: the root of the file system with `proc` and `sys`; tests give
+    another."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
-        text = (system / "proc/meminfo").read_text()
+        text = (system_root / "proc/meminfo").read_text()
         free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
     for names in GROUPS:
         # A group without a limit has the text "max" instead of a number.
         with suppress(OSError, ValueError):
             limit, used, state = (
-                (system / "sys/fs/cgroup" / name).read_text() for name in names
+                (system_root / "sys/fs/cgroup" / name).read_text() for name in names
             )
             cached = int(re.findall(r"inactive_file (\d+)", state)[-1])
             free = min(free, int(limit) - int(used) + cached)
     return free
 
 
-def process_context(card: bool = False) -> BaseContext:
+def make_process_context(uses_gpu: bool = False) -> BaseContext:
     """Return the multiprocessing context for new processes, which starts them fast.
 
     They are forked from a server process that has the imports WARM and runs nothing
@@ -108,8 +111,8 @@ def process_context(card: bool = False) -> BaseContext:
     Processes are spawned where a fork is unsafe: on other systems than Linux, and on a
     GPU.
 
-    card: whether the processes use the GPU."""
-    if card or sys.platform != "linux":
+    uses_gpu: whether the processes use the GPU."""
+    if uses_gpu or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     server: Any = forkserver._forkserver
     if server._forkserver_address and not server._forkserver_pid:
@@ -119,7 +122,7 @@ def process_context(card: bool = False) -> BaseContext:
     server.set_forkserver_preload(WARM.split())
     # Let multiprocessing make its folder for sockets in a place with a short path: that
     # of the temporary folder may be too long for a socket.
-    usual, tempfile.tempdir = tempfile.gettempdir(), paths.socket_folder()
+    usual, tempfile.tempdir = tempfile.gettempdir(), paths.find_socket_folder()
     util.get_temp_dir()
     tempfile.tempdir = usual
     # Start the resource tracker first: its start would unblock the signal below.
@@ -134,7 +137,7 @@ def process_context(card: bool = False) -> BaseContext:
     return multiprocessing.get_context("forkserver")
 
 
-def end_server() -> None:
+def kill_fork_server() -> None:
     """Kill the fork server, if this process started it.
 
     Otherwise, after a command was stopped, a server that is still importing would fork
@@ -151,11 +154,11 @@ class Local:
 
     Each worker is a separate process, so one that is killed costs only its current run.
 
-    slots: the number of workers.
-    card: whether workers use the GPU, the first one that this process may use."""
+    max_running: the number of workers.
+    uses_gpu: whether workers use the GPU, the first one that this process may use."""
 
-    def __init__(self, slots: int, card: bool = False) -> None:
-        self.slots, self.card = slots, card
+    def __init__(self, max_running: int, uses_gpu: bool = False) -> None:
+        self.slots, self.card = max_running, uses_gpu
         # Each pool has one worker. A new pool is opened when no worker is idle.
         self.running: dict[futures.Future[Any], futures.ProcessPoolExecutor] = {}
         self.idle: list[futures.ProcessPoolExecutor] = []
@@ -169,38 +172,44 @@ class Local:
         if self.idle:
             pool = self.idle.pop()
         else:
-            about = process_context(self.card), _prepare_worker, (dict(os.environ),)
+            about = (
+                make_process_context(self.card),
+                _prepare_worker,
+                (dict(os.environ),),
+            )
             pool = futures.ProcessPoolExecutor(1, *about)
         future = pool.submit(_call_in_worker, function, *args)
         self.running[future] = pool
         return future
 
-    def finished(self, seconds: float | None = None) -> set[futures.Future[Any]]:
+    def wait_for_finished(
+        self, max_seconds: float | None = None
+    ) -> set[futures.Future[Any]]:
         """Wait until a call ends, and return the futures of all that ended.
 
         Their workers are idle again, unless they died.
 
-        seconds: the longest wait; None is without limit."""
-        done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
+        max_seconds: the longest wait; None is without limit."""
+        done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             pool = self.running.pop(future)
             if not isinstance(future.exception(), futures.BrokenExecutor):
                 self.idle.append(pool)
         return done
 
-    def as_completed(
-        self, function: Callable[..., Any], jobs: Iterable[tuple[Any, ...]]
+    def yield_completed(
+        self, function: Callable[..., Any], argument_tuples: Iterable[tuple[Any, ...]]
     ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
         """Yield (job, its future) as calls of a function end.
 
-        jobs: a tuple of arguments for each call."""
-        left = list(jobs)
+        argument_tuples: a tuple of arguments for each call."""
+        left = list(argument_tuples)
         running: dict[futures.Future[Any], tuple[Any, ...]] = {}
         while left or running:
             while left and len(running) < self.slots:
                 job = left.pop(0)
                 running[self.submit(function, *job)] = job
-            for future in self.finished():
+            for future in self.wait_for_finished():
                 yield running.pop(future), future
 
     def close(self) -> None:
@@ -223,11 +232,11 @@ class Local:
             process.kill()  # No effect on a process that has ended.
 
 
-def _prepare_worker(env: Mapping[str, str]) -> None:
+def _prepare_worker(variables: Mapping[str, str]) -> None:
     """Prepare a new worker: it ignores Ctrl-C, which its parent handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
-    attach_to_parent(env)
+    attach_to_parent(variables)
 
 
 _at_work = False  # Whether this worker is running a call.
@@ -251,21 +260,21 @@ def _end_worker(*_: Any) -> None:
     os._exit(130)
 
 
-def attach_to_parent(env: Mapping[str, str]) -> None:
+def attach_to_parent(variables: Mapping[str, str]) -> None:
     """Give a new process the environment variables of its parent, and end it when its
     parent ends.
 
     A process of the fork server otherwise has the variables of the server's start."""
     os.environ.clear()
-    os.environ.update(env)
+    os.environ.update(variables)
     # Exempt all objects of the imports from garbage collection, which would otherwise
     # take 0.3 s after each run.
     gc.freeze()
 
-    def watch() -> None:
+    def exit_with_parent() -> None:
         parent = multiprocessing.parent_process()
         assert parent
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lib.cluster.executors import LAST, Need
 from lib.core import paths
 from lib.core.names import Refused, error_in_one_line
-from lib.core.store import say
+from lib.core.store import print_once
 
 if TYPE_CHECKING:
     from submitit import Job
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 RETRIES = 5  # Times that Ray restarts a run whose worker is lost.
 
 
-def call(data_root: str, function: Callable[..., Any], *args: Any) -> Any:
+def call_with_data_root(
+    data_root: str, function: Callable[..., Any], *args: Any
+) -> Any:
     """Return function(*args) on another machine, after setting its DATA_ROOT to
     `data_root`, the folder that the submitting process uses."""
     os.environ["DATA_ROOT"] = data_root
@@ -44,13 +46,15 @@ class Ray:
 
     address: the cluster's address ("auto", "host:port"). An empty one is that of
     RAY_ADDRESS; without that a cluster of this machine alone is started.
-    slots: the number of runs at once."""
+    max_running: the number of runs at once."""
 
-    def __init__(self, address: str, slots: int, folder: Path | None = None) -> None:
+    def __init__(
+        self, address: str, max_running: int, log_folder: Path | None = None
+    ) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
 
-        self.ray, self.slots = ray, slots
+        self.ray, self.slots = ray, max_running
         self.running: dict[futures.Future[Any], Any] = {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here = (
@@ -64,7 +68,7 @@ class Ray:
             raise Refused(
                 f"no Ray cluster at {address}: {error_in_one_line(error)}"
             ) from None
-        self.task = ray.remote(call)
+        self.task = ray.remote(call_with_data_root)
 
     def submit(
         self, function: Callable[..., Any], *args: Any, need: Need
@@ -78,10 +82,12 @@ class Ray:
         self.running[future] = reference
         return future
 
-    def finished(self, seconds: float | None = None) -> set[futures.Future[Any]]:
-        """Wait at most `seconds` until a call ends, and return the futures of all that
-        ended."""
-        done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
+    def wait_for_finished(
+        self, max_seconds: float | None = None
+    ) -> set[futures.Future[Any]]:
+        """Wait at most `max_seconds` until a call ends, and return the futures of all
+        that ended."""
+        done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]
         return done
@@ -113,7 +119,7 @@ class Resumed:
         return DelayedSubmission(self, *args)
 
 
-def watcher() -> SlurmInfoWatcher:
+def make_job_watcher() -> SlurmInfoWatcher:
     """Return the object by which submitit asks for the state of jobs.
 
     It reads `squeue` instead of submitit's `sacct`, as small clusters have no
@@ -129,7 +135,7 @@ def watcher() -> SlurmInfoWatcher:
                     ["squeue", "--me", "--noheader", "--format=%A"]
                 )
             except (OSError, subprocess.CalledProcessError):
-                return say(
+                return print_once(
                     "waiting  squeue does not answer: how the jobs are is not known"
                 )
             ended = self._registered - set(listing.decode().split())
@@ -141,16 +147,19 @@ def watcher() -> SlurmInfoWatcher:
 class Slurm:
     """Slurm is an executor on a Slurm cluster: one job for each run.
 
-    parameters: parameters of submitit, such as "slurm_partition=gpu,timeout_min=240";
-    "cluster=local" starts processes on this machine instead.
-    slots: the number of jobs at once.
-    folder: the folder of the logs."""
+    slurm_settings: parameters of submitit, such as
+    "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on this
+    machine instead.
+    max_running: the number of jobs at once.
+    log_folder: the folder of the logs."""
 
-    def __init__(self, parameters: str, slots: int, folder: Path) -> None:
+    def __init__(self, slurm_settings: str, max_running: int, log_folder: Path) -> None:
         import submitit
 
-        settings = dict(pair.split("=", 1) for pair in parameters.split(",") if pair)
-        self.jobs = submitit.AutoExecutor(folder, settings.pop("cluster", "slurm"))
+        settings = dict(
+            pair.split("=", 1) for pair in slurm_settings.split(",") if pair
+        )
+        self.jobs = submitit.AutoExecutor(log_folder, settings.pop("cluster", "slurm"))
         values = {
             name: int(text) if text.isdigit() else text
             for name, text in settings.items()
@@ -158,8 +167,8 @@ class Slurm:
         self.jobs.update_parameters(
             **({"name": "lib", "timeout_min": 24 * 60} | values)
         )
-        submitit.SlurmJob.watcher = watcher()
-        self.slots = slots
+        submitit.SlurmJob.watcher = make_job_watcher()
+        self.slots = max_running
         self.running: set[Job[Any]] = set()
 
     def submit(self, function: Callable[..., Any], *args: Any, need: Need) -> Job[Any]:
@@ -173,10 +182,10 @@ class Slurm:
         self.running.add(job)
         return job
 
-    def finished(self, seconds: float | None = None) -> set[Job[Any]]:
+    def wait_for_finished(self, max_seconds: float | None = None) -> set[Job[Any]]:
         """Wait a second, and return the jobs that have ended.
 
-        seconds: ignored; it is here because the other executors have it."""
+        max_seconds: ignored; it is here because the other executors have it."""
         time.sleep(1)
         done = {job for job in self.running if job.done()}
         self.running -= done

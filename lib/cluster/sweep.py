@@ -17,10 +17,10 @@ from typing import Any
 from lib.cluster import backends, executors, remote
 from lib.core import paths
 from lib.core.disk import read_json
-from lib.core.execute import work_on_run
+from lib.core.execute import make_run_in_worker
 from lib.core.names import error_in_one_line
 from lib.core.spec import Spec, from_json, uses_generated_tasks
-from lib.core.store import Store, core_seconds, read_ledger, why_lost
+from lib.core.store import Store, count_core_seconds, explain_lost_run, read_ledger
 from lib.core.types import Json
 
 # Work at full speed that a forecast takes as seen, as a share of the whole work.
@@ -28,19 +28,19 @@ CALM = 0.25
 
 
 def describe_work(
-    todo: Collection[Spec], clock: Clock, workers: int | None = None
+    missing_specs: Collection[Spec], clock: Clock, workers: int | None = None
 ) -> str:
     """Return the work for missing runs as text: "29 runs to make, about 3 min on 2
     workers".
 
-    todo: the Specs that `Store.missing_specs` returned."""
+    missing_specs: the Specs that `Store.missing_specs` returned."""
     workers = workers or paths.count_cores()
-    return f"{len(todo)} runs to make, {clock.describe_time(todo, workers)}"
+    return f"{len(missing_specs)} runs to make, {clock.describe_time(missing_specs, workers)}"
 
 
 class Clock:
     """A Clock forecasts the core seconds of a run from finished runs: of the same Spec
-    at other seeds, or else of the same kind (`run_kind`).
+    at other seeds, or else of the same kind (`identify_run_kind`).
 
     It takes the median over these runs of their seconds, divided by their `prior` and
     multiplied by that of the new run. So runs on other rows count. Without any such run
@@ -64,7 +64,7 @@ class Clock:
         """Return the prior of a Spec, or 1 for each where there is no prior."""
         return self.prior(spec, metrics) if self.prior else 1.0
 
-    def note(
+    def note_seconds(
         self,
         spec: Spec,
         seconds: float,
@@ -74,20 +74,20 @@ class Clock:
         """Add the core seconds of the finished run of a Spec.
 
         Records of the steps `digits` and `latency` are left out, because their
-        arguments do not tell the profiles apart (`run_kind`)."""
+        arguments do not tell the profiles apart (`identify_run_kind`)."""
         if origin == "run" or spec.step not in ("digits", "latency"):
             ratio = seconds / self.count_work(spec, metrics or {})
-            for key in (spec.id, run_kind(spec)):
+            for key in (spec.id, identify_run_kind(spec)):
                 self.took[key][origin].append(ratio)
             self.__dict__.pop("pace", None)  # It is computed again.
 
-    def median(self, spec: Spec) -> float | None:
+    def median_seconds(self, spec: Spec) -> float | None:
         """Return the expected core seconds of the run of a Spec, or None where there
         are neither runs like it nor a prior.
 
         Runs of the same Spec at other seeds count before those of its kind."""
         self.read_runs(spec.step)
-        for key in (spec.id, run_kind(spec)):
+        for key in (spec.id, identify_run_kind(spec)):
             took = self.took[key]
             ratios = took["run"] + [self.pace * ratio for ratio in took["record"]]
             if ratios:
@@ -120,15 +120,15 @@ class Clock:
                 ledger = read_ledger(run.folder)
                 # Old records have the seconds of a busy clock alone.
                 if ledger["core_seconds"] or run.origin == "run":
-                    seconds = core_seconds(ledger)
-                    self.note(from_json(body), seconds, run.origin, metrics)
+                    seconds = count_core_seconds(ledger)
+                    self.note_seconds(from_json(body), seconds, run.origin, metrics)
 
-    def forecast(self, specs: Iterable[Spec]) -> list[float] | None:
+    def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
         """Return the expected core seconds of each Spec, or None where more than half
         have no runs like them.
 
         The others without such runs take the mean of the known ones."""
-        medians = [self.median(spec) for spec in specs]
+        medians = [self.median_seconds(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
         if 2 * len(known) < len(medians):
             return None
@@ -138,7 +138,7 @@ class Clock:
     def describe_time(self, specs: Collection[Spec], workers: int = 1) -> str:
         """Return the expected time of runs on a number of workers as text: "about 3 min
         of a core", "about 2 min on 2 workers"."""
-        if (forecasts := self.forecast(specs)) is None:
+        if (forecasts := self.forecast_seconds(specs)) is None:
             return "time unknown"
         about = format_seconds(schedule(specs, forecasts, workers))
         return (
@@ -156,7 +156,7 @@ def schedule(todo: Collection[Spec], seconds: Iterable[float], workers: int) -> 
     took = dict(zip(todo, seconds, strict=True))
     place = {spec: number for number, spec in enumerate(took)}
     heirs: dict[Spec, list[Spec]] = defaultdict(list)
-    waits = {spec: {*spec.parents.values()} & took.keys() for spec in took}
+    waits = {spec: {*spec.inputs_with_seeds.values()} & took.keys() for spec in took}
     for spec, inputs in waits.items():
         for parent in inputs:
             heirs[parent].append(spec)
@@ -174,7 +174,7 @@ def schedule(todo: Collection[Spec], seconds: Iterable[float], workers: int) -> 
     return now
 
 
-def run_kind(spec: Spec) -> tuple[Any, ...]:
+def identify_run_kind(spec: Spec) -> tuple[Any, ...]:
     """Return a key that is equal for runs that take about the same time for equal work:
     the step, whether data are generated, the values of the Numerics, and what the run
     starts from and learns from."""
@@ -188,11 +188,11 @@ def make_runs(
     specs: Iterable[Spec],
     store: Store | None = None,
     workers: int | None = None,
-    keep: bool = False,
+    keep_weights: bool = False,
     checkpoint_seconds: float = 30.0,
-    done: Callable[[Spec], object] | None = None,
+    call_after_run: Callable[[Spec], object] | None = None,
     backend: str = "local",
-    exact: bool = False,
+    keep_dtype: bool = False,
     clock: Clock | None = None,
 ) -> dict[Spec, str]:
     """Make the missing runs of some Specs and of their inputs, and return {Spec: reason
@@ -202,17 +202,19 @@ def make_runs(
     could not be made.
 
     workers, backend: as in `lib.cluster.backends.open_executor`.
-    keep: whether the weights of the Specs themselves are saved.
+    keep_weights: whether the weights of the Specs themselves are saved.
     checkpoint_seconds: seconds between two checkpoints of a run.
-    done: f(Spec), called after each run.
-    exact: whether Specs are run as they are, even if the run of a float32 twin exists
-    (`Store.look`).
+    call_after_run: f(Spec), called after each run.
+    keep_dtype: whether Specs are run as they are, even if the run of a float32 twin
+    exists (`Store.find_run_or_twin`).
     clock: the Clock that forecast the runs; without it, one of the store."""
     store = store or Store()
-    todo = store.missing_specs(specs, keep, exact)
+    todo = store.missing_specs(specs, keep_weights, keep_dtype)
     if not todo:
         return {}
-    graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
+    graph = {
+        spec: {p for p in spec.inputs_with_seeds.values() if p in todo} for spec in todo
+    }
     waiting = dict(todo)
     running: dict[Any, Spec] = {}
     began: dict[Spec, float] = {}
@@ -228,12 +230,12 @@ def make_runs(
             for spec in ready[: executor.slots - len(running)]:
                 job = spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds
                 future = executor.submit(
-                    work_on_run, *job, need=executors.find_need(spec)
+                    make_run_in_worker, *job, need=executors.find_need(spec)
                 )
                 running[future], began[spec] = spec, time.monotonic()
             if not running:
                 break
-            for future in executor.finished(0.5):
+            for future in executor.wait_for_finished(0.5):
                 spec = running.pop(future)
                 try:
                     took, error = future.result()
@@ -245,8 +247,8 @@ def make_runs(
                     continue
                 bar.note(spec, took, time.monotonic() - began[spec])
                 ended.add(spec)
-                if done:
-                    done(spec)
+                if call_after_run:
+                    call_after_run(spec)
             bar.draw(ended, running.values())
     finally:
         executor.close()
@@ -254,7 +256,7 @@ def make_runs(
     # Mark Specs whose inputs failed; inputs come before the Specs that need them.
     for spec in todo:
         for parent in graph[spec] & lost.keys():
-            lost[spec] = why_lost(parent, lost[parent])
+            lost[spec] = explain_lost_run(parent, lost[parent])
     return lost
 
 
@@ -264,42 +266,48 @@ class Bar:
 
     def __init__(
         self,
-        todo: Collection[Spec],
+        missing_specs: Collection[Spec],
         clock: Clock,
         executor: executors.Local | remote.Ray | remote.Slurm,
     ) -> None:
         from tqdm import std
 
-        self.todo, self.clock, self.slots = list(todo), clock, executor.slots
+        self.todo, self.clock, self.slots = list(missing_specs), clock, executor.slots
         self.drawn = self.core = self.wall = 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form}
-        self.bar = std.tqdm(total=len(todo), desc="starting workers", **how)
+        self.bar = std.tqdm(total=len(missing_specs), desc="starting workers", **how)
         # Seconds between two updates: few in a log file, where each adds a line.
-        self.interval = 0.5 if paths.in_lab() or sys.stderr.isatty() else 20.0
+        self.interval = (
+            0.5 if paths.is_in_jupyter_lab() or sys.stderr.isatty() else 20.0
+        )
 
     def note(self, spec: Spec, core: float, wall: float) -> None:
         """Note the core seconds of a finished run, and those of a clock that passed
         while it was made."""
-        self.clock.note(spec, core)
+        self.clock.note_seconds(spec, core)
         self.core, self.wall = self.core + core, self.wall + wall
 
-    def draw(self, ended: Collection[Spec], running: Iterable[Spec]) -> None:
+    def draw(
+        self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]
+    ) -> None:
         """Draw the line again if `interval` seconds have passed, or all runs have
         ended."""
-        if time.monotonic() - self.drawn < self.interval and len(ended) < len(
+        if time.monotonic() - self.drawn < self.interval and len(ended_specs) < len(
             self.todo
         ):
             return
         self.drawn, store = time.monotonic(), self.clock.store
-        ledgers = {spec: read_ledger(store.part(spec)) for spec in running}
+        ledgers = {
+            spec: read_ledger(store.unfinished_folder(spec)) for spec in running_specs
+        }
         shares = {spec: line.get("progress", 0.0) for spec, line in ledgers.items()}
-        shares |= dict.fromkeys(ended, 1.0)
+        shares |= dict.fromkeys(ended_specs, 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
         self.bar.set_description_str(
-            f"{len(ended)}/{len(self.todo)} runs", refresh=False
+            f"{len(ended_specs)}/{len(self.todo)} runs", refresh=False
         )
-        left = self.left(
+        left = self.estimate_seconds_left(
             [shares.get(spec, 0.0) for spec in self.todo], ledgers.values()
         )
         to_go = (
@@ -308,8 +316,8 @@ class Bar:
         self.bar.set_postfix_str(to_go, refresh=False)
         self.bar.refresh()
 
-    def left(
-        self, shares: Sequence[float], ledgers: Collection[Json] = ()
+    def estimate_seconds_left(
+        self, finished_shares: Sequence[float], ledgers: Collection[Json] = ()
     ) -> float | None:
         """Return the seconds until all runs are made, or None where the Clock has no
         forecast.
@@ -319,17 +327,17 @@ class Bar:
         before the runs do. So a number of core seconds at full speed (CALM, a share of
         the whole work) counts beside them, and no first seconds decide.
 
-        shares: the share of each run that is done, in the order of `todo`.
+        finished_shares: the share of each run that is done, in the order of `todo`.
         ledgers: those of unfinished runs."""
-        if (forecasts := self.clock.forecast(self.todo)) is None:
+        if (forecasts := self.clock.forecast_seconds(self.todo)) is None:
             return None
         rest = [
             (1 - share) * seconds
-            for share, seconds in zip(shares, forecasts, strict=True)
+            for share, seconds in zip(finished_shares, forecasts, strict=True)
         ]
         calm = CALM * sum(forecasts)
         wall = self.wall + calm + sum(ledger["seconds"] for ledger in ledgers)
-        core = self.core + calm + sum(map(core_seconds, ledgers))
+        core = self.core + calm + sum(map(count_core_seconds, ledgers))
         pace = wall / core if core else 1.0
         return schedule(self.todo, rest, self.slots) * pace
 

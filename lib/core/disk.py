@@ -41,30 +41,30 @@ class Damaged(Refused):
 
 
 @contextmanager
-def atomic_path(path: str | Path, durable: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write a file or a folder to; at the end it is renamed
     to `path`.
 
     So nobody reads a file that is half written, and after an error or on a full disk
     the old content stays. Raises OSError where `path` is a folder that is not empty.
 
-    durable: whether the content is synced to the disk, so that it survives a power
+    sync_to_disk: whether the content is synced to the disk, so that it survives a power
     loss."""
     path = Path(path)
     with explain_full_disk(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path)
+        remove_temporary_files(path)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         with explain_full_disk(path.parent):
             yield beside / path.name
-            if durable:
+            if sync_to_disk:
                 flush_to_disk(beside / path.name)
             os.replace(beside / path.name, path)
-            if durable:
+            if sync_to_disk:
                 sync_path(path.parent)
     finally:
-        remove(beside)
+        remove_path(beside)
 
 
 def flush_to_disk(path: Path) -> None:
@@ -102,19 +102,19 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
     """Turn errors of a full disk into an OSError that names the folder and a fix.
 
-    Without a folder, the first of `paths.places` whose disk is full is named."""
+    Without a folder, the first of `paths.list_places` whose disk is full is named."""
     try:
         yield
     except Exception as error:
-        folder = folder or next(filter(is_full, paths.places().values()), "")
+        folder = folder or next(filter(is_disk_full, paths.list_places().values()), "")
         number = getattr(error, "errno", None)
         # shutil.Error, which lists the errors of several files, has no errno either.
         torn = number is None and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
-            torn = is_full(folder)
+            torn = is_disk_full(folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.variable_of_path(folder)
+        name = paths.find_variable_of_path(folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
@@ -123,14 +123,14 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
         raise full from error
 
 
-def is_full(folder: str | Path) -> bool:
+def is_disk_full(folder: str | Path) -> bool:
     """Return whether the disk of a folder has no room left."""
     with suppress(OSError):
         return shutil.disk_usage(folder).free < LITTLE
     return False
 
 
-def remove_leftovers(path: Path) -> None:
+def remove_temporary_files(path: Path) -> None:
     """Remove the temporary files that killed processes left beside a path.
 
     Only files of `atomic_path` that are more than a day old go: a younger one may
@@ -141,10 +141,10 @@ def remove_leftovers(path: Path) -> None:
             if match and not entry.name.endswith(".lock"):
                 with suppress(OSError):
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
-                        remove(Path(entry.path))
+                        remove_path(Path(entry.path))
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a file, a link or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -157,37 +157,37 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file as a dict, with lists as tuples. Raises Damaged,
     naming the file, where it cannot be parsed."""
 
-    def plain(value: Any) -> Any:
+    def make_tuples(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: plain(entry) for name, entry in value.items()}
-        return tuple(map(plain, value)) if isinstance(value, list) else value
+            return {name: make_tuples(entry) for name, entry in value.items()}
+        return tuple(map(make_tuples, value)) if isinstance(value, list) else value
 
     try:
-        return plain(tomllib.loads(read(path).decode()))
+        return make_tuples(tomllib.loads(read_file_bytes(path).decode()))
     except ValueError as error:
         raise Damaged(
             f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
         ) from None
 
 
-def write(path: str | Path, text: str, durable: bool = True) -> None:
+def write_text_file(path: str | Path, text: str, sync_to_disk: bool = True) -> None:
     """Write a text to a file, as `atomic_path` does."""
-    with atomic_path(path, durable) as place:
+    with atomic_path(path, sync_to_disk) as place:
         place.write_text(text)
 
 
-def write_json(path: str | Path, value: Any, durable: bool = False) -> None:
-    """Write a value as JSON to a file, as `write` does.
+def write_json(path: str | Path, value: Any, sync_to_disk: bool = False) -> None:
+    """Write a value as JSON to a file, as `write_text_file` does.
 
     It is not durable by default: the files of a run, a record or a checkpoint are
     synced together, before their folder gets its final name."""
-    write(path, json.dumps(value, indent=1) + "\n", durable)
+    write_text_file(path, json.dumps(value, indent=1) + "\n", sync_to_disk)
 
 
-def read(path: str | Path) -> bytes:
+def read_file_bytes(path: str | Path) -> bytes:
     """Return the bytes of a regular file. Raises Refused for a pipe, where a read may
     never end."""
-    stamp_of_file(path)
+    read_file_stamp(path)
     return Path(path).read_bytes()
 
 
@@ -197,7 +197,7 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     Raises Damaged that names the file, where a row has more or fewer cells than the
     header, or two columns have one name."""
     try:
-        text = io.StringIO(read(path).decode(), newline="")
+        text = io.StringIO(read_file_bytes(path).decode(), newline="")
         head, *rows = csv.reader(text, strict=True)
         if len(set(head)) == len(head):
             return [dict(zip(head, row, strict=True)) for row in rows if row]
@@ -209,24 +209,24 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     )
 
 
-def read_json(path: str | Path, fix: str = "") -> Any:
+def read_json(path: str | Path, advice: str = "") -> Any:
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
-    fix: advice for the message. Files of a run need none, as a damaged run is executed
-    again."""
+    advice: advice for the message. Files of a run need none, as a damaged run is
+    executed again."""
     try:
-        return json.loads(read(path))
+        return json.loads(read_file_bytes(path))
     except (ValueError, RecursionError) as error:
         raise Damaged(
-            f"{paths.show_path(path)} is damaged ({error}){fix and f'; fix: {fix}'}"
+            f"{paths.show_path(path)} is damaged ({error}){advice and f'; advice: {advice}'}"
         ) from None
 
 
-def sha(data: bytes) -> str:
+def digest_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def stamp_of_file(path: str | Path) -> tuple[str, int, int, int, int]:
+def read_file_stamp(path: str | Path) -> tuple[str, int, int, int, int]:
     """Return (path, size, mtime, ctime, inode) of a file: at least one of them changes
     when its content does.
 
@@ -239,18 +239,22 @@ def stamp_of_file(path: str | Path) -> tuple[str, int, int, int, int]:
     return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
-def digest(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file, cached by its `stamp_of_file`.
+def digest_file(path: str | Path) -> str:
+    """Return the SHA-256 digest of a file, cached by its `read_file_stamp`.
 
     A file that changed less than TICK ago is not cached: a second write could get the
     same modification time."""
-    place, *state = stamp_of_file(path)
+    place, *state = read_file_stamp(path)
     is_fresh = abs(time.time_ns() - state[2]) < TICK
-    return _digest.__wrapped__(place) if is_fresh else _digest(place, *state)
+    return (
+        _digest_uncached.__wrapped__(place)
+        if is_fresh
+        else _digest_uncached(place, *state)
+    )
 
 
 @lru_cache(100_000)
-def _digest(path: str, *_: int) -> str:
+def _digest_uncached(path: str, *_: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -274,7 +278,7 @@ def _raise_error(error: OSError) -> NoReturn:
     raise error
 
 
-def seal_folder(folder: str | Path) -> None:
+def write_manifest(folder: str | Path) -> None:
     """Write the manifest of a folder, and remove temporary files of killed processes.
 
     Its files get the permissions of the umask, because safetensors makes files that
@@ -282,7 +286,7 @@ def seal_folder(folder: str | Path) -> None:
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
     for path in list(folder.rglob(".*")):
-        remove(path)
+        remove_path(path)
     names = [
         name for name, state in list_entries(folder) if not stat.S_ISDIR(state.st_mode)
     ]
@@ -290,18 +294,18 @@ def seal_folder(folder: str | Path) -> None:
         if path.is_symlink() or not path.is_file():
             raise Damaged(f"{paths.show_path(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
-    files = {name: digest(folder / name) for name in names}
+    files = {name: digest_file(folder / name) for name in names}
     write_json(folder / MANIFEST, {"version": 1, "files": files})
 
 
-def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
+def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> None:
     """Raise Damaged where the files of a folder differ from its manifest.
 
     The error names the first such file. Files or folders that are not in the manifest,
     links and pipes are damage too. A file that cannot be read, for its permissions or
     for a failure of the disk, raises OSError instead.
 
-    spared: beginnings of names that are not checked."""
+    unchecked_prefixes: beginnings of names that are not checked."""
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -315,7 +319,7 @@ def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
         for name in {**modes, **written}:
             place, mode = folder / name, modes.get(name, stat.S_IFREG)
             is_folder = stat.S_ISDIR(mode)
-            if f"{name}/".startswith(spared):
+            if f"{name}/".startswith(unchecked_prefixes):
                 continue
             if name not in (above if is_folder else written):
                 raise Damaged(
@@ -323,7 +327,7 @@ def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
                 )
             if not (is_folder or stat.S_ISREG(mode)):
                 raise Damaged(f"{paths.show_path(place)} is no regular file")
-            if not is_folder and digest(place) != written[name]:
+            if not is_folder and digest_file(place) != written[name]:
                 raise Damaged(
                     f"{paths.show_path(place)} has another digest than when written"
                 )
@@ -339,32 +343,32 @@ def check_folder(folder: Path, spared: tuple[str, ...] = ()) -> None:
         ) from None
 
 
-def damage_of_folder(folder: Path) -> str:
-    """Return in words how a folder is damaged (`check_folder`), or "" where it is
+def describe_folder_damage(folder: Path) -> str:
+    """Return in words how a folder is damaged (`check_manifest`), or "" where it is
     sound."""
     try:
-        check_folder(folder)
+        check_manifest(folder)
     except Damaged as error:
         return str(error)
     return ""
 
 
-def digest_values(*what: Any) -> str:
+def digest_values(*values: Any) -> str:
     """Return the first 24 hex digits of the SHA-256 digest of some JSON values."""
-    return sha(json.dumps(what, sort_keys=True).encode())[:24]
+    return digest_bytes(json.dumps(values, sort_keys=True).encode())[:24]
 
 
-def remember_value(
-    what: Any, sources: Iterable[Path], compute: Callable[[], Any]
+def cache_on_disk(
+    key: Any, source_files: Iterable[Path], compute: Callable[[], Any]
 ) -> Any:
-    """Return `compute()`, a JSON value that depends on the files `sources` alone.
+    """Return `compute()`, a JSON value that depends on the files `source_files` alone.
 
-    The value is cached on disk until one of the files has another `stamp_of_file`, so
+    The value is cached on disk until one of the files has another `read_file_stamp`, so
     that building a grid reads no data set. A damaged cache file is made again.
 
-    what: JSON that identifies the value."""
-    inputs = [what, *map(stamp_of_file, sources)]
-    path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(what)}.json"
+    key: JSON that identifies the value."""
+    inputs = [key, *map(read_file_stamp, source_files)]
+    path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(key)}.json"
     with suppress(OSError, ValueError, TypeError):
         value, check = read_json(path)
         if check == digest_values(inputs, value):
@@ -372,5 +376,7 @@ def remember_value(
     value = compute()
     # On a full or read-only disk the value is not cached, and is computed next time.
     with suppress(OSError):
-        write(path, json.dumps([value, digest_values(inputs, value)]), durable=False)
+        write_text_file(
+            path, json.dumps([value, digest_values(inputs, value)]), sync_to_disk=False
+        )
     return value

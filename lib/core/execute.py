@@ -19,15 +19,15 @@ from pathlib import Path
 from lib.core import disk, paths, processor
 from lib.core.names import error_in_one_line
 from lib.core.spec import Spec, from_json, uses_generated_tasks
-from lib.core.steps import STEPS, function_of_step
+from lib.core.steps import STEPS, find_step_function
 from lib.core.store import (
     Run,
     RunWriter,
     Store,
-    core_seconds,
+    count_core_seconds,
     hold_lock,
     is_locked,
-    say,
+    print_once,
 )
 from lib.core.types import Json
 
@@ -38,7 +38,7 @@ PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-
 def execute(
     spec: Spec,
     store: Store | None = None,
-    keep: bool = False,
+    keep_weights: bool = False,
     checkpoint_seconds: float = 30.0,
 ) -> Run:
     """Return the run of a Spec, and make it if it is missing.
@@ -47,47 +47,52 @@ def execute(
     weights, is made too. An error of the step is written to the run's `status.json`,
     and raised.
 
-    keep: whether the weights are saved."""
+    keep_weights: whether the weights are saved."""
     store = store or Store()
-    if run := store.find(spec, weights=keep):
+    if run := store.find_run(spec, needs_weights=keep_weights):
         return run
-    if is_locked(store.lock(spec)):
-        say(f"waiting  {spec.name}: another process is making it")
-    with hold_lock(store.lock(spec)):
-        return store.find(spec, weights=keep) or _make(
-            spec, store, keep, checkpoint_seconds
+    if is_locked(store.lock_path(spec)):
+        print_once(f"waiting  {spec.name}: another process is making it")
+    with hold_lock(store.lock_path(spec)):
+        return store.find_run(spec, needs_weights=keep_weights) or _make_run(
+            spec, store, keep_weights, checkpoint_seconds
         )
 
 
-def _make(spec: Spec, store: Store, keep: bool, checkpoint_seconds: float) -> Run:
+def _make_run(
+    spec: Spec, store: Store, keep_weights: bool, checkpoint_seconds: float
+) -> Run:
     # Another process may have deleted weights since this run was planned.
     inputs = {
         name: execute(parent, store, STEPS[parent.step].weights, checkpoint_seconds)
-        for name, parent in spec.parents.items()
+        for name, parent in spec.inputs_with_seeds.items()
     }
     # Cache the commit now: somebody may check out another one while this code runs.
     read_commit()
-    keep = (keep or uses_generated_tasks(spec.args)) and STEPS[spec.step].weights
-    writer = RunWriter(store, spec, inputs, keep, checkpoint_seconds)
+    keep_weights = (keep_weights or uses_generated_tasks(spec.args)) and STEPS[
+        spec.step
+    ].weights
+    writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_seconds)
     try:
         args = spec.resolve_outputs({name: run.metrics for name, run in inputs.items()})
         with disk.explain_full_disk(writer.folder):
-            writer.seal(
-                function_of_step(spec.step)(writer, **args), describe_environment(spec)
+            writer.write_final_files(
+                find_step_function(spec.step)(writer, **args),
+                describe_environment(spec),
             )
     except KeyboardInterrupt:
         with suppress(OSError):
-            writer.write_state("stopped")
+            writer.write_ledger("stopped")
         raise
     except Exception as error:
         failure = {"error": error_in_one_line(error)}
         try:
-            writer.write_state("failed", **failure, traceback=traceback.format_exc())
+            writer.write_ledger("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # On a full disk, overwrite the file in place.
             with suppress(OSError):
-                writer.write_state("failed", in_place=True, **failure)
+                writer.write_ledger("failed", in_place=True, **failure)
         raise
-    return store.place(spec)
+    return store.move_finished_run(spec)
 
 
 def describe_environment(spec: Spec) -> Json:
@@ -101,8 +106,8 @@ def describe_environment(spec: Spec) -> Json:
     return {
         "python": platform.python_version(),
         "system": platform.system(),
-        "processor": processor.name(),
-        "features": processor.features(),
+        "processor": processor.read_processor_name(),
+        "features": processor.list_processor_features(),
         "dtype": numerics.get("dtype"),
         "torch": torch.__version__,
         **{name: version(name) for name in PACKAGES},
@@ -127,8 +132,12 @@ def read_commit() -> dict[str, str]:
         return {}
 
 
-def work_on_run(
-    body: Json, runs: Path, records: Path, keep: bool, checkpoint_seconds: float
+def make_run_in_worker(
+    spec_json: Json,
+    runs_folder: Path,
+    records_folder: Path,
+    keep_weights: bool,
+    checkpoint_seconds: float,
 ) -> tuple[float | None, str]:
     """Make a run in a worker process, and return (its core seconds, its error in one
     line).
@@ -136,19 +145,24 @@ def work_on_run(
     The core seconds are None after an error, and the error is "" after success. A line
     of text, unlike an exception, reaches the caller alike from every executor.
 
-    body: the Spec of the run as JSON."""
-    spec = from_json(body)
+    spec_json: the Spec of the run as JSON."""
+    spec = from_json(spec_json)
     try:
-        return core_seconds(
-            execute(spec, Store(runs, records), keep, checkpoint_seconds).status
+        return count_core_seconds(
+            execute(
+                spec,
+                Store(runs_folder, records_folder),
+                keep_weights,
+                checkpoint_seconds,
+            ).status
         ), ""
     except Exception as error:
         return None, error_in_one_line(error)
     finally:
-        give_back_memory()
+        release_memory()
 
 
-def give_back_memory() -> None:
+def release_memory() -> None:
     """Return freed memory to the operating system, before the worker's next run.
 
     The C library would keep it, and a worker's memory would grow from run to run

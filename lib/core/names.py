@@ -6,10 +6,10 @@ alone and needs them too."""
 
 from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
-from lib.model.options import changed_fields as changed_fields
 from lib.model.options import check_allowed as check_allowed
 from lib.model.options import check_name as check_name
-from lib.model.options import stream as stream
+from lib.model.options import derive_seed as derive_seed
+from lib.model.options import list_changed_fields as list_changed_fields
 
 
 class Absent(Refused, FileNotFoundError):

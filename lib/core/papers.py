@@ -44,17 +44,17 @@ def find_papers() -> dict[str, Paper]:
 
 
 @cache
-def collect_modules(part: str) -> dict[str, ModuleType]:
-    """Return {paper: its module `part`}, such as `steps`, of the papers that have
-    it."""
+def collect_modules(module_name: str) -> dict[str, ModuleType]:
+    """Return {paper: its module `module_name`}, such as `steps`, of the papers that
+    have it."""
     return {
-        name: import_module(f"lib.papers.{name}.{part}")
+        name: import_module(f"lib.papers.{name}.{module_name}")
         for name in find_papers()
-        if (FOLDER / name / f"{part}.py").exists()
+        if (FOLDER / name / f"{module_name}.py").exists()
     }
 
 
-def paper_of_page(page: str) -> str:
+def find_paper_of_page(page: str) -> str:
     """Return the name of the paper that a page belongs to, or "" for a page of no
     single paper."""
     prefix = page.partition("_")[0]
@@ -62,17 +62,20 @@ def paper_of_page(page: str) -> str:
     return next(names, "")
 
 
-def id_of_notebook(path: str | Path) -> str:
+def make_notebook_id(path: str | Path) -> str:
     """Return the id of a notebook: prefix of its paper, "_", and its file's stem."""
     path = Path(path)
     paper = find_papers().get(path.parent.name)
     return f"{paper.prefix}_{path.stem}" if paper else path.stem
 
 
-def path_of_notebook(name: str) -> Path:
+def find_notebook_path(notebook_id: str) -> Path:
     """Return the path of the notebook with an id: in its paper's folder, or in
     `notebooks` itself."""
-    flat, paper = paths.NOTEBOOKS / f"{name}.ipynb", paper_of_page(name)
+    flat, paper = (
+        paths.NOTEBOOKS / f"{notebook_id}.ipynb",
+        find_paper_of_page(notebook_id),
+    )
     if not paper or flat.exists():
         return flat
-    return paths.NOTEBOOKS / paper / f"{name.partition('_')[2]}.ipynb"
+    return paths.NOTEBOOKS / paper / f"{notebook_id.partition('_')[2]}.ipynb"

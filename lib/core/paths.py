@@ -19,25 +19,25 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 
 @cache
-def absolute_path(place: str | Path) -> Path:
+def make_absolute_path(path: str | Path) -> Path:
     """Return a path as an absolute Path; cached, because grids call this often."""
-    return Path(place).expanduser().absolute()
+    return Path(path).expanduser().absolute()
 
 
-def folder_of_variable(name: str, default: str | Path) -> Path:
+def read_folder_variable(name: str, default: str | Path) -> Path:
     """Return the absolute folder that an environment variable names, or `default` where
     it is unset or empty."""
-    return absolute_path(os.environ.get(name) or default)
+    return make_absolute_path(os.environ.get(name) or default)
 
 
 # Make the folders absolute: kernels and workers inherit the variables, but have other
 # working folders.
 for _name in filter(os.environ.get, ROOTS):
-    os.environ[_name] = str(absolute_path(os.environ[_name]))
-NOTEBOOKS = folder_of_variable("NOTEBOOKS_ROOT", ROOT / "notebooks")
+    os.environ[_name] = str(make_absolute_path(os.environ[_name]))
+NOTEBOOKS = read_folder_variable("NOTEBOOKS_ROOT", ROOT / "notebooks")
 # File with the digests of the notebooks that the published pages were made of.
 COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = folder_of_variable("FIGURES_ROOT", ROOT / "figures")
+FIGURES = read_folder_variable("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 # Folder with labels of unseen rows (lib.data.unseen), a file by digest of the rows. It
@@ -50,21 +50,21 @@ DIGESTS = DATA / "digests.json"
 
 def data_root() -> Path:
     """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return folder_of_variable("DATA_ROOT", DATA)
+    return read_folder_variable("DATA_ROOT", DATA)
 
 
 def models_root() -> Path:
     """Return the folder of the checkpoints: a folder for each, in Hugging Face
     layout."""
-    return absolute_path(f"{DATA}/models")
+    return make_absolute_path(f"{DATA}/models")
 
 
 def runs_root() -> Path:
-    return folder_of_variable("RUNS_ROOT", f"{DATA}/runs")
+    return read_folder_variable("RUNS_ROOT", f"{DATA}/runs")
 
 
 def records_root() -> Path:
-    return folder_of_variable("RECORDS_ROOT", f"{DATA}/records")
+    return read_folder_variable("RECORDS_ROOT", f"{DATA}/records")
 
 
 def resolve_path(path: str | Path) -> Path:
@@ -76,7 +76,7 @@ def resolve_path(path: str | Path) -> Path:
     return Path(os.path.realpath(place))  # Path.resolve fails for a cycle of links.
 
 
-def in_lab() -> bool:
+def is_in_jupyter_lab() -> bool:
     """Return whether this process is a kernel of Jupyter's server, which shows
     widgets."""
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
@@ -100,26 +100,26 @@ def list_roots() -> dict[str, Path]:
     }
 
 
-def places() -> dict[str, Path]:
+def list_places() -> dict[str, Path]:
     """Return {environment variable: folder} of `list_roots`, and the temporary folder
     as TMPDIR."""
     return {**list_roots(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def variable_of_path(path: str | Path) -> str:
+def find_variable_of_path(path: str | Path) -> str:
     """Return the environment variable whose folder a path lies in, or "" for none."""
-    for name, root in places().items():
+    for name, root in list_places().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
 
 
-def suggest_variable(path: str | Path | None) -> str:
+def suggest_variable_fix(path: str | Path | None) -> str:
     """Return advice for an error about a file that cannot be made or read, or "" where
     no variable moves it."""
-    if not path or not (name := variable_of_path(path)):
+    if not path or not (name := find_variable_of_path(path)):
         return ""
-    folder = show_path(places()[name])
+    folder = show_path(list_places()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
@@ -130,7 +130,7 @@ def find_home() -> Path | None:
     return None
 
 
-def scrub_paths(text: str) -> str:
+def hide_local_paths(text: str) -> str:
     """Return a text with placeholders such as `$RUNS_ROOT` or `~` in place of this
     machine's folders.
 
@@ -161,7 +161,7 @@ def count_cores() -> int:
     )
 
 
-def socket_folder() -> str:
+def find_socket_folder() -> str:
     """Return a folder for Unix sockets: the temporary folder, or /tmp where that has a
     long path.
 

@@ -15,26 +15,26 @@ FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
-def read_cpuinfo(head: str) -> str:
+def read_cpuinfo(field_pattern: str) -> str:
     """Return the value of a field of /proc/cpuinfo for the first processor, or "".
 
-    head: a regular expression for the field's name."""
+    field_pattern: a regular expression for the field's name."""
     with suppress(OSError):
         match = re.search(
-            rf"(?m)^(?:{head})\s*: (.*)$", Path("/proc/cpuinfo").read_text()
+            rf"(?m)^(?:{field_pattern})\s*: (.*)$", Path("/proc/cpuinfo").read_text()
         )
         return match[1] if match else ""
     return ""
 
 
-def name() -> str:
+def read_processor_name() -> str:
     """Return the model name of the processor, which decides the last bits of a
     training."""
     return read_cpuinfo("model name") or platform.processor()
 
 
 @cache
-def features() -> list[str]:
+def list_processor_features() -> list[str]:
     """Return which of FEATURES the processor has; an empty list outside Linux."""
     flags = read_cpuinfo("flags|Features").split()
     return [feature for feature in FEATURES if feature in flags]
@@ -44,4 +44,4 @@ def has_bfloat16() -> bool:
     """Return whether the processor has instructions for bfloat16.
 
     Without them PyTorch's matrix products in bfloat16 take 5 to 50 times as long."""
-    return not {*BFLOAT16}.isdisjoint(features())
+    return not {*BFLOAT16}.isdisjoint(list_processor_features())

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lib.core.disk import sha
-from lib.core.names import Refused, changed_fields, check_name
+from lib.core.disk import digest_bytes
+from lib.core.names import Refused, check_name, list_changed_fields
 from lib.core.steps import STEPS
 
 if TYPE_CHECKING:
@@ -85,13 +85,13 @@ class Spec:
         return made
 
     @cached_property
-    def twin(self) -> Spec:
+    def float32_twin(self) -> Spec:
         """Return this Spec with float32 in place of bfloat16, also in all its inputs.
 
         Processors without instructions for bfloat16 run it instead. It is the Spec
         itself where nothing computes in bfloat16. Specs for a GPU keep bfloat16, as
         GPUs have such instructions."""
-        inputs = {name: spec.twin for name, spec in self.inputs.items()}
+        inputs = {name: spec.float32_twin for name, spec in self.inputs.items()}
         numerics = self.args.get("numerics") or {}
         if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
             numerics = numerics | {"dtype": "float32"}
@@ -102,7 +102,7 @@ class Spec:
         return self if same else Spec(self.step, self.args, inputs, self.seed)
 
     @cached_property
-    def parents(self) -> dict[str, Spec]:
+    def inputs_with_seeds(self) -> dict[str, Spec]:
         """Return {name: input}, where inputs without a seed take the seed of this
         Spec."""
         return {
@@ -117,7 +117,7 @@ class Spec:
             for n, s in self.inputs.items()
         }
         version, args = STEPS[self.step].version, drop_full_paths(self.args)
-        return sha(canonical([self.step, version, args, inputs]).encode())[:12]
+        return digest_bytes(canonical([self.step, version, args, inputs]).encode())[:12]
 
     @property
     def name(self) -> str:
@@ -128,16 +128,16 @@ class Spec:
             )
         return f"{self.step}-{self.id}/{self.seed}"
 
-    def resolve_outputs(self, metrics: Mapping[str, Json]) -> Json:
+    def resolve_outputs(self, metrics_of_inputs: Mapping[str, Json]) -> Json:
         """Return the arguments with every Output replaced by its value.
 
-        metrics: {input name: metrics of its run}.
+        metrics_of_inputs: {input name: metrics of its run}.
         """
         args = dict(self.args)
         for name, value in args.items():
             if isinstance(value, dict) and "$output" in value:
                 source, key = value["$output"]
-                args[name] = metrics[source][key]
+                args[name] = metrics_of_inputs[source][key]
         return args
 
     def to_json(self) -> Json:
@@ -159,19 +159,19 @@ class Spec:
         )
 
 
-def from_json(body: Json) -> Spec:
+def from_json(spec_json: Json) -> Spec:
     """Return the Spec that `Spec.to_json` wrote.
 
     Raises Refused where its step has another version now."""
-    step, version = body["step"], body["version"]
+    step, version = spec_json["step"], spec_json["version"]
     check_name("step", step, STEPS)
     if version != STEPS[step].version:
         raise Refused(
             f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
             "make the run again"
         )
-    inputs = {name: from_json(spec) for name, spec in body["inputs"].items()}
-    return Spec(step, body["args"], inputs, body["seed"])
+    inputs = {name: from_json(spec) for name, spec in spec_json["inputs"].items()}
+    return Spec(step, spec_json["args"], inputs, spec_json["seed"])
 
 
 def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
@@ -179,18 +179,18 @@ def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
     themselves."""
     ancestors, left = set(), list(specs)
     while left:
-        new = set(left.pop().parents.values()) - ancestors
+        new = set(left.pop().inputs_with_seeds.values()) - ancestors
         ancestors |= new
         left += new
     return ancestors
 
 
-def uses_generated_tasks(args: Json) -> bool:
+def uses_generated_tasks(step_arguments: Json) -> bool:
     """Return whether a step's arguments have toy data, which is generated.
 
     Such a run keeps its weights even where no other run needs them, as they take only
     a few megabytes."""
-    data = args.get("data") or {}
+    data = step_arguments.get("data") or {}
     return "toy" in (
         description.get("source")
         for description in (data, *data.values())
@@ -214,7 +214,7 @@ def to_plain_json(value: Any) -> Any:
     if isinstance(value, Output):
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
-        return to_plain_json(changed_fields(value))
+        return to_plain_json(list_changed_fields(value))
     raise Refused(
         f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
         "lists, dicts or an option of lib.core.options"

@@ -85,7 +85,7 @@ def collect_steps() -> dict[str, Step]:
 STEPS = collect_steps()
 
 
-def function_of_step(name: str) -> Callable[..., Any]:
+def find_step_function(name: str) -> Callable[..., Any]:
     """Return the function f(run, **args) -> metrics that does the work of a step.
 
     Its module is imported only now, as it may import torch. A function with a parameter

@@ -45,15 +45,15 @@ LEFT = ("model", "events.jsonl", disk.MANIFEST)
 
 
 @cache
-def say(line: str) -> None:
+def print_once(line: str) -> None:
     """Print a line to stderr, unless this process has printed the same line before."""
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
-def read_part(name: str) -> property:
+def make_part_property(part_name: str) -> property:
     """Return a property of Run that reads one of its JSON files (PARTS) on first
     use."""
-    return property(lambda run: run.body[name])
+    return property(lambda run: run.checked_json[part_name])
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Run:
     folder: Path
     origin: str  # "run" for a run of this machine, "record" for a committed one.
 
-    spec, status, metrics, env = map(read_part, PARTS)
+    spec, status, metrics, env = map(make_part_property, PARTS)
 
     @cached_property
-    def body(self) -> dict[str, Json]:
+    def checked_json(self) -> dict[str, Json]:
         """Return {part: JSON} of all PARTS, after a check of all files but the
         weights."""
-        disk.check_folder(self.folder, ("model/",))
+        disk.check_manifest(self.folder, ("model/",))
         for name in PARTS:
             if not (self.folder / f"{name}.json").exists():
                 raise Damaged(f"{paths.show_path(self.folder)} has no {name}.json")
@@ -87,54 +87,58 @@ class Run:
         """Return the folder of the weights, which lib.model.backbone.load reads."""
         return self.folder / "model"
 
-    def arrays(self, name: str) -> Arrays:
-        """Return {array: values} of the file `name`.safetensors. Raises
+    def read_arrays(self, file_name: str) -> Arrays:
+        """Return {array: values} of the file `file_name`.safetensors. Raises
         FileNotFoundError where it is missing."""
-        return load_file(self.folder / f"{name}.safetensors")
+        return load_file(self.folder / f"{file_name}.safetensors")
 
-    def lines(self, name: str) -> list[Json]:
+    def read_json_lines(self, file_name: str) -> list[Json]:
         """Return the values in a file of JSON lines that the step wrote; an empty list
         where it is missing."""
-        path = self.folder / name
+        path = self.folder / file_name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
-    def twin(self) -> Run | None:
-        """Return the float32 run of this bfloat16 run (`Spec.twin`) from the same store
-        folder, or None."""
+    def float32_twin(self) -> Run | None:
+        """Return the float32 run of this bfloat16 run (`Spec.float32_twin`) from the
+        same store folder, or None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
-        return None if spec.twin == spec else open_run(spec.twin, {self.origin: root})
+        return (
+            None
+            if spec.float32_twin == spec
+            else open_run(spec.float32_twin, {self.origin: root})
+        )
 
-    def check(self, spec: Spec, weights: bool = False) -> None:
+    def check_files(self, spec: Spec, check_weights: bool = False) -> None:
         """Raise Damaged where a file is damaged, or this is the run of another Spec.
 
         Raises OSError for a file that cannot be read.
 
-        weights: whether the digests of the weights are checked too, which takes
+        check_weights: whether the digests of the weights are checked too, which takes
         time."""
         stored, asked = self.spec, spec.to_json()
         if stored != asked and drop_full_paths(stored) != drop_full_paths(asked):
             raise Damaged(
                 f"{paths.show_path(self.folder)} holds the run of another Spec"
             )
-        if weights:
-            disk.check_folder(self.folder)
+        if check_weights:
+            disk.check_manifest(self.folder)
 
 
 @contextmanager
-def hold_lock(path: Path, patience: float = -1) -> Iterator[None]:
+def hold_lock(path: Path, max_seconds: float = -1) -> Iterator[None]:
     """Hold the lock of a run, so that no other process makes it at the same time.
 
     While another process holds it, wait. The lock is the file system's (filelock), so
     it ends with the process that holds it.
 
     path: the lock file of the run.
-    patience: seconds after which Timeout is raised; below 0 there is no limit."""
+    max_seconds: seconds after which Timeout is raised; below 0 there is no limit."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         disk.explain_full_disk(path.parent),
-        FileLock(path, patience, thread_local=False),
+        FileLock(path, max_seconds, thread_local=False),
     ):
         try:
             yield
@@ -158,7 +162,7 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-def run_lines() -> list[dict[str, str]]:
+def read_run_lines() -> list[dict[str, str]]:
     """Return the rows of `runs.csv`, which names the run of each row of each page; an
     empty list where there is no such file."""
     path = paths.records_root() / "runs.csv"
@@ -166,21 +170,21 @@ def run_lines() -> list[dict[str, str]]:
 
 
 def open_run(
-    spec: Spec, roots: Mapping[str, Path], weights: bool = False
+    spec: Spec, folders_by_origin: Mapping[str, Path], needs_weights: bool = False
 ) -> Run | None:
     """Return the run of a Spec in the first of some folders {origin: folder}, or None.
 
     Where a run is damaged or belongs to another Spec, a line is printed that says why.
 
-    weights: whether the run must have its weights."""
-    for origin, root in roots.items():
+    needs_weights: whether the run must have its weights."""
+    for origin, root in folders_by_origin.items():
         run = Run(root / spec.name, origin)
-        if run.folder.exists() and (run.model.exists() or not weights):
+        if run.folder.exists() and (run.model.exists() or not needs_weights):
             try:
-                run.check(spec, weights)
+                run.check_files(spec, needs_weights)
                 return run
             except Damaged as error:
-                say(f"not used  {error}")
+                print_once(f"not used  {error}")
     return None
 
 
@@ -196,127 +200,138 @@ class Store:
         self.runs = Path(runs or paths.runs_root())
         self.records = Path(records or paths.records_root())
 
-    def find(self, spec: Spec, weights: bool = False) -> Run | None:
+    def find_run(self, spec: Spec, needs_weights: bool = False) -> Run | None:
         """Return the finished run of a Spec, or None.
 
         A run that is damaged, or belongs to another Spec, is reported and not used.
         Raises OSError for a run that cannot be read.
 
-        weights: whether the run must have its weights."""
-        return open_run(spec, {"record": self.records, "run": self.runs}, weights)
+        needs_weights: whether the run must have its weights."""
+        return open_run(spec, {"record": self.records, "run": self.runs}, needs_weights)
 
-    def look(self, spec: Spec, weights: bool = False) -> tuple[Spec, Run | None]:
+    def find_run_or_twin(
+        self, spec: Spec, needs_weights: bool = False
+    ) -> tuple[Spec, Run | None]:
         """Return (a Spec or its float32 twin, the finished run of that or None).
 
         The Spec itself comes first, then its twin, if either has a run. Where neither
         has one, it is the twin on a processor without bfloat16, and else the Spec.
 
-        weights: whether the run must have its weights."""
-        weights = weights and STEPS[spec.step].weights
-        run = self.find(spec, weights)
-        if run or spec.twin is spec:
+        needs_weights: whether the run must have its weights."""
+        needs_weights = needs_weights and STEPS[spec.step].weights
+        run = self.find_run(spec, needs_weights)
+        if run or spec.float32_twin is spec:
             return spec, run
-        run = self.find(spec.twin, weights)
-        return (spec.twin if run or not processor.has_bfloat16() else spec), run
+        run = self.find_run(spec.float32_twin, needs_weights)
+        return (spec.float32_twin if run or not processor.has_bfloat16() else spec), run
 
-    def place(self, spec: Spec) -> Run:
+    def move_finished_run(self, spec: Spec) -> Run:
         """Rename the folder of a run that has just finished to its final name.
 
         An older run that is damaged or has no weights is deleted. If the process is
         killed or the power is lost meanwhile, the new run is complete under one of the
         two names."""
         final = self.runs / spec.name
-        disk.flush_to_disk(self.part(spec))
-        disk.remove(final)
-        self.part(spec).rename(final)
+        disk.flush_to_disk(self.unfinished_folder(spec))
+        disk.remove_path(final)
+        self.unfinished_folder(spec).rename(final)
         disk.sync_path(final.parent)
         return Run(final, "run")
 
-    def part(self, spec: Spec) -> Path:
+    def unfinished_folder(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".part")
 
-    def lock(self, spec: Spec) -> Path:
+    def lock_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def lookup(self, spec: Spec) -> dict[str, Any]:
+    def look_up_state(self, spec: Spec) -> dict[str, Any]:
         """Return {"run": Run of a Spec or of its float32 twin, or None, "state": ...}.
 
         The state is "finished", "running", "failed", "stopped", "died" or "missing"."""
-        spec, run = self.look(spec)
-        status, part = {"state": "missing"}, self.part(spec)
+        spec, run = self.find_run_or_twin(spec)
+        status, part = {"state": "missing"}, self.unfinished_folder(spec)
         if run:
             status = run.status
         elif part.exists():
-            status = self.unfinished(part)
+            status = self.read_true_ledger(part)
         return {"run": run, "state": status["state"]}
 
     def missing_specs(
-        self, specs: Iterable[Spec], keep: bool = False, exact: bool = False
+        self,
+        specs: Iterable[Spec],
+        keep_weights: bool = False,
+        keep_dtype: bool = False,
     ) -> dict[Spec, bool]:
         """Return {Spec: whether its weights are needed} of the runs that are still to
         be made for some Specs.
 
         Inputs come before the Specs that need them. A Spec that this processor cannot
-        compute is replaced by its float32 twin (`look`). The inputs of a finished run
-        are not looked at, since its result does not need them any more.
+        compute is replaced by its float32 twin (`find_run_or_twin`). The inputs of a
+        finished run are not looked at, since its result does not need them any more.
 
-        keep: whether the weights of the Specs themselves are needed.
-        exact: whether the run of a twin does not count as the run of a Spec."""
+        keep_weights: whether the weights of the Specs themselves are needed.
+        keep_dtype: whether the run of a twin does not count as the run of a Spec."""
         looked: dict[Spec, bool] = {}
         todo: dict[Spec, bool] = {}
 
-        def need(spec: Spec, weights: bool) -> None:
-            weights = bool(weights and STEPS[spec.step].weights)
-            if looked.get(spec, -1) >= weights:
+        def add_missing(spec: Spec, needs_weights: bool) -> None:
+            needs_weights = bool(needs_weights and STEPS[spec.step].weights)
+            if looked.get(spec, -1) >= needs_weights:
                 return
-            looked[spec] = weights
-            if self.find(spec, weights):
+            looked[spec] = needs_weights
+            if self.find_run(spec, needs_weights):
                 return
-            for parent in spec.parents.values():
-                need(parent, True)
-            todo[spec] = weights
+            for parent in spec.inputs_with_seeds.values():
+                add_missing(parent, True)
+            todo[spec] = needs_weights
 
         for spec in specs:
-            stands, run = (spec, None) if exact else self.look(spec, keep)
+            stands, run = (
+                (spec, None)
+                if keep_dtype
+                else self.find_run_or_twin(spec, keep_weights)
+            )
             if not run:
-                need(stands, keep)
+                add_missing(stands, keep_weights)
         return todo
 
-    def why(self, spec: Spec) -> str:
+    def explain_missing(self, spec: Spec) -> str:
         """Return in one line why a run is missing, or "" where nobody has tried to make
         it.
 
         Where an input failed, its error is given."""
         # Inputs come before the Specs that need them, so the first error is the cause.
         for missing_spec in self.missing_specs([spec]):
-            if error := read_ledger(self.part(missing_spec)).get("error"):
+            if error := read_ledger(self.unfinished_folder(missing_spec)).get("error"):
                 return (
                     error
-                    if missing_spec == self.look(spec)[0]
-                    else why_lost(missing_spec, error)
+                    if missing_spec == self.find_run_or_twin(spec)[0]
+                    else explain_lost_run(missing_spec, error)
                 )
         return ""
 
-    def unfinished(self, part: Path) -> Json:
+    def read_true_ledger(self, unfinished_folder: Path) -> Json:
         """Return the ledger (`status.json`) of an unfinished run, with its true state.
 
         A ledger that still says "started" has the state "running" where a process holds
         the lock of the run, and "died" where none does.
 
-        part: folder of the run, as `parts` lists it."""
-        status = read_ledger(part)
+        unfinished_folder: folder of the run, as `list_unfinished_folders` lists it."""
+        status = read_ledger(unfinished_folder)
         if status["state"] not in ("failed", "stopped"):
             status["state"] = (
-                "running" if is_locked(part.with_suffix(".lock")) else "died"
+                "running"
+                if is_locked(unfinished_folder.with_suffix(".lock"))
+                else "died"
             )
         return status
 
-    def list_runs(self, pattern: str = "[!.]*") -> Iterator[Run]:
+    def list_runs(self, folder_pattern: str = "[!.]*") -> Iterator[Run]:
         """Yield all records, then all finished runs, damaged ones too.
 
-        pattern: glob pattern of the folder names <step>-<identity>."""
+        folder_pattern: glob pattern of the folder names <step>-<identity>."""
         for origin, root in {"record": self.records, "run": self.runs}.items():
-            files = root.glob(f"{pattern}/[!.]*/*.json")
+            files = root.glob(f"{folder_pattern}/[!.]*/*.json")
             for folder in sorted({path.parent for path in files}):
                 if folder.suffix != ".part":
                     yield Run(folder, origin)
@@ -325,12 +340,12 @@ class Store:
         """Return every record."""
         return [run for run in self.list_runs() if run.origin == "record"]
 
-    def parts(self) -> list[Path]:
+    def list_unfinished_folders(self) -> list[Path]:
         """Return the folders (`.part`) of runs that are being made or did not
         finish."""
         return sorted(self.runs.glob("*/*.part"))
 
-    def record(self, run: Run) -> Path:
+    def copy_to_records(self, run: Run) -> Path:
         """Copy a finished run to the records, without weights and events, and return
         the new folder."""
         target = self.records / run.name
@@ -338,40 +353,40 @@ class Store:
             shutil.copytree(
                 run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*")
             )
-            disk.seal_folder(folder)
+            disk.write_manifest(folder)
             disk.flush_to_disk(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
 
-def core_seconds(status: Json) -> float:
+def count_core_seconds(ledger: Json) -> float:
     """Return the CPU seconds of a run over all its cores.
 
     Unlike the seconds of a clock, they do not grow with other work on the machine. An
     old ledger without them has the seconds of a clock instead.
 
-    status: the ledger of the run."""
-    return status.get("core_seconds") or status["seconds"]
+    ledger: the ledger of the run."""
+    return ledger.get("core_seconds") or ledger["seconds"]
 
 
-def read_ledger(part: Path) -> Json:
+def read_ledger(unfinished_folder: Path) -> Json:
     """Return the ledger (`status.json`) of an unfinished run.
 
     Where it is damaged or missing, the state is "died", with no attempts."""
     status: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
-        return status | read_json(part / "status.json")
+        return status | read_json(unfinished_folder / "status.json")
     except (OSError, Damaged):
         return status
 
 
-def why_lost(spec: Spec, error: str) -> str:
+def explain_lost_run(spec: Spec, input_error: str) -> str:
     """Return in one line why a run cannot be made: the input that failed, and its
     error.
 
-    error: the error of that input, which may itself name an earlier one."""
-    root = f"needs {spec.name}, which could not be made: {error}"
-    return error if error.startswith("needs ") else root
+    input_error: the error of that input, which may itself name an earlier one."""
+    root = f"needs {spec.name}, which could not be made: {input_error}"
+    return input_error if input_error.startswith("needs ") else root
 
 
 class Scratch:
@@ -391,11 +406,11 @@ class Scratch:
         self.arrays: dict[str, Arrays] = {}
 
     @property
-    def resume(self) -> Path:
+    def checkpoint_folder(self) -> Path:
         """Return the folder of the checkpoints."""
         return self.folder / "resume"
 
-    def log(self, step: int, **values: Any) -> None:
+    def log_step(self, step: int, **values: Any) -> None:
         """Append the values of a training step to the log, which checkpoints save
         too."""
         self.lines.append(
@@ -418,7 +433,7 @@ class Scratch:
         }
         return {"step": np.array(steps)} | columns
 
-    def progress(self, fraction: float, **now: Any) -> None:
+    def report_progress(self, fraction: float, **values: Any) -> None:
         """Ignore the share of the training that is done; `RunWriter` writes it to the
         ledger."""
 
@@ -434,14 +449,19 @@ class RunWriter(Scratch):
         store: Store,
         spec: Spec,
         inputs: dict[str, Run],
-        keep: bool,
+        keep_weights: bool,
         checkpoint_seconds: float = 30.0,
     ) -> None:
-        folder = store.part(spec)
+        folder = store.unfinished_folder(spec)
         assert spec.seed is not None  # Otherwise store.part has raised Refused.
         super().__init__(folder, spec.seed)
         self.checkpoint_seconds = checkpoint_seconds
-        self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
+        self.store, self.spec, self.inputs, self.keep = (
+            store,
+            spec,
+            inputs,
+            keep_weights,
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         before = read_ledger(self.folder)
         self.attempts = before["attempts"] + 1
@@ -452,12 +472,12 @@ class RunWriter(Scratch):
         (self.folder / disk.MANIFEST).unlink(missing_ok=True)
         # An attempt that was killed may have left temporary files.
         for path in list(self.folder.rglob(".*")):
-            disk.remove(path)
+            disk.remove_path(path)
         write_json(self.folder / "spec.json", spec.to_json())
-        self.made_as = self.stamp()
-        self.write_state("started")
+        self.made_as = self.folder_stamp()
+        self.write_ledger("started")
 
-    def stamp(self) -> tuple[int, int, int]:
+    def folder_stamp(self) -> tuple[int, int, int]:
         """Return inodes and time that differ if another process deletes this folder and
         makes it again."""
         spec = (self.folder / "spec.json").stat()
@@ -468,12 +488,12 @@ class RunWriter(Scratch):
 
         Otherwise later writes would make a run that lacks its first files."""
         with suppress(FileNotFoundError):
-            if self.stamp() == self.made_as:
+            if self.folder_stamp() == self.made_as:
                 return
         where = f"{paths.show_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
 
-    def write_state(self, state: str, in_place: bool = False, **more: Any) -> None:
+    def write_ledger(self, state: str, in_place: bool = False, **values: Any) -> None:
         """Write the run's ledger (`status.json`): state, time, costs and number of
         attempts.
 
@@ -486,7 +506,7 @@ class RunWriter(Scratch):
             "seconds": round(self.spent + time.monotonic() - self.began, 2),
             "core_seconds": round(self.worked + time.process_time(), 2),
             "attempts": self.attempts,
-            **more,
+            **values,
         }
         if in_place:
             with open(self.folder / "status.json", "r+b") as file:
@@ -495,12 +515,12 @@ class RunWriter(Scratch):
         else:
             write_json(self.folder / "status.json", status)
 
-    def progress(self, fraction: float, **now: Any) -> None:
+    def report_progress(self, fraction: float, **values: Any) -> None:
         """Write the share of the run that is done to its ledger (`status.json`), at
         most once a second."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
-            self.write_state("started", progress=round(fraction, 4), **now)
+            self.write_ledger("started", progress=round(fraction, 4), **values)
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
         self.check_folder_stands()
@@ -513,14 +533,14 @@ class RunWriter(Scratch):
         """Return the folder for the weights, or None where they are not to be saved."""
         return self.folder / "model" if self.keep else None
 
-    def seal(self, metrics: Json, env: Json) -> None:
-        """Write the last files of a run and its manifest; then `Store.place` renames
-        its folder."""
+    def write_final_files(self, metrics: Json, environment: Json) -> None:
+        """Write the last files of a run and its manifest; then
+        `Store.move_finished_run` renames its folder."""
         self.check_folder_stands()
         write_json(self.folder / "metrics.json", metrics)
-        write_json(self.folder / "env.json", env)
+        write_json(self.folder / "env.json", environment)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
-        disk.write(self.folder / "events.jsonl", body, durable=False)
-        shutil.rmtree(self.resume, ignore_errors=True)
-        self.write_state("finished")
-        disk.seal_folder(self.folder)
+        disk.write_text_file(self.folder / "events.jsonl", body, sync_to_disk=False)
+        shutil.rmtree(self.checkpoint_folder, ignore_errors=True)
+        self.write_ledger("finished")
+        disk.write_manifest(self.folder)

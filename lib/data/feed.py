@@ -38,43 +38,50 @@ class Feed:
     length: int
 
     @property
-    def cut(self) -> float:
+    def truncated_share(self) -> float:
         """Return the share of rows that are longer than the model reads."""
         return float(np.mean(self.lengths > self.length)) if self.length else 0.0
 
     @property
-    def line(self) -> str:
+    def summary(self) -> str:
         rows = f"{len(self.lengths):,} rows"
         line = f"Of the first {rows}: {self.unknown:.1%} of the tokens are unknown"
         line += f", {self.empty} rows have no token" * bool(self.empty)
         if not self.length:
             return line
         usual = int(np.quantile(self.lengths, 0.95))
-        cut = f"{self.cut:.0%} of the rows are cut at {self.length} tokens"
-        more = "; the length of 92_your_task sets it" * (self.cut > MUCH)
+        cut = f"{self.truncated_share:.0%} of the rows are cut at {self.length} tokens"
+        more = "; the length of 92_your_task sets it" * (self.truncated_share > MUCH)
         return f"{line}, {cut} (95 % have at most {usual}{more})"
 
     @property
     def is_poor(self) -> bool:
         """Return whether a share above MUCH of tokens or rows is unknown, cut or
         empty."""
-        return max(self.unknown, self.cut, self.empty / len(self.lengths)) > MUCH
+        return (
+            max(self.unknown, self.truncated_share, self.empty / len(self.lengths))
+            > MUCH
+        )
 
 
-def measure_feed(split: Split, folder: str | Path, length: int) -> Feed | None:
+def measure_feed(
+    split: Split, tokenizer_folder: str | Path, max_length: int
+) -> Feed | None:
     """Return the Feed of a Split for the tokenizer in a folder; None where the folder
     has no files of a BERT tokenizer or of the tokenizers library."""
-    files = [Path(folder, name) for name in FILES]
-    stamps = [disk.stamp_of_file(path) for path in files if path.exists()]
-    return _look(split, str(folder), length, *stamps)
+    files = [Path(tokenizer_folder, name) for name in FILES]
+    stamps = [disk.read_file_stamp(path) for path in files if path.exists()]
+    return _measure_rows(split, str(tokenizer_folder), max_length, *stamps)
 
 
 @lru_cache(8)
-def _look(split: Split, folder: str, length: int, *_: Any) -> Feed | None:
-    tokenizer = _open(Path(folder))
+def _measure_rows(
+    split: Split, tokenizer_folder: str, max_length: int, *_: Any
+) -> Feed | None:
+    tokenizer = _load_tokenizer(Path(tokenizer_folder))
     if tokenizer is None:
         return None
-    rows = split.take(range(min(ROWS, len(split))))
+    rows = split.select_rows(range(min(ROWS, len(split))))
     texts = rows.a if rows.b is None else [*zip(rows.a, rows.b, strict=True)]
     unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "")
     marks = [
@@ -89,10 +96,10 @@ def _look(split: Split, folder: str, length: int, *_: Any) -> Feed | None:
     total = max(1, int(lengths.sum()))
     special = tokenizer.num_special_tokens_to_add(rows.b is not None)
     empty = int(np.sum(lengths == 0))
-    return Feed(sum(map(sum, marks)) / total, lengths + special, empty, length)
+    return Feed(sum(map(sum, marks)) / total, lengths + special, empty, max_length)
 
 
-def _open(folder: Path) -> Tokenizer | None:
+def _load_tokenizer(folder: Path) -> Tokenizer | None:
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
     saved, words, config = (folder / name for name in FILES)

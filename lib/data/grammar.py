@@ -2,9 +2,9 @@
 meanings, and sentences that express them. It does not import torch.
 
 A **meaning** (`Entity`, `Event`) says who did what to whom; the labels of tasks follow
-from meanings. A **sentence** is a list of `Word`: `clause` and `question` express an
-event in the active or the passive voice. All words come from the lexicon
-(`grammar.toml`), and `vocabulary` lists all their forms. Random numbers come from
+from meanings. A **sentence** is a list of `Word`: `make_clause` and `make_question`
+express an event in the active or the passive voice. All words come from the lexicon
+(`grammar.toml`), and `list_vocabulary` lists all their forms. Random numbers come from
 `random.Random.random` alone, whose stream is the same in every version of Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,13 +42,13 @@ SYNONYM = {
 }
 
 
-def is_a(word: str, other: str) -> bool:
+def are_synonyms(first_word: str, second_word: str) -> bool:
     """Return whether two nouns, or two verbs, mean the same."""
-    return word == other or other in SYNONYM.get(word, ())
+    return first_word == second_word or second_word in SYNONYM.get(first_word, ())
 
 
 @cache
-def vocabulary() -> list[str]:
+def list_vocabulary() -> list[str]:
     """Return the special tokens in BERT's order, then every form of the lexicon,
     sorted."""
     words = {*LEXICON["function"].split(), *ADJECTIVES, *MANY, *MANY.values()}
@@ -101,7 +101,7 @@ class Word(NamedTuple):
     lemma: str = ""
 
 
-def text(words: Iterable[Word]) -> str:
+def join_words(words: Iterable[Word]) -> str:
     """Return the text of a sentence, with "a" or "an" by the next word."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
@@ -111,59 +111,73 @@ def text(words: Iterable[Word]) -> str:
     return " ".join(said)
 
 
-def noun_phrase(e: Entity) -> list[Word]:
-    """Return the words of the noun phrase for the entity `e`."""
-    words = [Word(e.quantifier, "DT")]
-    if e.adjective:
-        words.append(Word(e.adjective, "JJ"))
-    words.append(Word(MANY[e.noun], "NNS") if e.plural else Word(e.noun, "NN"))
-    if e.place:
-        words += [Word(e.place[0], "IN"), *noun_phrase(e.place[1])]
-    if e.clause:
-        pronoun = "who" if CLASS[e.noun] == "person" else "that"
-        words += [Word(pronoun, "WP"), *clause(e.clause, gap=e)]
+def make_noun_phrase(entity: Entity) -> list[Word]:
+    """Return the words of the noun phrase for the entity `entity`."""
+    words = [Word(entity.quantifier, "DT")]
+    if entity.adjective:
+        words.append(Word(entity.adjective, "JJ"))
+    words.append(
+        Word(MANY[entity.noun], "NNS") if entity.plural else Word(entity.noun, "NN")
+    )
+    if entity.place:
+        words += [Word(entity.place[0], "IN"), *make_noun_phrase(entity.place[1])]
+    if entity.clause:
+        pronoun = "who" if CLASS[entity.noun] == "person" else "that"
+        words += [
+            Word(pronoun, "WP"),
+            *make_clause(entity.clause, modified_entity=entity),
+        ]
     return words
 
 
-def _finite(p: Event, many: bool) -> list[Word]:
-    """Return the words of the finite verb of the event `p`: "chases", "did not chase",
-    "was not chased".
+def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
+    """Return the words of the finite verb of the event `event`: "chases", "did not
+    chase", "was not chased".
 
-    many: whether the subject is plural."""
-    if p.passive:
-        be = ("were" if many else "was") if p.past else ("are" if many else "is")
+    is_plural: whether the subject is plural."""
+    if event.passive:
+        be = (
+            ("were" if is_plural else "was")
+            if event.past
+            else ("are" if is_plural else "is")
+        )
         auxiliary, tag = [Word(be, "AUX")], "VBN"
-    elif not p.positive:
-        do = "did" if p.past else "do" if many else "does"
+    elif not event.positive:
+        do = "did" if event.past else "do" if is_plural else "does"
         auxiliary, tag = [Word(do, "AUX")], "VB"
     else:
-        auxiliary, tag = [], "VBD" if p.past else "VBP" if many else "VBZ"
-    negation = [] if p.positive else [Word("not", "NEG")]
-    return [*auxiliary, *negation, Word(VERB[p.verb][tag], tag, p.verb)]
+        auxiliary, tag = [], "VBD" if event.past else "VBP" if is_plural else "VBZ"
+    negation = [] if event.positive else [Word("not", "NEG")]
+    return [*auxiliary, *negation, Word(VERB[event.verb][tag], tag, event.verb)]
 
 
-def clause(p: Event, gap: Entity | None = None) -> list[Word]:
-    """Return the words of the clause for the event `p`.
+def make_clause(event: Event, modified_entity: Entity | None = None) -> list[Word]:
+    """Return the words of the clause for the event `event`.
 
-    gap: for a relative clause without a subject, the entity that it modifies, with
-    which the verb agrees."""
-    subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
-    head = subject or gap
+    modified_entity: for a relative clause without a subject, the entity that it
+    modifies, with which the verb agrees."""
+    subject, other = (
+        (event.patient, event.agent) if event.passive else (event.agent, event.patient)
+    )
+    head = subject or modified_entity
     assert head is not None
-    words = [*(noun_phrase(subject) if subject else []), *_finite(p, head.plural)]
+    words = [
+        *(make_noun_phrase(subject) if subject else []),
+        *_conjugate_verb(event, head.plural),
+    ]
     if other:
-        words += [Word("by", "IN")] * p.passive + noun_phrase(other)
+        words += [Word("by", "IN")] * event.passive + make_noun_phrase(other)
     return words
 
 
-def question(p: Event, role: str) -> list[Word]:
-    """Return the words of a question about the event `p`: "who chased the dog", "who
-    was chased by the pig".
+def make_question(event: Event, role: str) -> list[Word]:
+    """Return the words of a question about the event `event`: "who chased the dog",
+    "who was chased by the pig".
 
     role: "agent" or "patient", which is asked for."""
     out: dict[str, Any] = {role: None}
-    asked = replace(p, passive=role == "patient", **out)
-    return [Word("who", "WP"), *clause(asked, gap=Entity("boy"))]
+    asked = replace(event, passive=role == "patient", **out)
+    return [Word("who", "WP"), *make_clause(asked, modified_entity=Entity("boy"))]
 
 
 def join_clauses(clauses: Iterable[Iterable[Word]]) -> list[Word]:
@@ -177,17 +191,17 @@ def pick_option(rng: Random, options: Sequence[T]) -> T:
 
 def sample_entity(
     rng: Random,
-    varied: bool = False,
+    random_quantifiers: bool = False,
     adjective: float = 0.1,
     place: float = 0.0,
     clause: float = 0.0,
 ) -> Entity:
     """Draw an Entity that is a person or an animal.
 
-    varied: whether a random quantifier takes the place of "the".
+    random_quantifiers: whether a random quantifier takes the place of "the".
     adjective, place, clause: the probability of each modifier."""
     e = Entity(pick_option(rng, NOUNS[pick_option(rng, ANIMATE)]), rng.random() < 0.5)
-    if varied:
+    if random_quantifiers:
         e = replace(e, quantifier=pick_option(rng, PLURAL if e.plural else SINGULAR))
     if rng.random() < adjective:
         e = replace(e, adjective=pick_option(rng, ADJECTIVES))
@@ -198,7 +212,7 @@ def sample_entity(
         )
         return replace(e, place=(pick_option(rng, PREPOSITIONS), where))
     if roll < place + clause:
-        return replace(e, clause=relative_event(rng, sample_event(rng)))
+        return replace(e, clause=draw_relative_event(rng, sample_event(rng)))
     return e
 
 
@@ -206,7 +220,7 @@ def sample_event(
     rng: Random,
     verbs: Sequence[str] = TRANSITIVE,
     agent: Entity | None = None,
-    varied: bool = False,
+    random_quantifiers: bool = False,
     modifiers: Mapping[str, float] | tuple[()] = (),
     **fields: bool,
 ) -> Event:
@@ -216,18 +230,20 @@ def sample_event(
     polarity are random unless `fields` sets them; the voice is active by default.
 
     agent: the agent; None draws one.
-    varied: whether a random quantifier takes the place of "the".
+    random_quantifiers: whether a random quantifier takes the place of "the".
     modifiers: the probabilities of the agent's modifiers (`sample_entity`).
     fields: fields of the Event to set."""
     verb, patient = pick_option(rng, verbs), None
-    agent = agent or sample_entity(rng, varied, **dict(modifiers))
-    while verb in TRANSITIVE and (patient is None or is_a(agent.noun, patient.noun)):
-        patient = sample_entity(rng, varied, adjective=0.0)
+    agent = agent or sample_entity(rng, random_quantifiers, **dict(modifiers))
+    while verb in TRANSITIVE and (
+        patient is None or are_synonyms(agent.noun, patient.noun)
+    ):
+        patient = sample_entity(rng, random_quantifiers, adjective=0.0)
     drawn = {"past": rng.random() < 0.5, "positive": rng.random() < 0.5}
     return Event(verb, agent, patient, **drawn | fields)
 
 
-def relative_event(rng: Random, event: Event) -> Event:
+def draw_relative_event(rng: Random, event: Event) -> Event:
     """Return an event for a relative clause: its agent or its patient is None, as the
     clause modifies that entity."""
     out: dict[str, Any] = {

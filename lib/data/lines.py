@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lib.core.disk import write
+from lib.core.disk import write_text_file
 from lib.core.names import Refused
 from lib.core.types import Json
 
@@ -34,30 +34,30 @@ QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
 def refuse_content(
-    place: Path | str,
+    path: Path | str,
     fault: object,
     expected: str,
     fix: str = "download the file again",
 ) -> Refused:
     """Return a Refused about the content of a file.
 
-    place: the path, with the line if known.
+    path: the path, with the line if known.
     fault, expected, fix: what is wrong, what is allowed, and what to do."""
-    return Refused(f"{place}: {fault}; expected {expected}; fix: {fix}")
+    return Refused(f"{path}: {fault}; expected {expected}; fix: {fix}")
 
 
 def clip_text(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def short_path(place: str) -> str:
+def short_path(full_path: str) -> str:
     """Return a path as a reader would type it in the working folder."""
-    path = Path(place)
+    path = Path(full_path)
     is_below = path.is_relative_to(Path.cwd())
-    return str(path.relative_to(Path.cwd())) if is_below else place
+    return str(path.relative_to(Path.cwd())) if is_below else full_path
 
 
-def each_line(path: Path) -> Iterator[str]:
+def iterate_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text file, which may be larger than the memory.
 
     It is UTF-8, or UTF-16 with a byte order mark, as spreadsheets write it. Raises
@@ -82,33 +82,33 @@ def each_line(path: Path) -> Iterator[str]:
 def read_lines(path: Path) -> list[str]:
     """Return the lines of a UTF-8 file with any kind of line end, without blank lines
     at its end."""
-    lines = list(each_line(path))
+    lines = list(iterate_lines(path))
     while lines and not lines[-1].strip():
         lines.pop()
     return lines
 
 
-def cell_text(value: Any, place: str) -> str:
+def format_cell(value: Any, error_location: str) -> str:
     """Return a cell as text: "" for a missing value, and a blank for each tab and line
     break.
 
     "NA" counts as text. Raises Refused for lists, objects and bytes.
 
-    place: the place of the cell for errors."""
+    error_location: the place of the cell for errors."""
     if isinstance(value, (list, dict, bytes)):
         fault, fix = f"a cell {value!r:.60}", "mend or drop the row"
-        raise refuse_content(place, fault, "text or a number", fix)
+        raise refuse_content(error_location, fault, "text or a number", fix)
     if value is None or value != value:
         return ""
     return re.sub("[\t\r\n]", " ", str(value)).strip()
 
 
-def parse_number(text: str, otherwise: T = None) -> float | T:
-    """Return a text as a float, or `otherwise` where it is no number."""
+def parse_number(text: str, default: T = None) -> float | T:
+    """Return a text as a float, or `default` where it is no number."""
     try:
         return float(text)
     except (ValueError, TypeError):
-        return otherwise
+        return default
 
 
 def parse_table(
@@ -126,11 +126,11 @@ def parse_table(
     blank: a list to which the places of lines without text are added."""
     kind, blank = kind or path.suffix.lower(), [] if blank is None else blank
     if kind in (".json", ".jsonl", ".parquet"):
-        rows = _records(path, blank)
+        rows = _read_records(path, blank)
     elif kind == ".csv":
-        rows = _csv(path, blank)
+        rows = _parse_csv(path, blank)
     else:
-        lines = [(f"{path}:{n}", line) for n, line in enumerate(each_line(path), 1)]
+        lines = [(f"{path}:{n}", line) for n, line in enumerate(iterate_lines(path), 1)]
         rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
         blank += [place for place, line in lines if not line.strip()]
     if not rows:
@@ -148,17 +148,17 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
-def _csv(path: Path, blank: list[str]) -> Table:
-    lines, rows, first = list(each_line(path)), [], 1
+def _parse_csv(path: Path, blank: list[str]) -> Table:
+    lines, rows, first = list(iterate_lines(path)), [], 1
 
-    def width(mark: str) -> int:
-        return len(next(csv.reader(lines[:1], delimiter=mark), []))
+    def count_columns(delimiter: str) -> int:
+        return len(next(csv.reader(lines[:1], delimiter=delimiter), []))
 
     # A spreadsheet may name the separator in the first line.
     if lines and re.fullmatch("sep=[,;|\t]", lines[0]):
         between, first = lines.pop(0)[-1], 2
     else:
-        between = max(",;\t|", key=width)
+        between = max(",;\t|", key=count_columns)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
@@ -192,18 +192,20 @@ def read_json_value(path: Path, blank: list[str] | None = None) -> Any:
         except ValueError as error:
             what = str(error).splitlines()[0]
             raise refuse_content(path, what, "a Parquet file", MEND) from None
-    lines = list(each_line(path))
+    lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
-        return _json_lines(path, lines, blank)
+        return _parse_json_lines(path, lines, blank)
     try:
         return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
-            return _json_lines(path, lines, blank)
+            return _parse_json_lines(path, lines, blank)
         raise refuse_content(path, error, "JSON", MEND) from None
 
 
-def _json_lines(path: Path, lines: list[str], blank: list[str] | None) -> list[Any]:
+def _parse_json_lines(
+    path: Path, lines: list[str], blank: list[str] | None
+) -> list[Any]:
     values = []
     for n, line in enumerate(lines, 1):
         try:
@@ -218,7 +220,7 @@ def _json_lines(path: Path, lines: list[str], blank: list[str] | None) -> list[A
     return values
 
 
-def _records(path: Path, blank: list[str]) -> Table:
+def _read_records(path: Path, blank: list[str]) -> Table:
     """Return the table of the objects in a JSON or Parquet file, with all their keys as
     its header.
 
@@ -247,24 +249,24 @@ def _rows_from_columns(columns: Json) -> list[Json] | Json:
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def make_table(place: str, rows: list[Json]) -> Table:
+def make_table(path: str, objects: list[Json]) -> Table:
     """Return the Table of some JSON objects, with all their keys as its header."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = list(dict.fromkeys(name for row in objects for name in row))
     body = [
-        (f"{place}, row {n}", [row.get(name) for name in names])
-        for n, row in enumerate(rows, 1)
+        (f"{path}, row {n}", [row.get(name) for name in names])
+        for n, row in enumerate(objects, 1)
     ]
-    return [(place, names), *body] if names else []
+    return [(path, names), *body] if names else []
 
 
-def load_from_hub(name: str) -> DatasetDict:
+def load_from_hub(dataset_name: str) -> DatasetDict:
     """Return {split: rows} of a data set of the Hugging Face hub. Raises
     ConnectionError in one line where it cannot be loaded.
 
-    name: "owner/name" or "owner/name/part"."""
+    dataset_name: "owner/name" or "owner/name/part"."""
     import datasets
 
-    parts = name.split("/")
+    parts = dataset_name.split("/")
     try:
         # Pass the name of a part, if any, as the second argument.
         # pyrefly: ignore[bad-argument-type]
@@ -273,11 +275,11 @@ def load_from_hub(name: str) -> DatasetDict:
     # Catch all errors: their classes differ between versions of `datasets`.
     except Exception as error:
         fix = "check the network, or put its rows into a file by hand"
-        reason = f"{name} cannot be had from the hub ({type(error).__name__})"
+        reason = f"{dataset_name} cannot be had from the hub ({type(error).__name__})"
         raise ConnectionError(f"{reason}; fix: {fix}") from error
 
 
-def dataset_rows(dataset: Dataset) -> list[Json]:
+def list_dataset_rows(dataset: Dataset) -> list[Json]:
     """Return the rows of a data set, with class names in place of class codes and
     without rows that have no class."""
     classes = {
@@ -290,6 +292,6 @@ def dataset_rows(dataset: Dataset) -> list[Json]:
     ]
 
 
-def write_rows(path: Path, rows: Iterable[Json]) -> None:
+def write_json_lines(path: Path, rows: Iterable[Json]) -> None:
     """Write rows as a file of JSON lines."""
-    write(path, "".join(f"{json.dumps(row)}\n" for row in rows))
+    write_text_file(path, "".join(f"{json.dumps(row)}\n" for row in rows))

@@ -2,8 +2,8 @@
 
 A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/`
 or `DATA_ROOT/models/<name>/`. Where the hub or DATA_ROOT has only a pickle
-(`pytorch_model.bin`), `fetch` converts it once. Runs never load a pickle, and no code
-of a checkpoint is executed."""
+(`pytorch_model.bin`), `fetch_checkpoint` converts it once. Runs never load a pickle,
+and no code of a checkpoint is executed."""
 
 import re
 import shutil
@@ -16,25 +16,27 @@ from lib.core.names import Refused, check_name
 from lib.data import (
     PATTERNS,
     WEIGHTS,
-    check,
-    checkpoint_files,
+    check_digest,
+    digest_weights,
     find_checkpoint,
+    list_checkpoint_files,
     locate_checkpoint,
-    official_digests,
-    weights,
+    read_official_digests,
 )
 
 HUB = disk.read_toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
-def local_name(name: str) -> str:
+def shorten_hub_name(checkpoint_name: str) -> str:
     """Return the short name (a key of HUB) of a checkpoint with a name at the Hugging
     Face hub, or the name itself."""
-    return next((local for local, hub in HUB.items() if hub == name), name)
+    return next(
+        (local for local, hub in HUB.items() if hub == checkpoint_name), checkpoint_name
+    )
 
 
-def fetch(name: str) -> Path:
+def fetch_checkpoint(checkpoint_name: str) -> Path:
     """Copy a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the
     hub, and return its folder.
 
@@ -42,36 +44,38 @@ def fetch(name: str) -> Path:
     unknown name, where the weights are not the official ones, or where a pickle has
     anything but tensors.
 
-    name: a key of HUB or a name at the hub; or the folder of a pickle, whose weights
-    are then written beside it as safetensors."""
-    if (pickle := Path(name).expanduser() / PICKLE).is_file():
+    checkpoint_name: a key of HUB or a name at the hub; or the folder of a pickle, whose
+    weights are then written beside it as safetensors."""
+    if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
         with disk.atomic_path(pickle.with_name(WEIGHTS)) as weights_path:
-            convert(pickle, weights_path)
+            convert_pickle(pickle, weights_path)
         return pickle.parent
-    name = local_name(name)
-    target = paths.models_root() / name
+    checkpoint_name = shorten_hub_name(checkpoint_name)
+    target = paths.models_root() / checkpoint_name
     if (target / WEIGHTS).exists():
         return target
-    here = find_checkpoint(name, WEIGHTS) or find_checkpoint(name, PICKLE)
-    is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name)
-    if not (is_name and (here or "/" in name)):
-        check_name("checkpoint", name, HUB)
+    here = find_checkpoint(checkpoint_name, WEIGHTS) or find_checkpoint(
+        checkpoint_name, PICKLE
+    )
+    is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", checkpoint_name)
+    if not (is_name and (here or "/" in checkpoint_name)):
+        check_name("checkpoint", checkpoint_name, HUB)
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,
             disk.atomic_path(target) as made,
         ):
-            source = here or _download(name, Path(temporary))
-            _copy(source, made)
+            source = here or _download(checkpoint_name, Path(temporary))
+            _copy_files(source, made)
             if not (made / WEIGHTS).exists():
-                convert(source / PICKLE, made / WEIGHTS)
-            actual = disk.digest(made / WEIGHTS)
-            expected = official_digests().get(f"models/{name}", actual)
+                convert_pickle(source / PICKLE, made / WEIGHTS)
+            actual = disk.digest_file(made / WEIGHTS)
+            expected = read_official_digests().get(f"models/{checkpoint_name}", actual)
             if actual != expected:
                 digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
                 fix = "fetch them again; nothing was stored"
-                raise Refused(f"the weights of {name} have {digests}: {fix}")
-            disk.seal_folder(made)
+                raise Refused(f"the weights of {checkpoint_name} have {digests}: {fix}")
+            disk.write_manifest(made)
     finally:
         if target.parent != paths.models_root():
             # Remove the owner's folder if nothing was downloaded to it.
@@ -80,14 +84,14 @@ def fetch(name: str) -> Path:
     return target
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_files(source_folder: Path, target_folder: Path) -> None:
     """Copy the files of a checkpoint into a folder, which is created if missing."""
-    target.mkdir(parents=True, exist_ok=True)
-    for path in checkpoint_files(source):
-        shutil.copy(path, target / path.name)
+    target_folder.mkdir(parents=True, exist_ok=True)
+    for path in list_checkpoint_files(source_folder):
+        shutil.copy(path, target_folder / path.name)
 
 
-def convert(source: Path, target: Path) -> None:
+def convert_pickle(source_folder: Path, target_folder: Path) -> None:
     """Write the tensors of a pickle as safetensors. The same pickle gives the same
     bytes.
 
@@ -97,47 +101,53 @@ def convert(source: Path, target: Path) -> None:
     from safetensors.torch import save_file
 
     try:
-        tensors = torch.load(source, map_location="cpu", weights_only=True)
+        tensors = torch.load(source_folder, map_location="cpu", weights_only=True)
         # Clone the tensors: safetensors refuses tensors that share memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
-        save_file(tensors, target, {"format": "pt"})
+        save_file(tensors, target_folder, {"format": "pt"})
     # Damaged files and forbidden contents raise errors of many classes.
     except Exception as error:
-        reason = f"{source.name} is no plain table of tensors ({type(error).__name__})"
+        reason = f"{source_folder.name} is no plain table of tensors ({type(error).__name__})"
         raise Refused(
             f"{reason}: it may be damaged; get the checkpoint as safetensors"
         ) from None
 
 
-def _download(name: str, folder: Path) -> Path:
+def _download(checkpoint_name: str, folder: Path) -> Path:
     """Download a checkpoint from the hub, as safetensors or as a pickle, and return its
     folder. Raises OSError in one line."""
     from huggingface_hub import snapshot_download
 
     options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
     try:
-        snapshot_download(HUB.get(name, name), **options)
+        snapshot_download(HUB.get(checkpoint_name, checkpoint_name), **options)
     except Exception as error:
-        fix = (
-            f"copy its folder to {paths.show_path(paths.models_root() / name)} by hand"
-        )
+        fix = f"copy its folder to {paths.show_path(paths.models_root() / checkpoint_name)} by hand"
         raise OSError(
-            f"the hub did not give {name} ({type(error).__name__}): {fix}"
+            f"the hub did not give {checkpoint_name} ({type(error).__name__}): {fix}"
         ) from None
     return folder
 
 
-def copy(name: str, expected: str, target: Path) -> None:
-    """Copy the files of a local checkpoint to the folder `target`.
+def copy_checkpoint(
+    checkpoint_name: str, expected_digest: str, target_folder: Path
+) -> None:
+    """Copy the files of a local checkpoint to the folder `target_folder`.
 
     Raises Refused where the checkpoint has another digest than expected, or a file has
     changed since it was downloaded.
 
-    expected: the digest of the checkpoint in the Spec."""
-    folder = locate_checkpoint(name)
-    if (folder / disk.MANIFEST).exists() and (why := disk.damage_of_folder(folder)):
+    expected_digest: the digest of the checkpoint in the Spec."""
+    folder = locate_checkpoint(checkpoint_name)
+    if (folder / disk.MANIFEST).exists() and (
+        why := disk.describe_folder_damage(folder)
+    ):
         raise Refused(
-            f"{why}: move {paths.show_path(folder)} away, and fetch {name} again"
+            f"{why}: move {paths.show_path(folder)} away, and fetch {checkpoint_name} again"
         )
-    check(f"the checkpoint in {paths.show_path(folder)}", weights(name), expected)
-    _copy(folder, target)
+    check_digest(
+        f"the checkpoint in {paths.show_path(folder)}",
+        digest_weights(checkpoint_name),
+        expected_digest,
+    )
+    _copy_files(folder, target_folder)

@@ -32,7 +32,7 @@ import numpy as np
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused
 from lib.data import Split, Task, lines, read, roles, squad
-from lib.data.lines import SUFFIXES, Table, cell_text, refuse_content, short_path
+from lib.data.lines import SUFFIXES, Table, format_cell, refuse_content, short_path
 from lib.data.roles import FEW
 
 if TYPE_CHECKING:
@@ -65,41 +65,41 @@ class Reading:
     cautions: tuple[str, ...] = ()
 
 
-def title(name: str) -> str:
+def make_task_title(task_name: str) -> str:
     """Return the title of a task in tables: the name of its file or folder."""
-    place = Path(_split_line(name)[0])
+    place = Path(_divide_user_line(task_name)[0])
     return place.name + "/" * place.is_dir()
 
 
-def files(name: str) -> list[Path]:
+def files(task_name: str) -> list[Path]:
     """Return the paths of the files from which a task is read."""
-    place = Path(_resolve_place(_split_line(name)[0]))
-    if _is_saved(place):
+    place = Path(_resolve_place(_divide_user_line(task_name)[0]))
+    if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
-    return list(_files(str(place))[0].values())
+    return list(_find_split_files(str(place))[0].values())
 
 
-def task(line: str) -> Task:
+def task(user_line: str) -> Task:
     """Return the Task of a user's line, or of the name of a task, which is such a line.
 
     A path may be relative to the working folder or to the project. Raises Absent where
     files are missing, and Refused with file and row where columns or rows are not
     clear."""
-    return read_line(line).task
+    return read_user_line(user_line).task
 
 
-def load(name: str) -> dict[str, Split]:
+def load(task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a task: "train", "dev", and "test" if its folder
     has that file. Raises Refused with file and row where a row is malformed."""
-    return dict(read_line(name).splits)
+    return dict(read_user_line(task_name).splits)
 
 
-def read_line(line: str) -> Reading:
+def read_user_line(user_line: str) -> Reading:
     """Return the Reading of a user's line, cached in this process until a file
     changes."""
-    place, columns = _split_line(line)
+    place, columns = _divide_user_line(user_line)
     place = _resolve_place(place)
-    return _read_files(place, columns, *map(disk.digest, files(place)))
+    return _read_files(place, columns, *map(disk.digest_file, files(place)))
 
 
 def read_dataset(
@@ -111,42 +111,44 @@ def read_dataset(
     columns: such as "title, body, stars: scores"; "" infers texts and label from the
     names of the columns."""
     return _read_tables(
-        "the data set", *_dataset_tables("the data set", dataset), columns
+        "the data set", *_read_dataset_tables("the data set", dataset), columns
     )
 
 
-def _split_line(line: str) -> tuple[str, str]:
+def _divide_user_line(user_line: str) -> tuple[str, str]:
     """Return (place, columns) of a user's line: file, folder or data set, and the text
     after the colon.
 
     The place is the longest beginning of the line that is an existing path, since paths
     may contain colons."""
-    marks = [match.start() for match in re.finditer(":", line)]
-    for end in [len(line), *reversed(marks)]:
-        if line[:end].strip() and paths.resolve_path(line[:end]).exists():
-            return line[:end], line[end + 1 :].strip()
-    hub_name, mark, columns = line.removeprefix(HUB).partition(":")
-    if line.startswith(HUB):
+    marks = [match.start() for match in re.finditer(":", user_line)]
+    for end in [len(user_line), *reversed(marks)]:
+        if user_line[:end].strip() and paths.resolve_path(user_line[:end]).exists():
+            return user_line[:end], user_line[end + 1 :].strip()
+    hub_name, mark, columns = user_line.removeprefix(HUB).partition(":")
+    if user_line.startswith(HUB):
         return HUB + hub_name, columns.strip()
-    place, _, columns = line.partition(": ")
+    place, _, columns = user_line.partition(": ")
     return place, columns
 
 
-def _resolve_place(place: str) -> str:
+def _resolve_place(location: str) -> str:
     """Return the full path of a line's file or folder; a data set of the hub is
     downloaded first."""
     return str(
-        _fetch_dataset(place) if place.startswith(HUB) else paths.resolve_path(place)
+        _fetch_dataset(location)
+        if location.startswith(HUB)
+        else paths.resolve_path(location)
     )
 
 
-def _fetch_dataset(place: str) -> Path:
+def _fetch_dataset(location: str) -> Path:
     """Return the folder with a data set of the hub, which is downloaded once. Raises
     Refused where it has no training rows."""
-    name = place.removeprefix(HUB)
+    name = location.removeprefix(HUB)
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
         raise Refused(
-            f"no data set {place!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
+            f"no data set {location!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
         )
     if not (folder := paths.DATA / "hub" / name).exists():
         dataset = lines.load_from_hub(name)
@@ -158,25 +160,25 @@ def _fetch_dataset(place: str) -> Path:
     return folder
 
 
-def _is_saved(place: Path) -> bool:
-    return any((place / name).is_file() for name in SAVED)
+def _is_saved_dataset(location: Path) -> bool:
+    return any((location / name).is_file() for name in SAVED)
 
 
-def _group_by_split(
-    place: str, parts: Mapping[str, T]
+def _match_splits(
+    location: str, parts_by_name: Mapping[str, T]
 ) -> tuple[dict[str, T], list[str]]:
     """Return ({split name: part}, names of the other parts).
 
     Raises Refused where two parts are of one split.
 
-    parts: {name of a file or split: file or rows}."""
+    parts_by_name: {name of a file or split: file or rows}."""
     by_split, names, rest = {}, {}, []
-    for name, part in parts.items():
+    for name, part in parts_by_name.items():
         split = SPLITS.get(Path(name).stem.lower())
         if split in names:
             fault = f"both {names[split]} and {name}"
             raise refuse_content(
-                place, fault, f"one table of {split} rows", "move one away"
+                location, fault, f"one table of {split} rows", "move one away"
             )
         if split:
             by_split[split], names[split] = part, name
@@ -185,10 +187,10 @@ def _group_by_split(
     return by_split, rest
 
 
-def _files(place: str) -> tuple[dict[str, Path], list[str]]:
+def _find_split_files(location: str) -> tuple[dict[str, Path], list[str]]:
     """Return ({split name: path}, names of tables that are not read) of a file or a
     folder. Raises Absent where there is no training file."""
-    path = Path(place)
+    path = Path(location)
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         return {"train": path}, []
     tables = {
@@ -196,12 +198,12 @@ def _files(place: str) -> tuple[dict[str, Path], list[str]]:
         for file in (sorted(path.iterdir()) if path.is_dir() else ())
         if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
     }
-    split_paths, rest = _group_by_split(place, tables)
+    split_paths, rest = _match_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
         return {name: split_paths[name] for name in order if name in split_paths}, rest
     if tables:
-        given = f"no file train in {place!r}, but {', '.join(tables)}"
+        given = f"no file train in {location!r}, but {', '.join(tables)}"
         raise Absent(
             f"{given}; fix: name one so, or name a file: --data {path / [*tables][0]}"
         )
@@ -212,22 +214,22 @@ def _files(place: str) -> tuple[dict[str, Path], list[str]]:
     elif path.is_dir():
         names = sorted(file.name for file in path.iterdir())
         why = f"a folder of {', '.join(names[:4])}" if names else "an empty folder"
-    raise Absent(f"no data {place!r} ({why}): name one of {kinds}, {HUB}NAME{sheet}")
+    raise Absent(f"no data {location!r} ({why}): name one of {kinds}, {HUB}NAME{sheet}")
 
 
 @lru_cache(8)
-def _read_files(place: str, columns: str, *_: object) -> Reading:
+def _read_files(location: str, columns: str, *_: object) -> Reading:
     """Return the Reading of a user's files. Raises Refused for a malformed row, and for
     too few rows."""
-    if _is_saved(Path(place)):
+    if _is_saved_dataset(Path(location)):
         from datasets import load_from_disk
 
-        dataset: Any = load_from_disk(place)
-        return _read_tables(place, *_dataset_tables(place, dataset), columns)
-    split_paths, rest = _files(place)
+        dataset: Any = load_from_disk(location)
+        return _read_tables(location, *_read_dataset_tables(location, dataset), columns)
+    split_paths, rest = _find_split_files(location)
     remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
-    if not columns and all(map(_has_passages, split_paths.values())):
-        return _read_questions(place, split_paths, remarks)
+    if not columns and all(map(_has_squad_layout, split_paths.values())):
+        return _read_questions(location, split_paths, remarks)
     tables = {}
     for split, path in split_paths.items():
         is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
@@ -241,19 +243,21 @@ def _read_files(place: str, columns: str, *_: object) -> Reading:
     if len(split_paths) > 1 or rest:
         names = [f"{split} {path.name}" for split, path in split_paths.items()]
         remarks.insert(0, f"files: {', '.join(names)}")
-    return _read_tables(place, tables, {}, remarks, columns)
+    return _read_tables(location, tables, {}, remarks, columns)
 
 
-def _dataset_tables(
-    place: str, dataset: Dataset | Mapping[str, Dataset]
+def _read_dataset_tables(
+    location: str, dataset: Dataset | Mapping[str, Dataset]
 ) -> tuple[dict[str, Table], dict[str, str], list[str]]:
     """Return ({split name: Table}, {column: CLASSES or SCORES}, remarks) of a data set.
 
     The kind of a column is known where its features have class names or floats."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, rest = _group_by_split(place, parts)
+    by_split, rest = _match_splits(location, parts)
     if "train" not in by_split:
-        raise Refused(f"{place} has no split train, but {', '.join(parts)}: name it so")
+        raise Refused(
+            f"{location} has no split train, but {', '.join(parts)}: name it so"
+        )
     kinds = {}
     for name, feature in by_split["train"].features.items():
         if hasattr(feature, "names"):
@@ -262,30 +266,30 @@ def _dataset_tables(
             kinds[name] = roles.SCORES
     tables, remarks = {}, [f"not read: {', '.join(rest)}"] * bool(rest)
     for split, dataset_part in by_split.items():
-        body = lines.dataset_rows(dataset_part)
+        body = lines.list_dataset_rows(dataset_part)
         if lost := len(dataset_part) - len(body):
             count = f"{lost} of {len(dataset_part)} {split} rows"
             remarks.append(f"left out {count} without a class")
-        if table := lines.make_table(f"{place}, {split}", body):
+        if table := lines.make_table(f"{location}, {split}", body):
             tables[split] = table
     return tables, kinds, remarks
 
 
 def _read_tables(
-    place: str,
+    location: str,
     tables: Mapping[str, Table],
-    kinds: Mapping[str, str],
+    column_kinds: Mapping[str, str],
     remarks: Iterable[str],
     columns: str,
 ) -> Reading:
     """Return the Reading of some tables.
 
-    kinds: {column: CLASSES or SCORES}, if known.
+    column_kinds: {column: CLASSES or SCORES}, if known.
     remarks: sentences on the files, for the Reading.
     columns: the text of a user's line after the colon, or ""."""
-    names, kind = roles.read_columns(columns)
-    chosen = roles.recognise(place, tables["train"], names)
-    known_kind = kind or kinds.get(chosen.label, "")
+    names, kind = roles.parse_columns(columns)
+    chosen = roles.recognise_columns(location, tables["train"], names)
+    known_kind = kind or column_kinds.get(chosen.label, "")
     remarks = list(remarks)
     layout = {"texts": [[name] for name in chosen.texts], "label": [chosen.label]}
     rows = {}
@@ -294,37 +298,37 @@ def _read_tables(
             remarks.append("the test rows have no labels, so they are not read")
         else:
             body, lost = _drop_empty_rows(body, (*chosen.texts, chosen.label))
-            rows[split], remarks = read.rows(body, layout), remarks + lost
-    coding = roles.code_labels(place, chosen.label, known_kind, rows)
+            rows[split], remarks = read.make_rows(body, layout), remarks + lost
+    coding = roles.encode_labels(location, chosen.label, known_kind, rows)
     splits = {
-        split: read.split_of(part, coding.labels, lambda row: coding.code(row.label))
+        split: read.make_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()
     }
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
-    name = f"{place}: {chosen.columns(coding.kind)}"
+    name = f"{location}: {chosen.format_columns(coding.kind)}"
     about, *more = coding.lines
     first = f"texts: {', '.join(chosen.texts)}; label: {chosen.label}, {about}"
     if chosen.unused:
         more.append(f"left out: {', '.join(chosen.unused)}")
     if coding.is_open:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{short_path(place)}: {chosen.columns(other)}"
+        typed = f"{short_path(location)}: {chosen.format_columns(other)}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     pair = len(chosen.texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
-    return _check_reading(place, task, splits, [first, *more, *remarks])
+    return _check_reading(location, task, splits, [first, *more, *remarks])
 
 
 def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
     """Return (table without rows that have an empty cell in some columns, remarks on
     these rows). Raises Refused where their share is above FEW."""
     (file, head), *body = rows
-    names = [cell_text(name, file) for name in head]
+    names = [format_cell(name, file) for name in head]
     positions = [names.index(name) for name in columns if name in names]
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
         present = [i for i in positions if i < len(cells)]
-        lacking = [names[i] for i in present if not cell_text(cells[i], place)]
+        lacking = [names[i] for i in present if not format_cell(cells[i], place)]
         gaps.update(lacking[:1])
         (empty if lacking else full).append((place, cells))
     if not empty:
@@ -341,22 +345,22 @@ def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[s
     return [rows[0], *full], [f"left out {about}, {where}"]
 
 
-def _is_labelled(rows: Table, label: str) -> bool:
+def _is_labelled(rows: Table, label_column: str) -> bool:
     """Return whether a table has labels. Test files of a public contest have none, or
     only -1."""
     (place, head), *body = rows
-    names = [cell_text(name, place) for name in head]
-    if label not in names:
+    names = [format_cell(name, place) for name in head]
+    if label_column not in names:
         return False
-    position = names.index(label)
+    position = names.index(label_column)
     return any(
-        cell_text(cells[position], place) not in ("", "-1", "-1.0")
+        format_cell(cells[position], place) not in ("", "-1", "-1.0")
         for place, cells in body
         if position < len(cells)
     )
 
 
-def _has_passages(path: Path) -> bool:
+def _has_squad_layout(path: Path) -> bool:
     """Return whether a file has SQuAD's layout."""
     if path.suffix.lower() != ".json":
         return False
@@ -367,7 +371,7 @@ def _has_passages(path: Path) -> bool:
 
 
 def _read_questions(
-    place: str, split_paths: Mapping[str, Path], remarks: list[str]
+    location: str, split_paths: Mapping[str, Path], remarks: list[str]
 ) -> Reading:
     """Return the Reading of files in SQuAD's layout.
 
@@ -375,7 +379,7 @@ def _read_questions(
     Raises Refused where their share is above FEW."""
     splits = {}
     for split, path in split_paths.items():
-        rows = squad.questions(path)
+        rows = squad.read_questions(path)
         placed = [row for row in rows if row.is_placed]
         if lost := [row for row in rows if not row.is_placed]:
             count = f"{len(lost)} of {len(rows)} questions"
@@ -387,52 +391,52 @@ def _read_questions(
             remarks.append(f"left out {count} of {path.name}: {first}")
         if not placed:
             raise refuse_content(path, "no questions", "some")
-        splits[split] = squad.split_of(placed)
-    task = Task(place, True, (), ("span_f1", "exact"), True)
+        splits[split] = squad.make_split(placed)
+    task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
-    return _check_reading(place, task, splits, [about, *remarks])
+    return _check_reading(location, task, splits, [about, *remarks])
 
 
 def _check_reading(
-    place: str, task: Task, splits: dict[str, Split], remarks: list[str]
+    location: str, task: Task, splits: dict[str, Split], remarks: list[str]
 ) -> Reading:
     """Return the Reading of a task's rows, with development rows. Raises Refused for
     too few rows, and for a split whose rows are all training rows."""
     train, cautions = splits["train"], []
-    different = {*_texts(train)}
+    different = {*_list_text_pairs(train)}
     if repeated := len(train) - len(different):
         why = "kept, all on one side of any split"
         remarks.append(f"rows that repeat the texts of another: {repeated} ({why})")
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
-        raise refuse_content(place, fault, f"at least {LEAST}", "add some")
+        raise refuse_content(location, fault, f"at least {LEAST}", "add some")
     for split, rows in splits.items():
-        same = sum(texts in different for texts in _texts(rows))
+        same = sum(texts in different for texts in _list_text_pairs(rows))
         if split == "train" or not same:
             continue
         if same == len(rows):
             fault = f"every {split} row is a training row"
             fix = f"take rows for {split} that no training row has"
-            raise refuse_content(place, fault, "other rows", fix)
+            raise refuse_content(location, fault, "other rows", fix)
         cautions.append(f"{same} of {len(rows)} {split} rows are training rows too")
     if "dev" not in splits:
-        splits |= _divide_rows(train)
+        splits |= _divide_into_train_and_dev(train)
         remarks.append(
             f"development rows are drawn: {len(splits['dev'])} of {len(train)}"
         )
     return Reading(task, splits, (*remarks, *cautions), tuple(cautions))
 
 
-def _texts(rows: Split) -> list[tuple[str, str]]:
+def _list_text_pairs(rows: Split) -> list[tuple[str, str]]:
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
-def _divide_rows(rows: Split) -> dict[str, Split]:
+def _divide_into_train_and_dev(rows: Split) -> dict[str, Split]:
     """Return {"train", "dev": Split} of rows, at random.
 
     Rows with the same texts stay together, and so do all questions about one passage.
     Rows of a class that would have no training row stay in "train"."""
-    texts = rows.b if rows.answers and rows.b else _texts(rows)
+    texts = rows.b if rows.answers and rows.b else _list_text_pairs(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))
     count = max(1, min(MOST_DEV, round(DEV * len(different))))
@@ -444,6 +448,6 @@ def _divide_rows(rows: Split) -> dict[str, Split]:
         }
     dev = np.array([text in held for text in texts])
     return {
-        "train": rows.take(np.flatnonzero(~dev)),
-        "dev": rows.take(np.flatnonzero(dev)),
+        "train": rows.select_rows(np.flatnonzero(~dev)),
+        "dev": rows.select_rows(np.flatnonzero(dev)),
     }

@@ -23,14 +23,14 @@ from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
     Table,
-    cell_text,
     clip_text,
-    dataset_rows,
+    format_cell,
+    list_dataset_rows,
     load_from_hub,
     parse_number,
     parse_table,
     refuse_content,
-    write_rows,
+    write_json_lines,
 )
 
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
@@ -60,14 +60,14 @@ GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
-def _choices(official: Path) -> list[Path]:
+def _list_existing_files(official_file: Path) -> list[Path]:
     """Return the files to read in the place of an official one: the file itself, or its
     JSON lines from the hub, or all stand-ins (STAND_INS), or none."""
-    for path in (official, official.with_suffix(".jsonl")):
+    for path in (official_file, official_file.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
-    names = [f"{official.stem}.{word}{official.suffix}" for word in STAND_INS]
-    return sorted(path for name in names for path in official.parent.glob(name))
+    names = [f"{official_file.stem}.{word}{official_file.suffix}" for word in STAND_INS]
+    return sorted(path for name in names for path in official_file.parent.glob(name))
 
 
 def files(task: str, root: Path | str) -> dict[str, list[Path]]:
@@ -78,7 +78,8 @@ def files(task: str, root: Path | str) -> dict[str, list[Path]]:
     layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     split_paths = {
-        split: _choices(folder / name) for split, name in layout["files"].items()
+        split: _list_existing_files(folder / name)
+        for split, name in layout["files"].items()
     }
     if not any(split_paths.values()):
         names = ", ".join(layout["files"].values())
@@ -104,10 +105,10 @@ def fetch(task: str, root: Path | str) -> Path:
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
-        if not dataset or not (rows := dataset_rows(dataset)):
+        if not dataset or not (rows := list_dataset_rows(dataset)):
             given = ", ".join(map(str, by_split))
             raise Refused(f"the hub's {task} has no split {hub_split}, but {given}")
-        write_rows((folder / name).with_suffix(".jsonl"), rows)
+        write_json_lines((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
 
@@ -126,9 +127,11 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     Refused with file and line where a row is malformed."""
     split_paths, layout = files(task, root), LAYOUTS[task]
     if task in SQUAD:
-        return {split: squad.split(task, paths) for split, paths in split_paths.items()}
+        return {
+            split: squad.read_split(task, paths) for split, paths in split_paths.items()
+        }
     parted = {
-        split: [row for path in paths for row in rows(parse_table(path), layout)]
+        split: [row for path in paths for row in make_rows(parse_table(path), layout)]
         for split, paths in split_paths.items()
     }
     if all_rows := parted.get("all"):
@@ -146,7 +149,8 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
         words = {row.label for row in parted["train"]}
         layout = layout | {"labels": tuple(sorted(words))}
     return {
-        split: _official(split_rows, layout) for split, split_rows in parted.items()
+        split: _make_official_split(split_rows, layout)
+        for split, split_rows in parted.items()
     }
 
 
@@ -154,23 +158,23 @@ def unseen(task: str, root: Path | str) -> Split:
     """Return the Split of a task's official test rows with public labels (tasks of
     UNSEEN). Raises FileNotFoundError where the file is missing."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
-    return _official(rows(parse_table(path, ".tsv"), layout), layout)
+    return _make_official_split(make_rows(parse_table(path, ".tsv"), layout), layout)
 
 
-def rows(table: Table, layout: Json) -> list[Row]:
+def make_rows(table: Table, column_layout: Json) -> list[Row]:
     """Return the Rows of a table of lib.data.lines. Raises Refused with the place of a
     malformed row.
 
-    layout: the names of its columns and its exceptions, a value of LAYOUTS."""
+    column_layout: the names of its columns and its exceptions, a value of LAYOUTS."""
     (place, head), *body = table
-    head = [cell_text(cell, place) for cell in head]
+    head = [format_cell(cell, place) for cell in head]
     positions, lacking = [], []
-    for names in (*layout["texts"], layout["label"]):
+    for names in (*column_layout["texts"], column_layout["label"]):
         present = [head.index(name) for name in names if name in head]
         positions += present[:1]
         lacking += [] if present else names[:1]
-    width, more, torn = len(head), False, layout.get("torn", 0)
-    if lacking and (bare := layout.get("bare")):
+    width, more, torn = len(head), False, column_layout.get("torn", 0)
+    if lacking and (bare := column_layout.get("bare")):
         positions, width, body = bare["at"], bare["width"], table
         more = bare.get("more", False)
     elif lacking:
@@ -190,41 +194,43 @@ def rows(table: Table, layout: Json) -> list[Row]:
             fix = "restore missing ones, remove separators inside texts"
             fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
             raise refuse_content(place, given, f"{width} as in the first line", fix)
-        *texts, label = (cell_text(cells[i], place) for i in positions)
-        has_texts = any(texts) if layout.get("empty") else all(texts)
+        *texts, label = (format_cell(cells[i], place) for i in positions)
+        has_texts = any(texts) if column_layout.get("empty") else all(texts)
         if not has_texts or not label:
             given = f"nothing in a cell of {clip_text(' | '.join(map(str, cells)))}"
             raise refuse_content(
                 place, given, "texts and a label", "fill it in or drop it"
             )
-        parsed_rows.append(Row(place, texts, label, cell_text(cells[0], place)))
+        parsed_rows.append(Row(place, texts, label, format_cell(cells[0], place)))
     if not parsed_rows:
         raise refuse_content(place, "no rows", "one row a line")
     return parsed_rows
 
 
-def split_of(
-    rows: list[Row], classes: tuple[str, ...], code: Callable[[Row], float]
+def make_split(
+    rows: list[Row], classes: tuple[str, ...], encode_label: Callable[[Row], float]
 ) -> Split:
     """Return the Split of some Rows.
 
     classes: the class names, or () for scores.
-    code: f(Row) -> class code or score."""
+    encode_label: f(Row) -> class code or score."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
-    y = np.array(list(map(code, rows)), np.int64 if classes else np.float32)
+    y = np.array(list(map(encode_label, rows)), np.int64 if classes else np.float32)
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
-def _official(rows: list[Row], layout: Json) -> Split:
+def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
     """Return the Split of the Rows of an official task. Raises Refused with the place
     of a label that is not allowed.
 
     Labels of GLUE may be class names or class codes."""
-    classes = layout["labels"]
+    classes = column_layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
-    codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
+    codes |= (
+        {str(c): c for c in codes.values()} if column_layout["source"] == "glue" else {}
+    )
 
-    def code(row: Row) -> float:
+    def encode_label(row: Row) -> float:
         value = codes.get(row.label, -1) if classes else parse_number(row.label, -1)
         if not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
@@ -234,4 +240,4 @@ def _official(rows: list[Row], layout: Json) -> Split:
             )
         return value
 
-    return split_of(rows, classes, code)
+    return make_split(rows, classes, encode_label)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib.core.names import check_name
-from lib.data.lines import Table, cell_text, clip_text, refuse_content, short_path
+from lib.data.lines import Table, clip_text, format_cell, refuse_content, short_path
 from lib.data.read import Row
 
 LABELS = {
@@ -62,7 +62,7 @@ class Roles:
     label: str
     unused: tuple[str, ...]
 
-    def columns(self, kind: str) -> str:
+    def format_columns(self, kind: str) -> str:
         """Return the text that a user types to choose these columns and a kind of
         label."""
         names = (*self.texts, self.label)
@@ -89,7 +89,7 @@ class Coding:
     is_open: bool
 
 
-def read_columns(text: str) -> tuple[list[str], str]:
+def parse_columns(text: str) -> tuple[list[str], str]:
     """Return (names of columns, kind of label or "") of a text that a user types, such
     as "title, body, stars: scores"."""
     kind = next((k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", text)), "")
@@ -99,39 +99,47 @@ def read_columns(text: str) -> tuple[list[str], str]:
     return [cell.strip() for cell in cells if cell.strip()], kind
 
 
-def recognise(place: str, rows: Table, names: Sequence[str]) -> Roles:
+def recognise_columns(location: str, rows: Table, column_names: Sequence[str]) -> Roles:
     """Return the Roles of the columns of a training table.
 
     Raises Refused, with the line to type, where they are not clear.
 
-    place: the path of the data, for errors.
-    names: the columns that the user named, the label last; without any they are
+    location: the path of the data, for errors.
+    column_names: the columns that the user named, the label last; without any they are
     inferred from the header."""
-    header = [cell_text(name, place) for name in rows[0][1]]
-    if _is_row(header) and not (names and {*names} <= {*header}):
-        raise refuse_content(place, *_describe_headless(place, rows, header))
-    if names:
-        for name in names:
-            check_name(f"column of {place}", name, header)
-        texts, labels, unclear = list(names[:-1]), [names[-1]], []
+    header = [format_cell(name, location) for name in rows[0][1]]
+    if _looks_like_row(header) and not (column_names and {*column_names} <= {*header}):
+        raise refuse_content(location, *_describe_headless(location, rows, header))
+    if column_names:
+        for name in column_names:
+            check_name(f"column of {location}", name, header)
+        texts, labels, unclear = list(column_names[:-1]), [column_names[-1]], []
     else:
-        labels = [name for name in header if is_label(name)]
-        texts = [name for name in header if is_text(name) and name not in labels]
-        unclear = [name for name in header if not (is_label(name) or is_text(name))]
-    decided = _decided_columns(rows, header, labels[0]) if len(labels) == 1 else {}
-    for name in texts if names else ():
+        labels = [name for name in header if is_label_name(name)]
+        texts = [name for name in header if is_text_name(name) and name not in labels]
+        unclear = [
+            name for name in header if not (is_label_name(name) or is_text_name(name))
+        ]
+    decided = (
+        _count_values_decided_by_label(rows, header, labels[0])
+        if len(labels) == 1
+        else {}
+    )
+    for name in texts if column_names else ():
         if decided.get(name, 0) > 1:
             fault = f"the text {clip_text(name)} is the label {clip_text(labels[0])} in other words"
             raise refuse_content(
-                place, fault, "a text that leaves it open", "leave it out"
+                location, fault, "a text that leaves it open", "leave it out"
             )
-    if not names:
+    if not column_names:
         texts = [name for name in texts if decided.get(name, 0) < 2] or texts
-        unclear = [name for name in unclear if not (name in decided or is_other(name))]
+        unclear = [
+            name for name in unclear if not (name in decided or is_other_name(name))
+        ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
-        raise refuse_content(place, *_describe_misfit(place, rows, header))
+        raise refuse_content(location, *_describe_misfit(location, rows, header))
     unused: dict[str, list[str]] = {}
     for name, why in _explain_unused(rows, header, chosen, decided).items():
         unused.setdefault(why, []).append(name or "a column without a name")
@@ -145,16 +153,16 @@ def _explain_unused(
     """Return {column: why it is left out}.
 
     chosen: the texts and the label, which is last.
-    decided: what `_decided_columns` returned for the label."""
+    decided: what `_count_values_decided_by_label` returned for the label."""
     reasons, label = {}, chosen[-1]
     for name in header:
         if name in chosen:
             continue
         if decided.get(name, 0) > 1:
             reasons[name] = "the label decides it"
-        elif _decided_columns(rows, header, name).get(label, 0) > 1:
+        elif _count_values_decided_by_label(rows, header, name).get(label, 0) > 1:
             reasons[name] = "it decides the label"
-        elif is_other(name):
+        elif is_other_name(name):
             reasons[name] = "no text, by its name"
         elif name in decided:
             reasons[name] = "always the same"
@@ -163,40 +171,44 @@ def _explain_unused(
     return reasons
 
 
-def words(name: str) -> set[str]:
+def split_column_name(column: str) -> set[str]:
     """Return the words of a column's name, such as "review" and "text" of
     "reviewText2", also without a final "s"."""
-    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
+    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)]
     return {*every, *(word.removesuffix("s") for word in every)}
 
 
-def is_label(name: str) -> bool:
-    return re.sub(r"\W", "_", name.lower()) in LABELS
+def is_label_name(column: str) -> bool:
+    return re.sub(r"\W", "_", column.lower()) in LABELS
 
 
-def is_text(name: str) -> bool:
-    has_word = words(name) & TEXTS and not words(name) & OTHERS
-    return name.lower() in LETTERS or bool(has_word)
+def is_text_name(column: str) -> bool:
+    has_word = (
+        split_column_name(column) & TEXTS and not split_column_name(column) & OTHERS
+    )
+    return column.lower() in LETTERS or bool(has_word)
 
 
-def is_other(name: str) -> bool:
-    return name.lower() in INDEX or bool(words(name) & OTHERS)
+def is_other_name(column: str) -> bool:
+    return column.lower() in INDEX or bool(split_column_name(column) & OTHERS)
 
 
-def _is_row(header: Sequence[str]) -> bool:
+def _looks_like_row(header: Sequence[str]) -> bool:
     """Return whether a header looks like a row of data: it has a number or a sentence,
     and no name of a label."""
     looks = [NUMBER.fullmatch(name) or len(name.split()) > 4 for name in header]
-    return any(looks) and not any(map(is_label, header))
+    return any(looks) and not any(map(is_label_name, header))
 
 
-def _decided_columns(rows: Table, header: list[str], label: str) -> dict[str, int]:
+def _count_values_decided_by_label(
+    rows: Table, header: list[str], label_column: str
+) -> dict[str, int]:
     """Return {column: number of different values} of the columns whose value follows
     from the label.
 
     It is empty where labels hardly repeat, so that nothing can be concluded."""
-    columns = _columns(rows, header)
-    labels = columns.pop(label, [])
+    columns = _group_cells_by_column(rows, header)
+    labels = columns.pop(label_column, [])
     different = set(labels)
     if not labels or 2 * len(different) > len(labels):
         return {}
@@ -207,7 +219,7 @@ def _decided_columns(rows: Table, header: list[str], label: str) -> dict[str, in
     }
 
 
-def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
+def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str]]:
     """Return {column: cells} of a table, without rows that are not as wide as the
     header."""
     body = [
@@ -219,7 +231,7 @@ def _columns(rows: Table, header: list[str]) -> dict[str, list[str]]:
 
 
 def _describe_misfit(
-    place: str, rows: Table, header: list[str]
+    location: str, rows: Table, header: list[str]
 ) -> tuple[str, str, str]:
     """Return (fault, what is expected, fix) for an error about the columns of a table.
 
@@ -228,46 +240,50 @@ def _describe_misfit(
     expected = "one or two texts and a label, known by their names, each once"
     columns = {
         name: cells
-        for name, cells in _columns(rows, header).items()
+        for name, cells in _group_cells_by_column(rows, header).items()
         if name and cells.count("") <= FEW * len(cells)
     }
-    labels = [n for n in dict.fromkeys(header) if is_label(n)]
-    labels = labels or [n for n in columns if words(n) & LABELS and not is_text(n)]
-    labels = labels or [_shortest_list(columns) or "LABEL"]
-    texts = [n for n in columns if is_text(n) and n not in labels]
-    rest = [n for n in columns if n not in labels and not is_other(n)]
-    texts = texts or _longest({name: columns[name] for name in rest})
+    labels = [n for n in dict.fromkeys(header) if is_label_name(n)]
+    labels = labels or [
+        n for n in columns if split_column_name(n) & LABELS and not is_text_name(n)
+    ]
+    labels = labels or [_find_probable_label(columns) or "LABEL"]
+    texts = [n for n in columns if is_text_name(n) and n not in labels]
+    rest = [n for n in columns if n not in labels and not is_other_name(n)]
+    texts = texts or _find_longest_columns({name: columns[name] for name in rest})
+    lists = [", ".join([*(texts[:2] or ["TEXT"]), n]) for n in labels[:3]]
     choices = [
-        f"--data {shlex.quote(f'{short_path(place)}: ' + ', '.join([*(texts[:2] or ['TEXT']), n]))}"
-        for n in labels[:3]
+        f"--data {shlex.quote(f'{short_path(location)}: {names}')}" for names in lists
     ]
     return fault, expected, f"name them, the label last: {' or '.join(choices)}"
 
 
 def _describe_headless(
-    place: str, rows: Table, header: list[str]
+    location: str, rows: Table, header: list[str]
 ) -> tuple[str, str, str]:
     """Return (fault, what is expected, fix) for an error about a file without a header.
 
     The fix is a command that adds one."""
-    place = rows[0][0].rpartition(":")[0] or place
+    location = rows[0][0].rpartition(":")[0] or location
     numbers = [str(n) for n in range(1, len(header) + 1)]
-    columns = _columns([(place, numbers), *rows], numbers)
-    label, texts, names = _shortest_list(columns), 0, []
+    columns = _group_cells_by_column([(location, numbers), *rows], numbers)
+    label, texts, names = _find_probable_label(columns), 0, []
     for number, cells in columns.items():
         is_long = sum(map(len, cells)) > 12 * len(cells) and number != label
         texts += is_long
         names.append(f"text{texts}" if is_long else f"id{number}")
     if label:
         names[int(label) - 1] = "label"
-    ending = Path(place).suffix
+    ending = Path(location).suffix
     line = ("\\t" if ending == ".tsv" else ",").join(names)
-    form = f"(printf '{line}\\n'; cat {shlex.quote(short_path(place))}) > names{ending}"
+    form = (
+        f"(printf '{line}\\n'; cat {shlex.quote(short_path(location))}) > names{ending}"
+    )
     fault = f"a first line {clip_text(', '.join(header))} that is a row"
     return fault, "the names of the columns", f"put them before it, such as {form}"
 
 
-def _longest(columns: Mapping[str, Sequence[str]]) -> list[str]:
+def _find_longest_columns(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the columns with at least half as many characters as the longest
     column."""
     sizes = {name: sum(map(len, cells)) for name, cells in columns.items()}
@@ -275,25 +291,28 @@ def _longest(columns: Mapping[str, Sequence[str]]) -> list[str]:
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
-def _shortest_list(columns: Mapping[str, Sequence[str]]) -> str:
+def _find_probable_label(columns: Mapping[str, Sequence[str]]) -> str:
     """Return the column with the fewest different values, but at least two, or ""; it
     is probably the label."""
     counts = {
-        n: len(set(cells)) for n, cells in columns.items() if n and not is_other(n)
+        n: len(set(cells)) for n, cells in columns.items() if n and not is_other_name(n)
     }
     counts = {name: count for name, count in counts.items() if count > 1}
     return min(counts, key=counts.__getitem__, default="")
 
 
-def value_of(label: str) -> float | None:
+def parse_label_as_number(label_text: str) -> float | None:
     """Return a label as a number, also with a decimal comma or percent sign, or
     None."""
-    match = NUMBER.fullmatch(label)
+    match = NUMBER.fullmatch(label_text)
     return float(match[1].replace(",", ".")) if match else None
 
 
-def code_labels(
-    place: str, column: str, kind: str, rows: Mapping[str, Sequence[Row]]
+def encode_labels(
+    location: str,
+    column: str,
+    label_kind: str,
+    rows_by_split: Mapping[str, Sequence[Row]],
 ) -> Coding:
     """Return the Coding of the labels of a user's rows.
 
@@ -301,16 +320,16 @@ def code_labels(
     a class has two spellings or no training row, and where a class is called "nan";
     also for fewer than two different labels, or too many.
 
-    place, column: the path and the label column, for errors.
-    kind: CLASSES, SCORES, or "" to infer it.
-    rows: {split name: rows}."""
-    every = [row for part in rows.values() for row in part]
-    values = {row.label: value_of(row.label) for row in every}
+    location, column: the path and the label column, for errors.
+    label_kind: CLASSES, SCORES, or "" to infer it.
+    rows_by_split: {split name: rows}."""
+    every = [row for part in rows_by_split.values() for row in part]
+    values = {row.label: parse_label_as_number(row.label) for row in every}
     most_classes = min(MOST_CLASSES, len(every) // 2)
-    kind = kind or _kind(every, values)
+    label_kind = label_kind or _infer_label_kind(every, values)
     for row in every:
         value = values[row.label]
-        if kind == SCORES:
+        if label_kind == SCORES:
             is_sound = value is not None and abs(value) < 1e30
             expected = "a finite number, as others are"
         else:
@@ -318,26 +337,28 @@ def code_labels(
         if not is_sound:
             fault = f"label {clip_text(row.label)}"
             raise refuse_content(row.place, fault, expected, "mend or drop the row")
-    if kind == SCORES:
+    if label_kind == SCORES:
         count, most = len({*values.values()}), len(every)
-        coding = _scores(values, count <= most_classes)
+        coding = _encode_scores(values, count <= most_classes)
     else:
-        coding = _classes(rows, values)
+        coding = _encode_classes(rows_by_split, values)
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {clip_text(min(values))}"
-        fix = f"name the columns, the label last: --data '{short_path(place)}: TEXT, LABEL'"
+        fix = f"name the columns, the label last: --data '{short_path(location)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
-        raise refuse_content(f"{place}, column {column}", fault, kinds, fix)
+        raise refuse_content(f"{location}, column {column}", fault, kinds, fix)
     return coding
 
 
-def _kind(rows: Sequence[Row], values: Mapping[str, float | None]) -> str:
+def _infer_label_kind(
+    rows_by_split: Sequence[Row], values: Mapping[str, float | None]
+) -> str:
     """Return CLASSES or SCORES by the spelling of labels.
 
     Names and few whole numbers are classes, and other numbers are scores. Raises
     Refused for several labels in a cell."""
-    for row in rows:
+    for row in rows_by_split:
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {clip_text(row.label)}"
             raise refuse_content(row.place, fault, "one", "drop such rows")
@@ -347,24 +368,29 @@ def _kind(rows: Sequence[Row], values: Mapping[str, float | None]) -> str:
     if any(value % 1 for value in numbers) or any(n.endswith("%") for n in values):
         return SCORES
     is_gapless = max(numbers) - min(numbers) + 1 == len(numbers)
-    most = min(MOST_CLASSES, len(rows) // 2) if is_gapless else MOST_GRADES
+    most = min(MOST_CLASSES, len(rows_by_split) // 2) if is_gapless else MOST_GRADES
     return CLASSES if len(numbers) <= most else SCORES
 
 
-def _scores(values: Mapping[str, float | None], is_open: bool) -> Coding:
+def _encode_scores(values: Mapping[str, float | None], has_open_range: bool) -> Coding:
     numbers = {label: value for label, value in values.items() if value is not None}
     low, high = min(numbers.values()), max(numbers.values())
 
-    def code(label: str) -> float:
+    def scale_label(label: str) -> float:
         return 5 * (numbers[label] - low) / (high - low)
 
     return Coding(
-        SCORES, (), (low, high), code, (f"scores from {low:g} to {high:g}",), is_open
+        SCORES,
+        (),
+        (low, high),
+        scale_label,
+        (f"scores from {low:g} to {high:g}",),
+        has_open_range,
     )
 
 
-def _classes(
-    rows: Mapping[str, Sequence[Row]], values: Mapping[str, float | None]
+def _encode_classes(
+    rows_by_split: Mapping[str, Sequence[Row]], values: Mapping[str, float | None]
 ) -> Coding:
     """Return the Coding of classes.
 
@@ -381,9 +407,9 @@ def _classes(
         names |= dict.fromkeys(same, same[0])
     joint = [" and ".join(same) for same in spellings.values() if len(same) > 1]
     lines = [f"one class each: {'; '.join(joint)}"] * bool(joint)
-    classes = {names[row.label] for row in rows["train"]}
+    classes = {names[row.label] for row in rows_by_split["train"]}
     order = sorted(classes, key=lambda name: (values[name] or 0.0, name))
-    for row in (row for part in rows.values() for row in part):
+    for row in (row for part in rows_by_split.values() for row in part):
         name, fault = names[row.label], f"label {clip_text(row.label)}"
         if values[name] is None and name != row.label:
             fault, fix = f"{fault} beside {clip_text(name)}", "spell them alike"

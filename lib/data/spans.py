@@ -46,12 +46,12 @@ class Features:
     fullest: list[np.ndarray]
 
 
-def features(
+def make_features(
     tokenizer: PreTrainedTokenizerFast,
     split: Split,
     max_length: int,
     stride: int,
-    max_query: int = 64,
+    max_question_tokens: int = 64,
 ) -> Features:
     """Return the Features of a Split with answer spans.
 
@@ -60,9 +60,9 @@ def features(
 
     max_length: the largest number of tokens in a window.
     stride: tokens from the start of a window to the start of the next one.
-    max_query: tokens to which questions are cut."""
+    max_question_tokens: tokens to which questions are cut."""
     assert split.b is not None
-    before, between, after, types = _form(tokenizer)
+    before, between, after, types = _read_pair_format(tokenizer)
     # "verbose" hides the warning about long passages.
     plain = {"add_special_tokens": False, "verbose": False}
     questions = tokenizer(split.a, **plain)["input_ids"]
@@ -74,18 +74,18 @@ def features(
         passages[text] = ids, np.array(offsets, np.int32).reshape(-1, 2)
     windows = []
     for row, text in enumerate(split.b):
-        question, (passage, spot) = questions[row][:max_query], passages[text]
+        question, (passage, spot) = questions[row][:max_question_tokens], passages[text]
         head = [*before, *question, *between]
         room = max_length - len(head) - len(after)
         if room < 1:
             size = f"the question of row {row} has {len(question)} tokens"
-            fix = f"raise max_length, or lower max_query ({max_query})"
+            fix = f"raise max_length, or lower max_query ({max_question_tokens})"
             raise Refused(f"{size}, too many for max_length {max_length}; fix: {fix}")
         # First and last token that share a character with the answer; without such a
         # token, last < begin.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
-        for start, end, most in _windows(len(passage), room, stride):
+        for start, end, most in _divide_into_windows(len(passage), room, stride):
             ids = np.array([*head, *passage[start:end], *after], np.int32)
             inside, shift = start <= begin <= last < end, len(head) - start
             label = (begin + shift, last + shift) if inside else (0, 0)
@@ -101,22 +101,22 @@ def features(
     return Features(columns, *fields, offsets, fullest)
 
 
-def texts(split: Split, places: np.ndarray) -> list[str]:
+def cut_span_texts(split: Split, answer_spans: np.ndarray) -> list[str]:
     """Return the text of a span in the passage of each of N rows of a Split.
 
-    places: start and end (exclusive) in characters [N, 2]; -1 and -1 give ""."""
+    answer_spans: start and end (exclusive) in characters [N, 2]; -1 and -1 give ""."""
     assert split.b is not None
-    spans = zip(split.b, places.tolist(), strict=True)
+    spans = zip(split.b, answer_spans.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
-def best_places(
+def find_best_spans(
     start_logits: Sequence[np.ndarray] | np.ndarray,
     end_logits: Sequence[np.ndarray] | np.ndarray,
     features: Features,
     split: Split,
     n_best: int = 20,
-    max_answer: int = 30,
+    max_answer_tokens: int = 30,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (best span of each row, int64 [N, 2], score of no answer minus score of
     that span, float64 [N]).
@@ -128,7 +128,7 @@ def best_places(
     start_logits, end_logits: [W, T], or W arrays at least as long as their windows.
     n_best: a span begins and ends among this many tokens of a window with the highest
     logits.
-    max_answer: the largest number of tokens in a span."""
+    max_answer_tokens: the largest number of tokens in a span."""
     assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
@@ -143,9 +143,9 @@ def best_places(
         # Exclude tokens without characters, which byte-level tokenizers have for
         # blanks.
         solid = spot[:, 0] < spot[:, 1]
-        i = _top(start, n_best, first, features.fullest[w] & solid)
-        j = _top(end, n_best, first, solid)
-        valid = (j >= i[:, None]) & (j - i[:, None] < max_answer)
+        i = _find_top_tokens(start, n_best, first, features.fullest[w] & solid)
+        j = _find_top_tokens(end, n_best, first, solid)
+        valid = (j >= i[:, None]) & (j - i[:, None] < max_answer_tokens)
         if not valid.any():
             continue
         sums = np.where(valid, start[first + i][:, None] + end[first + j], -np.inf)
@@ -159,21 +159,24 @@ def best_places(
     return places, null - best
 
 
-def _top(
-    logits: np.ndarray, n_best: int, first: int, allowed: np.ndarray
+def _find_top_tokens(
+    logits: np.ndarray,
+    n_best: int,
+    first_passage_token: int,
+    allowed_tokens: np.ndarray,
 ) -> np.ndarray:
     """Return the allowed passage tokens among the `n_best` tokens of a window, best
     first, numbered from the first passage token.
 
     logits: logits of the window [T].
-    first: position of the first passage token in the window.
-    allowed: bool [n] for the n passage tokens."""
-    places = np.argsort(-logits, kind="stable")[:n_best] - first
-    places = places[(places >= 0) & (places < len(allowed))]
-    return places[allowed[places]]
+    first_passage_token: position of the first passage token in the window.
+    allowed_tokens: bool [n] for the n passage tokens."""
+    places = np.argsort(-logits, kind="stable")[:n_best] - first_passage_token
+    places = places[(places >= 0) & (places < len(allowed_tokens))]
+    return places[allowed_tokens[places]]
 
 
-def _form(
+def _read_pair_format(
     tokenizer: PreTrainedTokenizerFast,
 ) -> tuple[list[int], list[int], list[int], np.ndarray]:
     """Return how a tokenizer encodes a pair of texts: (ids of special tokens before,
@@ -186,16 +189,21 @@ def _form(
 
 
 @lru_cache(maxsize=10_000)
-def _windows(tokens: int, room: int, stride: int) -> list[tuple[int, int, np.ndarray]]:
+def _divide_into_windows(
+    token_count: int, window_tokens: int, stride: int
+) -> list[tuple[int, int, np.ndarray]]:
     """Return the windows of a passage: [(first token, last token + 1, fullest [n])].
 
     fullest: whether no other window has more context around each of the n tokens.
 
-    tokens: the number of tokens of the passage.
-    room: the number of passage tokens that fit into a window."""
-    step = min(stride, room)  # A longer step would leave tokens out.
-    starts = np.arange(1 + max(0, -(-(tokens - room) // step))) * step
-    ends, spots = np.minimum(starts + room, tokens), np.arange(tokens)
+    token_count: the number of tokens of the passage.
+    window_tokens: the number of passage tokens that fit into a window."""
+    step = min(stride, window_tokens)  # A longer step would leave tokens out.
+    starts = np.arange(1 + max(0, -(-(token_count - window_tokens) // step))) * step
+    ends, spots = (
+        np.minimum(starts + window_tokens, token_count),
+        np.arange(token_count),
+    )
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
     owner = context.argmax(axis=0)  # Ties take the first window.

@@ -34,23 +34,23 @@ class Question(NamedTuple):
         return f"question {self.name!r} has the answers {self.answers!r:.80}"
 
 
-def split(task: str, paths: Sequence[Path]) -> Split:
+def read_split(task: str, paths: Sequence[Path]) -> Split:
     """Return the Split of the questions in a task's files.
 
     Raises Refused, with the file, for another layout; and with the question, where an
     answer is not in the passage at its start, or a question of SQuAD1 has no answer."""
     rows = []
     for path in paths:
-        for row in questions(path):
+        for row in read_questions(path):
             if not row.is_placed or (task == "SQuAD1" and not row.answers):
                 raise refuse_content(path, row, PLACED)
             rows.append(row)
     if not rows:
         raise refuse_content(paths[0], "no questions", "some")
-    return split_of(rows)
+    return make_split(rows)
 
 
-def split_of(rows: Sequence[Question]) -> Split:
+def make_split(rows: Sequence[Question]) -> Split:
     """Return the Split of some Questions: questions in `a`, passages in `b`, accepted
     texts in `answers` ([] for no answer)."""
     y = [
@@ -68,14 +68,14 @@ def split_of(rows: Sequence[Question]) -> Split:
     )
 
 
-def questions(path: Path) -> list[Question]:
+def read_questions(path: Path) -> list[Question]:
     """Return the Questions of a file. Raises Refused where it has not SQuAD's
     layout."""
     rows = []
     try:
-        for row in _questions(path):
+        for row in _iterate_questions(path):
             text, passage = row["question"].strip(), row["context"]
-            answers = _answers(row["answers"])
+            answers = _parse_answers(row["answers"])
             is_placed = all(
                 said and passage.find(said, start) == start for said, start in answers
             )
@@ -88,7 +88,7 @@ def questions(path: Path) -> list[Question]:
         raise refuse_content(path, repr(error), layout) from None
 
 
-def _questions(path: Path) -> Iterator[Json]:
+def _iterate_questions(path: Path) -> Iterator[Json]:
     """Yield each question of a file, with its passage under "context"."""
     content = read_json_value(path)
     if path.suffix == ".jsonl":
@@ -100,14 +100,14 @@ def _questions(path: Path) -> Iterator[Json]:
                 yield {"context": paragraph["context"], **question}
 
 
-def _answers(cell: Json | list[Json]) -> list[tuple[str, int]]:
+def _parse_answers(answer_field: Json | list[Json]) -> list[tuple[str, int]]:
     """Return the answers of a question as [(text, start in characters)].
 
-    cell: a list of answers, or the hub's dict with a list of texts and a list of
-    starts. A start may be a string of digits; an empty text at -1 is no answer."""
-    if isinstance(cell, dict):
-        pairs = zip(cell["text"], cell["answer_start"], strict=True)
+    answer_field: a list of answers, or the hub's dict with a list of texts and a list
+    of starts. A start may be a string of digits; an empty text at -1 is no answer."""
+    if isinstance(answer_field, dict):
+        pairs = zip(answer_field["text"], answer_field["answer_start"], strict=True)
     else:
-        pairs = ((answer["text"], answer["answer_start"]) for answer in cell)
+        pairs = ((answer["text"], answer["answer_start"]) for answer in answer_field)
     placed = ((text, int(start)) for text, start in pairs)
     return [pair for pair in placed if pair != ("", -1)]

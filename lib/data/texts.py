@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from lib.core import paths
-from lib.core.disk import remember_value
+from lib.core.disk import cache_on_disk
 from lib.core.names import Absent, Refused, check_name
 from lib.core.types import Json
-from lib.data import at_hand_or_official, check
-from lib.data.lines import each_line
+from lib.data import check_digest, digest_local_or_official
+from lib.data.lines import iterate_lines
 
 # {corpus: (largest number of paragraphs in a document or None, number of first
 # paragraphs that are a title and are left out)}. Books are cut into documents of 20
@@ -28,14 +28,14 @@ from lib.data.lines import each_line
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
-def files(name: str) -> list[Path]:
+def files(corpus_name: str) -> list[Path]:
     """Return the files of a corpus, in the order of their names. Raises
     FileNotFoundError where it has none.
 
-    name: one corpus, or several joined by "+".
+    corpus_name: one corpus, or several joined by "+".
     """
     chosen = []
-    for corpus in name.split("+"):
+    for corpus in corpus_name.split("+"):
         check_name("text corpus", corpus, TEXTS)
         folder = paths.data_root() / corpus
         text_files = sorted(folder.glob("*.txt"))
@@ -46,71 +46,82 @@ def files(name: str) -> list[Path]:
     return chosen
 
 
-def read(paths: Iterable[Path], most: int | None = None) -> Iterator[list[str]]:
+def read_documents(
+    paths: Iterable[Path], max_paragraphs: int | None = None
+) -> Iterator[list[str]]:
     """Yield the documents of several files, each as a list of its paragraphs.
 
-    A document ends at a blank line, at the end of a file, and after `most` paragraphs.
-    Raises Refused where a file is not UTF-8."""
+    A document ends at a blank line, at the end of a file, and after `max_paragraphs`
+    paragraphs. Raises Refused where a file is not UTF-8."""
     for path in paths:
         document = []
-        for line in chain(each_line(path), [""]):
+        for line in chain(iterate_lines(path), [""]):
             text = line.strip()
             if text:
                 document.append(text)
-            if document and (not text or len(document) == most):
+            if document and (not text or len(document) == max_paragraphs):
                 yield document
                 document = []
 
 
-def documents(name: str) -> Iterator[list[str]]:
+def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
     """Yield the documents of a corpus. Corpora joined by "+" take turns."""
-    if "+" in name:
-        turns = zip_longest(*map(documents, name.split("+")))
+    if "+" in corpus_name:
+        turns = zip_longest(*map(iterate_documents, corpus_name.split("+")))
         yield from (document for turn in turns for document in turn if document)
         return
-    most, title = TEXTS[name]
-    yield from filter(None, (document[title:] for document in read(files(name), most)))
+    most, title = TEXTS[corpus_name]
+    yield from filter(
+        None,
+        (document[title:] for document in read_documents(files(corpus_name), most)),
+    )
 
 
 @cache
-def digest_first(name: str, count: int | None = None) -> list[Any]:
+def digest_documents(corpus_name: str, document_count: int | None = None) -> list[Any]:
     """Return [number of documents, digest of their text] of the first documents of a
     corpus.
 
     The result is cached on disk until a file changes.
 
-    count: the number of documents; None reads all."""
+    document_count: the number of documents; None reads all."""
 
-    def read() -> list[int | str]:
+    def count_and_digest() -> list[int | str]:
         number, body = 0, hashlib.sha256()
-        for document in islice(documents(name), count):
+        for document in islice(iterate_documents(corpus_name), document_count):
             number += 1
             for text in (*document, ""):
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    return remember_value(["text", name, count], files(name), read)
+    return cache_on_disk(
+        ["text", corpus_name, document_count], files(corpus_name), count_and_digest
+    )
 
 
-def describe(name: str, count: int | None = None) -> Json:
-    """Return the descriptor of the first `count` documents of a corpus for a Spec; None
-    takes all.
+def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
+    """Return the descriptor of the first `document_count` documents of a corpus for a
+    Spec; None takes all.
 
     Where the corpus is absent, the digest is the official one, so that records are
     found."""
-    key = f"texts/{name}/{count or 'all'}"
-    digest = at_hand_or_official(key, lambda: digest_first(name, count)[1])
-    return {"text": name, "digest": digest} | ({"documents": count} if count else {})
+    key = f"texts/{corpus_name}/{document_count or 'all'}"
+    digest = digest_local_or_official(
+        key, lambda: digest_documents(corpus_name, document_count)[1]
+    )
+    return {"text": corpus_name, "digest": digest} | (
+        {"documents": document_count} if document_count else {}
+    )
 
 
 def load(descriptor: Json) -> Iterator[list[str]]:
     """Return an iterator over the documents of a descriptor. Raises Refused where they
     have another digest than described, or are too few."""
     name, count = descriptor["text"], descriptor.get("documents")
-    number, digest = digest_first(name, count)
-    check(f"the text of {name}", digest, descriptor["digest"])
+    number, digest = digest_documents(name, count)
+    check_digest(f"the text of {name}", digest, descriptor["digest"])
     if number < (count or 1):
         raise Refused(
             f"{name} has {number} documents; this run is of {count}: ask for fewer"
         )
-    return islice(documents(name), count)
+    return islice(iterate_documents(name), count)

@@ -25,19 +25,19 @@ T = TypeVar("T")
 Columns = dict[str, list[int]]  # {model input: its values} for one row.
 
 
-def vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
+def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
     """Return a digest of a tokenizer's vocabulary and rules."""
-    return disk.sha(tokenizer.backend_tokenizer.to_str().encode())[:16]
+    return disk.digest_bytes(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
 class Rows:
     """Rows are N rows of token ids of different lengths.
 
-    ids: the ids of all rows, concatenated.
-    ends: offsets [N + 1]: row i is ids[ends[i] : ends[i + 1]]."""
+    token_ids: the ids of all rows, concatenated.
+    row_ends: offsets [N + 1]: row i is ids[ends[i] : ends[i + 1]]."""
 
-    def __init__(self, ids: np.ndarray, ends: np.ndarray) -> None:
-        self.ids, self.ends = ids, ends
+    def __init__(self, token_ids: np.ndarray, row_ends: np.ndarray) -> None:
+        self.ids, self.ends = token_ids, row_ends
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -48,51 +48,51 @@ class Rows:
     def lengths(self) -> np.ndarray:
         return np.diff(self.ends)
 
-    def used(self) -> np.ndarray:
+    def used_ids(self) -> np.ndarray:
         """Return the different ids in the rows, sorted."""
         return np.unique(self.ids)
 
 
 def cache_rows(
-    key: str, rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
+    cache_key: str, make_rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
 ) -> dict[str, Rows]:
     """Return {column: Rows} that are cached on disk under a key, and write them if they
     are missing.
 
-    rows: function that yields {column: ids} of each row, all of one length; it is
+    make_rows: function that yields {column: ids} of each row, all of one length; it is
     called only to write. The file appears only once it is complete.
     columns: names of the columns."""
-    folder = paths.runs_root() / ".tokens" / "ids" / key
-    file = folder / f"{key}.ids"
-    if disk.damage_of_folder(folder) or not file.exists():
-        disk.remove(folder)
+    folder = paths.runs_root() / ".tokens" / "ids" / cache_key
+    file = folder / f"{cache_key}.ids"
+    if disk.describe_folder_damage(folder) or not file.exists():
+        disk.remove_path(folder)
         try:
-            _write(folder, file.name, rows, columns)
+            _write_rows(folder, file.name, make_rows, columns)
         except OSError:
             # A sound folder means that another process has written the rows first.
-            if disk.damage_of_folder(folder):
+            if disk.describe_folder_damage(folder):
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
     return {name: Rows(ids[:, i], ends) for i, name in enumerate(columns)}
 
 
-def _write(
+def _write_rows(
     folder: Path,
     name: str,
-    rows: Callable[[], Iterable[Columns]],
+    make_rows: Callable[[], Iterable[Columns]],
     columns: Sequence[str],
 ) -> None:
     ends = array("q", [0])
     with disk.atomic_path(folder) as place:
         place.mkdir()
         with open(place / name, "wb") as file:
-            for row in rows():
+            for row in make_rows():
                 ids = np.array([row[name] for name in columns], np.int32)
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)
-        disk.seal_folder(place)
+        disk.write_manifest(place)
 
 
 def split_chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:

@@ -22,13 +22,13 @@ from lib.data import grammar as g
 from lib.data.grammar import (
     Event,
     Word,
-    clause,
     deny_event,
     join_clauses,
-    noun_phrase,
+    join_words,
+    make_clause,
+    make_noun_phrase,
     pick_option,
     sample_event,
-    text,
 )
 from lib.data.read import TASKS as OFFICIAL
 
@@ -56,7 +56,7 @@ AUXILIARIES = {
 TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
-def _misfit(rng: Random, word: Word) -> str | None:
+def _find_wrong_form(rng: Random, word: Word) -> str | None:
     """Return another form of a word that is ungrammatical in its place, or None where
     there is none."""
     # Leave out the first quantifier, "the", which fits every noun.
@@ -68,19 +68,21 @@ def _misfit(rng: Random, word: Word) -> str | None:
     return AUXILIARIES.get(word.text)
 
 
-def _form(rng: Random, words: Words) -> Words | None:
+def _misinflect_word(rng: Random, words: Words) -> Words | None:
     """Return the words with one in an ungrammatical form: "the dogs near the park
     sleeps", "every dogs slept", "the dog did not slept". Returns None where no word has
     one."""
     wrong = [
-        (i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))
+        (i, other)
+        for i, word in enumerate(words)
+        if (other := _find_wrong_form(rng, word))
     ]
     if wrong:
         i, other = pick_option(rng, wrong)
         return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
-def _valency(rng: Random, words: Words) -> Words:
+def _break_transitivity(rng: Random, words: Words) -> Words:
     """Return the words with a transitive verb without an object, or an intransitive
     verb with one: "the dog chased", "the dog slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
@@ -89,10 +91,10 @@ def _valency(rng: Random, words: Words) -> Words:
     return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
-FAULTS = (_swap_words,) * 5 + (_form,) * 3 + (_valency,) * 2
+FAULTS = (_swap_words,) * 5 + (_misinflect_word,) * 3 + (_break_transitivity,) * 2
 
 
-def _well_formed(
+def _make_cola_row(
     rng: Random,
     label: int,
     faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
@@ -102,81 +104,91 @@ def _well_formed(
     while True:
         verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
-        p = sample_event(rng, verbs, varied=True, modifiers=modifiers)
-        words = clause(replace(p, passive=p.patient is not None and rng.random() < 0.3))
+        p = sample_event(rng, verbs, random_quantifiers=True, modifiers=modifiers)
+        words = make_clause(
+            replace(p, passive=p.patient is not None and rng.random() < 0.3)
+        )
         if broken := pick_option(rng, faults)(rng, words):
-            return (text(words if label else broken),)
+            return (join_words(words if label else broken),)
 
 
-def _events(rng: Random, count: int = 1) -> list[Event]:
-    """Return `count` random events with an agent and a patient, whose nouns are all
-    different and no synonyms."""
+def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
+    """Return `event_count` random events with an agent and a patient, whose nouns are
+    all different and no synonyms."""
     while True:
-        events = [sample_event(rng, passive=True) for _ in range(count)]
+        events = [sample_event(rng, passive=True) for _ in range(event_count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
-        if not any(g.is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
+        if not any(
+            g.are_synonyms(a, b) for i, a in enumerate(nouns) for b in nouns[:i]
+        ):
             return events
 
 
-def _use_synonym(rng: Random, p: Event, slot: str) -> Event:
-    """Return the event `p` with a synonym for one of its words.
+def _replace_by_synonym(rng: Random, event: Event, role: str) -> Event:
+    """Return the event `event` with a synonym for one of its words.
 
-    slot: "agent" or "verb"."""
-    if slot == "verb":
-        return replace(p, verb=pick_option(rng, g.SYNONYM[p.verb]))
-    assert p.agent is not None
+    role: "agent" or "verb"."""
+    if role == "verb":
+        return replace(event, verb=pick_option(rng, g.SYNONYM[event.verb]))
+    assert event.agent is not None
     return replace(
-        p, agent=replace(p.agent, noun=pick_option(rng, g.SYNONYM[p.agent.noun]))
+        event,
+        agent=replace(event.agent, noun=pick_option(rng, g.SYNONYM[event.agent.noun])),
     )
 
 
-def _restate_event(rng: Random, p: Event, count: int) -> Event:
-    """Return the event `p` with synonyms for `count` of its agent and its verb, 0 to
-    2."""
+def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
+    """Return the event `event` with synonyms for `synonym_count` of its agent and its
+    verb, 0 to 2."""
     slots = ["agent", "verb"]
-    for _ in range(count):
+    for _ in range(synonym_count):
         slot = pick_option(rng, slots)
         slots.remove(slot)
-        p = _use_synonym(rng, p, slot)
-    return p
+        event = _replace_by_synonym(rng, event, slot)
+    return event
 
 
-def _affirm_or_deny(rng: Random, p: Event, same: bool) -> Event:
-    """Return the event `p` in other words where `same` is true, or else its denial.
+def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
+    """Return the event `event` in other words where `same_meaning` is true, or else its
+    denial.
 
     A denial has one more word, "not". For balance, an affirmation has half a synonym
     more on average, so that the number of shared words does not reveal the label."""
-    if same:
-        return _restate_event(rng, p, 1 + (rng.random() < 0.25))
-    return deny_event(_restate_event(rng, p, int(rng.random() < 0.75)))
+    if same_meaning:
+        return _restate_event(rng, event, 1 + (rng.random() < 0.25))
+    return deny_event(_restate_event(rng, event, int(rng.random() < 0.75)))
 
 
-def _plain_pair(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
+def _draw_event_pair(
+    rng: Random, same_meaning: bool
+) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other).
 
-    The other text has the same meaning if `same`, and else denies each event. A text
-    has one event, or two of which one is affirmed and one denied."""
+    The other text has the same meaning if `same_meaning`, and else denies each event. A
+    text has one event, or two of which one is affirmed and one denied."""
     if rng.random() < 0.5:
-        [p] = _events(rng)
-        return [p], [_affirm_or_deny(rng, p, same)]
-    one, other = _events(rng, 2)
+        [p] = _draw_events(rng)
+        return [p], [_affirm_or_deny(rng, p, same_meaning)]
+    one, other = _draw_events(rng, 2)
     said = [one, replace(other, positive=not one.positive)]
     again = [_restate_event(rng, p, 1) for p in said]
-    return said, again if same else [deny_event(p) for p in again]
+    return said, again if same_meaning else [deny_event(p) for p in again]
 
 
-def _pair_with_clauses(rng: Random, same: bool) -> tuple[list[Event], list[Event]]:
+def _draw_pair_with_clauses(
+    rng: Random, same_meaning: bool
+) -> tuple[list[Event], list[Event]]:
     """Return (events of one text, events of the other), each with a relative clause:
     "the dog that slept was seen by the pig".
 
-    The other text has the same meaning if `same`. Else it denies the event, or its
-    clause modifies the patient instead of the agent, or the agent instead of the
+    The other text has the same meaning if `same_meaning`. Else it denies the event, or
+    its clause modifies the patient instead of the agent, or the agent instead of the
     patient."""
-    meaning = "same" if same else pick_option(rng, ("other", "denied"))
-    [p] = _events(rng)
+    meaning = "same" if same_meaning else pick_option(rng, ("other", "denied"))
+    [p] = _draw_events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
         # Draw again: "who" (persons) or "that" (animals) would reveal the label.
-        [p] = _events(rng)
+        [p] = _draw_events(rng)
     said = replace(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
     )
@@ -187,24 +199,24 @@ def _pair_with_clauses(rng: Random, same: bool) -> tuple[list[Event], list[Event
     ]
 
 
-def _attach_clause(p: Event, slot: str, inner: Event) -> Event:
-    """Return the event `p` with the event `inner` as a relative clause of its agent or
-    patient.
+def _attach_clause(event: Event, role: str, inner_event: Event) -> Event:
+    """Return the event `event` with the event `inner_event` as a relative clause of its
+    agent or patient.
 
-    slot: "agent" or "patient"."""
-    return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
+    role: "agent" or "patient"."""
+    return replace(event, **{role: replace(getattr(event, role), clause=inner_event)})
 
 
-def _pair(rng: Random, label: int) -> Texts:
+def _make_rte_row(rng: Random, label: int) -> Texts:
     """Return a row of RTE's twin: two texts with the same meaning (label 0), or not
     (label 1)."""
-    both = pick_option(rng, (_plain_pair, _plain_pair, _pair_with_clauses))(
-        rng, label == 0
-    )
-    return tuple(text(join_clauses(map(clause, events))) for events in both)
+    both = pick_option(
+        rng, (_draw_event_pair, _draw_event_pair, _draw_pair_with_clauses)
+    )(rng, label == 0)
+    return tuple(join_words(join_clauses(map(make_clause, events))) for events in both)
 
 
-def _make_question(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
+def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
     """Return a row of SQuAD's twins: (question, passage, (start, end) of the answer in
     characters, or (-1, -1) for none).
 
@@ -213,7 +225,7 @@ def _make_question(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
 
     label: 0 asks for the agent of an event, 1 for its patient, and 2 for one of them in
     the denied event, which has no answer."""
-    first, beside = _events(rng, 2)
+    first, beside = _draw_events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick_option(rng, (1, -1))]
     if rng.random() < 0.6:
@@ -223,29 +235,29 @@ def _make_question(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
         replace(p, passive=bool(p.patient) and rng.random() < 0.4)
         for p in (asked, other)
     ]
-    said = [text(clause(p)) for p in voiced]
+    said = [join_words(make_clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    answer = text(noun_phrase(getattr(asked, role)))[:-2]  # Without " .".
+    answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]  # Without " .".
     asked = asked if label < 2 else deny_event(asked)
     if rng.random() < 0.3:
-        asked = _use_synonym(rng, asked, "verb")
+        asked = _replace_by_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
     span = (place, place + len(answer)) if label < 2 else (-1, -1)
-    return text(g.question(asked, role)), passage, span
+    return join_words(g.make_question(asked, role)), passage, span
 
 
-def _tense(rng: Random, label: int) -> Texts:
+def _make_tense_row(rng: Random, label: int) -> Texts:
     """Return a row of Tense's twin: the main clause is in the past (label 0) or in the
     present (label 1), and a relative clause is in the other tense."""
     p, inner = (
-        sample_event(rng, varied=True, past=past, positive=True)
+        sample_event(rng, random_quantifiers=True, past=past, positive=True)
         for past in (label == 0, label == 1)
     )
     return (
-        text(
-            clause(
+        join_words(
+            make_clause(
                 _attach_clause(
-                    p, pick_option(rng, g.ROLES), g.relative_event(rng, inner)
+                    p, pick_option(rng, g.ROLES), g.draw_relative_event(rng, inner)
                 )
             )
         ),
@@ -253,12 +265,12 @@ def _tense(rng: Random, label: int) -> Texts:
 
 
 MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
-    "CoLA": _well_formed,
-    "RTE": _pair,
-    "SQuAD1": _make_question,
-    "SQuAD2": _make_question,
-    "BigramShift": partial(_well_formed, faults=(_swap_words,)),
-    "Tense": _tense,
+    "CoLA": _make_cola_row,
+    "RTE": _make_rte_row,
+    "SQuAD1": _make_squad_row,
+    "SQuAD2": _make_squad_row,
+    "BigramShift": partial(_make_cola_row, faults=(_swap_words,)),
+    "Tense": _make_tense_row,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
 # Rows of each split that are generated. Of the development rows the first JUDGED are
@@ -283,19 +295,19 @@ def load(task: str) -> dict[str, Split]:
     return {name: splits[name] for name in names}
 
 
-def _draw_split(task: str, name: str, seen: set[str]) -> Split:
+def _draw_split(task: str, name: str, used_texts: set[str]) -> Split:
     """Generate a split of a task. Labels take turns, then the rows are shuffled.
 
     name: the name of the split.
-    seen: texts of other splits, which are avoided; the new texts are added."""
+    used_texts: texts of other splits, which are avoided; the new texts are added."""
     rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
     rows: dict[Texts, tuple[float, Any]] = {}
     while len(rows) < ROWS[task][name]:
         label = len(rows) % (3 if task == "SQuAD2" else 2)
         *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
-        if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
+        if len(set(texts)) == len(texts) and used_texts.isdisjoint(texts):
             rows.setdefault(tuple(texts), (rng.random(), target))
-    seen.update(text for texts in rows for text in texts)
+    used_texts.update(text for texts in rows for text in texts)
     order = sorted(
         list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__
     )
@@ -309,14 +321,14 @@ def _draw_split(task: str, name: str, seen: set[str]) -> Split:
     return replace(split, answers=answers)
 
 
-def corpus(sentences: int, seed: int) -> list[str]:
-    """Return passages of two sentences each for pre-training, about `sentences`
+def generate_passages(sentence_count: int, seed: int) -> list[str]:
+    """Return passages of two sentences each for pre-training, about `sentence_count`
     sentences in all.
 
     A passage has two unrelated grammatical sentences, or two with the same meaning."""
     rng, passages = random.Random(f"{seed} corpus"), []
-    while 2 * len(passages) < sentences:
-        said_twice = _pair(rng, 0)
-        good = *_well_formed(rng, 1), *_well_formed(rng, 1)
+    while 2 * len(passages) < sentence_count:
+        said_twice = _make_rte_row(rng, 0)
+        good = *_make_cola_row(rng, 1), *_make_cola_row(rng, 1)
         passages.append(" ".join(said_twice if rng.random() < 0.6 else good))
     return passages

@@ -112,7 +112,7 @@ class Row(NamedTuple):
     stratum: int = 0
 
 
-def read(path: Path | str) -> list[Sentence]:
+def read_sentences(path: Path | str) -> list[Sentence]:
     """Return the Sentences of a CoNLL-U file.
 
     Lines of multiword tokens and of empty nodes are skipped; the words of a multiword
@@ -128,7 +128,7 @@ def read(path: Path | str) -> list[Sentence]:
         elif rows:
             try:
                 sentences.append(
-                    _sentence(rows, f"{path.name}: {document or len(sentences)}")
+                    _parse_sentence(rows, f"{path.name}: {document or len(sentences)}")
                 )
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
@@ -138,7 +138,7 @@ def read(path: Path | str) -> list[Sentence]:
     return sentences
 
 
-def _sentence(rows: list[list[str]], document: str) -> Sentence:
+def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
     """Return the Sentence of the cells of some lines. Raises ValueError or IndexError
     where they are no tree."""
     columns = list(zip(*rows, strict=True))
@@ -149,64 +149,74 @@ def _sentence(rows: list[list[str]], document: str) -> Sentence:
     relations = tuple(name.split(":")[0] for name in relations)
     s = Sentence(words, lemmas, kinds, features, heads, relations, document)
     is_counted = [int(i) for i in ids] == [*range(1, len(ids) + 1)]
-    if not is_counted or heads.count(-1) != 1 or max(depths(s)) >= len(rows):
+    if not is_counted or heads.count(-1) != 1 or max(compute_depths(s)) >= len(rows):
         raise ValueError
     return s
 
 
-def words_above(s: Sentence, i: int) -> list[int]:
-    """Return the positions of word `i` and of its ancestors in the dependency tree, up
-    to the root.
+def list_ancestors(sentence: Sentence, position: int) -> list[int]:
+    """Return the positions of word `position` and of its ancestors in the dependency
+    tree, up to the root.
 
     Where heads form a cycle, more positions are returned than the sentence has
     words."""
-    positions = [i]
-    while (i := s.heads[i]) != -1 and len(positions) <= len(s.heads):
-        positions.append(i)
+    positions = [position]
+    while (position := sentence.heads[position]) != -1 and len(positions) <= len(
+        sentence.heads
+    ):
+        positions.append(position)
     return positions
 
 
-def depths(s: Sentence) -> list[int]:
+def compute_depths(sentence: Sentence) -> list[int]:
     """Return the depth of each word in the dependency tree, 0 for the root."""
-    return [len(words_above(s, i)) - 1 for i in range(len(s.heads))]
+    return [len(list_ancestors(sentence, i)) - 1 for i in range(len(sentence.heads))]
 
 
-def _feature(sentence: Sentence, i: int, name: str) -> str:
-    match = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
+def _read_feature(sentence: Sentence, position: int, feature: str) -> str:
+    match = re.search(rf"(?:^|\|){feature}=([^|]+)", sentence.features[position])
     return match[1] if match else ""
 
 
-def _word_asked_about(
-    s: Sentence, kind: str, values: Mapping[int, str], depth: int
+def _find_target_word(
+    sentence: Sentence, part_of_speech: str, values: Mapping[int, str], depth: int
 ) -> tuple[str, str] | None:
     """Return (class, lemma) of the word that a task asks about, or None.
 
     It is the first word at the depth of the main clause. Where there is none, it is the
     word nearest to the root, provided that all values agree.
 
-    kind: the part of speech of the word.
+    part_of_speech: the part of speech of the word.
     values: {position of a word: its tense or number}.
     depth: depth in the tree of such a word in the main clause."""
-    level = depths(s)
-    words = [i for i, v in values.items() if s.kinds[i] == kind and v in _NAMES]
+    level = compute_depths(sentence)
+    words = [
+        i
+        for i, v in values.items()
+        if sentence.kinds[i] == part_of_speech and v in _NAMES
+    ]
     candidates = [i for i in words if level[i] == depth]
     if words and not candidates and len(set(values.values())) == 1:
         candidates = [min(words, key=level.__getitem__)]
     if not candidates:
         return None
     i = candidates[0]
-    return _NAMES[values[i]], s.lemmas[i]
+    return _NAMES[values[i]], sentence.lemmas[i]
 
 
-def tense(s: Sentence) -> tuple[str, str] | None:
+def find_tense(sentence: Sentence) -> tuple[str, str] | None:
     """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or
     of another clause if all finite verbs agree in tense; None without one."""
-    verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
-    finite = [i for i in verbs if "VerbForm=Fin" in s.features[i]]
-    return _word_asked_about(s, "VERB", {i: _feature(s, i, "Tense") for i in finite}, 0)
+    verbs = [i for i, kind in enumerate(sentence.kinds) if kind in ("VERB", "AUX")]
+    finite = [i for i in verbs if "VerbForm=Fin" in sentence.features[i]]
+    return _find_target_word(
+        sentence, "VERB", {i: _read_feature(sentence, i, "Tense") for i in finite}, 0
+    )
 
 
-def number(s: Sentence, relation: str) -> tuple[str, str] | None:
+def find_grammatical_number(
+    sentence: Sentence, relation: str
+) -> tuple[str, str] | None:
     """Return ("NN" or "NNS", lemma) of the common noun that is subject or object of the
     main clause, or of another clause if all agree in number; None without one.
 
@@ -214,33 +224,33 @@ def number(s: Sentence, relation: str) -> tuple[str, str] | None:
 
     relation: "nsubj" or "obj"."""
     values = {}
-    for i, name in enumerate(s.relations):
-        value = _feature(s, i, "Number")
-        if name == relation and (value or s.kinds[i] == "NOUN"):
+    for i, name in enumerate(sentence.relations):
+        value = _read_feature(sentence, i, "Number")
+        if name == relation and (value or sentence.kinds[i] == "NOUN"):
             values[i] = value
-    return _word_asked_about(s, "NOUN", values, 1)
+    return _find_target_word(sentence, "NOUN", values, 1)
 
 
-def shape(s: Sentence) -> str:
+def describe_constituents(sentence: Sentence) -> str:
     """Return the order of the root and its clause-level dependents, such as "nsubj root
     obj"."""
-    root = s.heads.index(-1)
+    root = sentence.heads.index(-1)
     names = [
         "root" if i == root else name
-        for i, name in enumerate(s.relations)
-        if i == root or (s.heads[i] == root and name in _SHAPE)
+        for i, name in enumerate(sentence.relations)
+        if i == root or (sentence.heads[i] == root and name in _SHAPE)
     ]
     return " ".join(names)
 
 
-def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
+def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
     """Return a sentence with its two coordinated main clauses swapped: "He left , but
     she stayed ." becomes "She stayed , but he left .".
 
     Returns (words, 1 if the first clause was longer, -1 if it was shorter, 0 for equal
     lengths), or None where there are no such clauses."""
-    words, root = s.words, s.heads.index(-1)
-    links = list(zip(s.heads, s.relations, strict=True))
+    words, root = sentence.words, sentence.heads.index(-1)
+    links = list(zip(sentence.heads, sentence.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
     marks = [
         i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"
@@ -250,9 +260,13 @@ def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
     if not is_coordinated or _QUOTES.intersection(words):
         return None
     [clause], [mark] = clauses, marks
-    spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT" and i != mark]
+    spoken = [
+        i for i, kind in enumerate(sentence.kinds) if kind != "PUNCT" and i != mark
+    ]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
-    is_split = all((i > mark) == (clause in words_above(s, i)) for i in spoken)
+    is_split = all(
+        (i > mark) == (clause in list_ancestors(sentence, i)) for i in spoken
+    )
     if not (before and after and is_split):
         return None
     comma, end = before[-1] + 1, after[-1] + 1
@@ -260,7 +274,11 @@ def swap_clauses(s: Sentence) -> tuple[list[str], int] | None:
     longer = (len(first) > len(last)) - (len(first) < len(last))
     if first[0][0].isupper():  # Move the capital letter to the new first word.
         last[0] = last[0][0].upper() + last[0][1:]
-        if s.kinds[0] != "PROPN" and first[0] != "I" and not first[0][1:2].isupper():
+        if (
+            sentence.kinds[0] != "PROPN"
+            and first[0] != "I"
+            and not first[0][1:2].isupper()
+        ):
             first[0] = first[0].lower()
     return [*last, *words[comma : mark + 1], *first, *words[end:]], longer
 
@@ -279,7 +297,7 @@ class _World:
                     f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
                 )
                 raise Absent(f"{reason}; fix: put the files of one treebank there")
-            for s in read(paths[0]):
+            for s in read_sentences(paths[0]):
                 if len(s.words) in LENGTHS:
                     pooled.setdefault(s.words, s)
         self.sentences = list(pooled.values())
@@ -287,28 +305,30 @@ class _World:
         for s in self.sentences:
             said = dict.fromkeys(map(str.lower, s.words))
             words.update(word for word in said if len(word) > 3 and word.isalpha())
-        shapes = Counter(map(shape, self.sentences))
+        shapes = Counter(map(describe_constituents, self.sentences))
         self.names = {
             "WordContent": sorted([*dict(words.most_common(RANK + WORDS))][RANK:]),
             "TopConstituents": [*dict(shapes.most_common(SHAPES))],
         }
-        forms = [(form, s.lemmas[i]) for s in self.sentences for form, i in _forms(s)]
+        forms = [
+            (form, s.lemmas[i]) for s in self.sentences for form, i in _iterate_forms(s)
+        ]
         self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
         for form, lemma in forms:
             if self.times[form] in _ODD:
-                self.peers[self._like(form)].append((form[0], lemma))
+                self.peers[self._frequency_class(form)].append((form[0], lemma))
 
-    def _like(self, form: Form) -> tuple[str, str, int]:
+    def _frequency_class(self, form: Form) -> tuple[str, str, int]:
         # Words count as equally frequent if the bit lengths of their counts are equal:
         # such counts differ by less than a factor of two.
         return *form[1:], self.times[form].bit_length()
 
-    def row(self, task: str, s: Sentence, rng: Random) -> Row | None:
+    def make_row(self, task: str, sentence: Sentence, rng: Random) -> Row | None:
         """Return the Row of a sentence in a task, or None where the sentence does not
         suit the task."""
-        words, label = list(s.words), rng.choice("IO")
+        words, label = list(sentence.words), rng.choice("IO")
         if task == "Length":
-            return Row(str(bisect_left(BINS, len(words))), s.document, words)
+            return Row(str(bisect_left(BINS, len(words))), sentence.document, words)
         if task == "WordContent":
             names = self.names[task]
             asked = [word for word in map(str.lower, words) if word in names]
@@ -316,44 +336,56 @@ class _World:
                 return None
             return Row(str(names.index(asked[0])), " ".join(words), words)
         if task == "Depth":
-            bin = min(max(*depths(s), 3), 6) - 3
-            return Row(TASKS[task].labels[bin], s.document, words, len(words))
+            bin = min(max(*compute_depths(sentence), 3), 6) - 3
+            return Row(TASKS[task].labels[bin], sentence.document, words, len(words))
         if task == "TopConstituents":
-            code = [*self.names[task], shape(s)].index(shape(s))
-            return Row(str(code), s.document, words)
+            code = [*self.names[task], describe_constituents(sentence)].index(
+                describe_constituents(sentence)
+            )
+            return Row(str(code), sentence.document, words)
         if task == "BigramShift":
-            return _shift_label(s, words, label, rng)
+            return _make_shift_row(sentence, words, label, rng)
         if task == "OddManOut":
-            return self._odd(s, words, rng)
+            return self._replace_by_odd_word(sentence, words, rng)
         # The stratum is which clause is longer, so that lengths do not reveal the
         # label.
         if task == "CoordinationInversion":
-            swapped, longer = swap_clauses(s) or (None, 0)
+            swapped, longer = swap_clauses(sentence) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
-            return Row(label, s.document, words, longer) if swapped else None
-        label_and_key = tense(s) if task == "Tense" else number(s, _RELATION[task])
+            return Row(label, sentence.document, words, longer) if swapped else None
+        label_and_key = (
+            find_tense(sentence)
+            if task == "Tense"
+            else find_grammatical_number(sentence, _RELATION[task])
+        )
         return label_and_key and Row(*label_and_key, words)
 
-    def _odd(self, s: Sentence, words: list[str], rng: Random) -> Row | None:
-        forms = [pair for pair in _forms(s) if self.times[pair[0]] in _ODD]
+    def _replace_by_odd_word(
+        self, sentence: Sentence, words: list[str], rng: Random
+    ) -> Row | None:
+        forms = [
+            pair for pair in _iterate_forms(sentence) if self.times[pair[0]] in _ODD
+        ]
         if not forms:
             return None
         form, i = rng.choice(forms)
         # Draw occurrences instead of words, so that frequent words are drawn more
         # often.
-        drawn = rng.choices(self.peers[self._like(form)], k=9)
-        others = [pair for pair in drawn if pair[1] != s.lemmas[i]]
+        drawn = rng.choices(self.peers[self._frequency_class(form)], k=9)
+        others = [pair for pair in drawn if pair[1] != sentence.lemmas[i]]
         if not others:
             return None
-        label, lemma = rng.choice("CO"), s.lemmas[i]
+        label, lemma = rng.choice("CO"), sentence.lemmas[i]
         if label == "C":
             words[i], lemma = others[0]
         return Row(label, lemma, words)
 
 
-def _shift_label(s: Sentence, words: list[str], label: str, rng: Random) -> Row | None:
-    free = [kind not in ("PUNCT", "SYM") for kind in s.kinds]
+def _make_shift_row(
+    sentence: Sentence, words: list[str], label: str, rng: Random
+) -> Row | None:
+    free = [kind not in ("PUNCT", "SYM") for kind in sentence.kinds]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [
         i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]
@@ -363,14 +395,14 @@ def _shift_label(s: Sentence, words: list[str], label: str, rng: Random) -> Row 
     i = rng.choice(places)
     if label == "I":
         words[i : i + 2] = words[i + 1], words[i]
-    return Row(label, s.document, words)
+    return Row(label, sentence.document, words)
 
 
-def _forms(s: Sentence) -> Iterator[tuple[Form, int]]:
+def _iterate_forms(sentence: Sentence) -> Iterator[tuple[Form, int]]:
     """Yield (Form, position) of the nouns and verbs in lower case."""
-    for i, (word, kind) in enumerate(zip(s.words, s.kinds, strict=True)):
+    for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
-            yield (word, kind, s.features[i]), i
+            yield (word, kind, sentence.features[i]), i
 
 
 # Tasks with official unseen rows: all, as their test rows share no sentence with
@@ -396,11 +428,11 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
         order = rng.random()
-        if row := world.row(task, s, rng):
+        if row := world.make_row(task, s, rng):
             records.append((order, index, *row))
     columns = ("order", "index", *Row._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
-    rows["part"] = rows["key"].map(_parts(rows, task == "WordContent"))
+    rows["part"] = rows["key"].map(_assign_splits(rows, task == "WordContent"))
     codes = {label: code for code, label in enumerate(TASKS[task].labels)}
     place = rows.groupby(["part", "stratum", "label"]).cumcount()
     few = rows.groupby(["part", "stratum"])["label"].transform(
@@ -420,15 +452,15 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     return splits
 
 
-def _parts(rows: pd.DataFrame, by_label: bool) -> dict[str, str]:
+def _assign_splits(rows: pd.DataFrame, is_by_label: bool) -> dict[str, str]:
     """Return {key: split name} for the keys of some rows.
 
     Keys with more than 3 % of the rows go to the training set, as they would be too
     large a part of a small split.
 
-    by_label: whether the rows of each label are divided separately."""
+    is_by_label: whether the rows of each label are divided separately."""
     split_by_key = {}
-    for _, part in rows.groupby("label") if by_label else [("", rows)]:
+    for _, part in rows.groupby("label") if is_by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
             share, split_by_key[key] = filled / len(part), "train"

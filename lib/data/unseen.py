@@ -39,73 +39,90 @@ class _Split(Protocol):
     @property
     def y(self) -> np.ndarray: ...
     def __len__(self) -> int: ...
-    def take(self, rows: Sequence[int] | np.ndarray) -> "_Split": ...
+    def select_rows(self, rows: Sequence[int] | np.ndarray) -> "_Split": ...
 
 
-def texts(split: _Split, row: int) -> list[Text]:
+def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
     """Return the one or two texts of a row of a Split, each as its lower-case words."""
     return [
-        tuple(column[row].lower().split()) for column in (split.a, split.b) if column
+        tuple(column[row_number].lower().split())
+        for column in (split.a, split.b)
+        if column
     ]
 
 
-def words(split: _Split) -> np.ndarray:
+def count_words(split: _Split) -> np.ndarray:
     """Return the number of words in each row of a Split [N]; both texts of a pair
     count."""
-    return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
+    return np.array(
+        [sum(map(len, split_texts_into_words(split, row))) for row in range(len(split))]
+    )
 
 
-def cut_parts(text: Text, *sizes: int) -> list[Text]:
+def list_ngrams(text: Text, *lengths: int) -> list[Text]:
     """Return all sequences of consecutive words (n-grams) of a text.
 
-    sizes: the values of n."""
+    lengths: the values of n."""
     return [
         part
-        for size in sizes
+        for size in lengths
         for part in zip(*(text[i:] for i in range(size)), strict=False)
     ]
 
 
-def comparison_parts(text: Text) -> list[Text]:
+def list_compared_ngrams(text: Text) -> list[Text]:
     """Return the parts by which a text is compared with others: its n-grams of four
     words, or a shorter text as a whole."""
-    return cut_parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
+    return list_ngrams(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def select_apart(
-    split: _Split, taken: Iterable[int], rest: Iterable[int], count: int
+def select_rows_without_shared_text(
+    split: _Split,
+    taken_rows: Iterable[int],
+    candidate_rows: Iterable[int],
+    max_rows: int,
 ) -> list[int]:
-    """Return the first `count` rows of `rest` that share no text with the rows `taken`,
-    or fewer where there are no more.
+    """Return the first `max_rows` rows of `candidate_rows` that share no text with the
+    rows `taken_rows`, or fewer where there are no more.
 
     Rows are positions in the Split, in arguments and result."""
-    taken_texts = [text for row in taken for text in texts(split, row)]
+    taken_texts = [
+        text for row in taken_rows for text in split_texts_into_words(split, row)
+    ]
     taken_parts = {
-        part for text in taken_texts for part in cut_parts(text, *SHORTER, WORDS)
+        part for text in taken_texts for part in list_ngrams(text, *SHORTER, WORDS)
     }
     short = {text for text in taken_texts if len(text) < WORDS}
 
-    def shares(text: Text) -> bool:
+    def shares_text(text: Text) -> bool:
         if len(text) >= WORDS:
-            return not taken_parts.isdisjoint(cut_parts(text, WORDS))
-        return text in taken_parts or not short.isdisjoint(cut_parts(text, *SHORTER))
+            return not taken_parts.isdisjoint(list_ngrams(text, WORDS))
+        return text in taken_parts or not short.isdisjoint(list_ngrams(text, *SHORTER))
 
-    new = (row for row in rest if not any(map(shares, texts(split, row))))
-    return list(islice(new, count))
+    new = (
+        row
+        for row in candidate_rows
+        if not any(map(shares_text, split_texts_into_words(split, row)))
+    )
+    return list(islice(new, max_rows))
 
 
-def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
+def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     """Return the number of each row's cluster, from 0: [N] over the rows of all splits.
 
     Rows that share text, directly or through a chain of rows, are in one cluster.
 
     only_equal: whether only equal texts count as shared."""
-    rows = [texts(split, row) for split in splits for row in range(len(split))]
+    rows = [
+        split_texts_into_words(split, row)
+        for split in splits
+        for row in range(len(split))
+    ]
     short = {text for row_texts in rows for text in row_texts if len(text) < WORDS}
     parent = list(range(len(rows)))
     first: dict[Text, int] = {}
 
-    def root(row: int) -> int:
+    def find_root(row: int) -> int:
         while parent[row] != row:
             parent[row] = row = parent[parent[row]]
         return row
@@ -114,33 +131,48 @@ def clusters(*splits: _Split, only_equal: bool = False) -> np.ndarray:
         for text in row_texts:
             shared = [text]
             if not only_equal:
-                within = [part for part in cut_parts(text, *SHORTER) if part in short]
-                shared = comparison_parts(text) + within
+                within = [part for part in list_ngrams(text, *SHORTER) if part in short]
+                shared = list_compared_ngrams(text) + within
             for mark in shared:
-                parent[root(row)] = root(first.setdefault(mark, row))
-    return np.unique([root(row) for row in range(len(rows))], return_inverse=True)[1]
+                parent[find_root(row)] = find_root(first.setdefault(mark, row))
+    return np.unique([find_root(row) for row in range(len(rows))], return_inverse=True)[
+        1
+    ]
 
 
-def judging_rows(split: _Split, dev: _Split, train: _Split | None = None) -> Arrays:
+def make_judging_arrays(
+    unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
+) -> Arrays:
     """Return the arrays by which predictions for N unseen rows are scored, together
     with D development rows.
 
     They are "labels" [N], "judged" (positions of the K unseen rows that count in
-    scores), "cluster" [D + K] (`clusters`) and "words" [D + N] (number of words), with
-    development rows first.
+    scores), "cluster" [D + K] (`cluster_rows`) and "words" [D + N] (number of words),
+    with development rows first.
 
-    split, dev: the unseen and the development rows.
-    train: the training rows if unseen rows are official; an unseen row that has a text
-    in common with them does not count."""
+    unseen_split, dev_split: the unseen and the development rows.
+    train_split: the training rows if unseen rows are official; an unseen row that has a
+    text in common with them does not count."""
     seen = set()
-    if train:
-        seen = {text for row in range(len(train)) for text in texts(train, row)}
-    new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
-    positions = np.flatnonzero(new & (words(split) >= LONG))
-    cluster = clusters(dev, split.take(positions), only_equal=train is not None)
-    lengths = np.concatenate([words(dev), words(split)])
+    if train_split:
+        seen = {
+            text
+            for row in range(len(train_split))
+            for text in split_texts_into_words(train_split, row)
+        }
+    new = [
+        seen.isdisjoint(split_texts_into_words(unseen_split, row))
+        for row in range(len(unseen_split))
+    ]
+    positions = np.flatnonzero(new & (count_words(unseen_split) >= LONG))
+    cluster = cluster_rows(
+        dev_split,
+        unseen_split.select_rows(positions),
+        only_equal=train_split is not None,
+    )
+    lengths = np.concatenate([count_words(dev_split), count_words(unseen_split)])
     return {
-        "labels": split.y,
+        "labels": unseen_split.y,
         "judged": positions,
         "cluster": cluster,
         "words": lengths,

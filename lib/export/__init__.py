@@ -8,7 +8,7 @@ from lib.core.names import Refused
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
-def check_packages() -> None:
+def check_onnx_packages() -> None:
     """Raise Refused where a package that writes or runs ONNX is not installed."""
     absent = [name for name in PACKAGES if not find_spec(name)]
     if absent:

@@ -13,15 +13,15 @@ from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task, own
 from lib.data.models import HUB
-from lib.export.opened import task_of
+from lib.export.opened import find_task
 from lib.report.tables import escape_text
 
 
-def make_card(run: Run, exported: Json) -> ModelCard:
+def make_card(run: Run, export_report: Json) -> ModelCard:
     """Return the model card of a run: how its model was made, its size and its scores.
 
-    exported: the dict that lib.export.writer.export returned for the model."""
-    spec, task = from_json(run.spec), task_of(run)
+    export_report: the dict that lib.export.writer.export returned for the model."""
+    spec, task = from_json(run.spec), find_task(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
     bases = [Path(name).name for name in names]
@@ -29,45 +29,47 @@ def make_card(run: Run, exported: Json) -> ModelCard:
         make_metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         title=escape_text(
-            f"{title_of_task(run, task) if task else 'Encoder'}, {run.name}"
+            f"{make_task_title(run, task) if task else 'Encoder'}, {run.name}"
         ),
         classes=[escape_text(name) for name in task.labels] if task else [],
-        remote=", trust_remote_code=True" * exported["remote"],
-        scores=metrics_of_task(run, task),
+        remote=", trust_remote_code=True" * export_report["remote"],
+        scores=select_task_metrics(run, task),
         described=json.dumps(drop_full_paths(spec.args.get("data", {}))),
         method="\n".join(describe_steps(spec)),
-        **{"run": run, "exported": exported, "task": task, "bases": bases},
+        **{"run": run, "exported": export_report, "task": task, "bases": bases},
     )
 
 
-def title_of_task(run: Run, task: Task) -> str:
+def make_task_title(run: Run, task: Task) -> str:
     """Return the name of a task for a reader: for rows of a reader's own, the name of
     their file."""
     is_own = run.spec["args"]["data"]["source"] == "own"
-    return own.title(task.name) if is_own else task.name
+    return own.make_task_title(task.name) if is_own else task.name
 
 
-def make_metadata(run: Run, task: Task | None, names: list[str]) -> ModelCardData:
+def make_metadata(
+    run: Run, task: Task | None, checkpoint_names: list[str]
+) -> ModelCardData:
     """Return the metadata that the Hugging Face hub reads: library, pipeline tag, base
     models and scores.
 
-    names: checkpoints that the model descends from. Those that are not at the hub are
-    left out."""
+    checkpoint_names: checkpoints that the model descends from. Those that are not at
+    the hub are left out."""
     kind = "feature-extraction"
     if task:
         kind = "question-answering" if task.span else "text-classification"
     scores = [
         EvalResult(
-            kind, run.spec["args"]["data"]["source"], title_of_task(run, task), *score
+            kind, run.spec["args"]["data"]["source"], make_task_title(run, task), *score
         )
-        for score in metrics_of_task(run, task).items()
+        for score in select_task_metrics(run, task).items()
         if task
     ]
     return ModelCardData(
         library_name="transformers",
         pipeline_tag=kind,
         tags=["model-compression"],
-        base_model=[HUB[name] for name in names if name in HUB] or None,
+        base_model=[HUB[name] for name in checkpoint_names if name in HUB] or None,
         model_name=run.name,
         eval_results=scores or None,
     )
@@ -91,7 +93,7 @@ def describe_steps(spec: Spec) -> Iterator[str]:
         )
 
 
-def metrics_of_task(run: Run, task: Task | None) -> dict[str, float]:
+def select_task_metrics(run: Run, task: Task | None) -> dict[str, float]:
     """Return {metric: value} of a run for the metrics of its task, on development,
     unseen and test rows.
 

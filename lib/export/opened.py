@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
-def task_of(run: Run) -> Task | None:
+def find_task(run: Run) -> Task | None:
     """Return the Task that a run was trained on; None for none or several."""
     described = run.spec["args"].get("data", {})
-    return data.task_of_descriptor(described) if "task" in described else None
+    return data.find_described_task(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Opened:
     @property
     def task(self) -> Task | None:
         """Return the Task that the run was trained on; None for none or several."""
-        return task_of(self.run)
+        return find_task(self.run)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
@@ -68,7 +68,7 @@ class Opened:
         is `right`, and its probability `confidence`. For a regression they are `label`
         and the prediction `said`, on the scale of the task's data. For answer spans
         they are the arrays that the run saved."""
-        arrays = self.run.arrays("predictions")
+        arrays = self.run.read_arrays("predictions")
         if "logits" not in arrays:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
         labels, logits = arrays["labels"], arrays["logits"].astype(float)
@@ -99,7 +99,9 @@ class Opened:
 DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 
-def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
+def load(
+    name: str, profile: str = "toy", keep_weights: bool = False, **columns: Any
+) -> Opened:
     """Open a run by its name, or by a notebook and the labels of a Row of its grid.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
@@ -109,62 +111,69 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
 
     name: a part of a notebook's name, whose grid has one Row with the values of
     `columns`; or a part of a run's name that no other run has.
-    keep: whether the run is made, with its weights, where it or they are missing."""
+    keep_weights: whether the run is made, with its weights, where it or they are
+    missing."""
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
         spec = find_spec(name, profile, columns)
-        run = Store().lookup(spec)["run"]
-        if not run and keep:
+        run = Store().look_up_state(spec)["run"]
+        if not run and keep_weights:
             run = make_run(spec)
         if not run:
             fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
             raise Absent(f"{spec.name} is not made yet: {fix} makes it")
-    return Opened(restore_weights(run, keep) if keep else run)
+    return Opened(restore_weights(run, keep_weights) if keep_weights else run)
 
 
-def find_spec(name: str, profile: str, columns: dict[str, Any]) -> Spec:
+def find_spec(run_or_notebook: str, profile: str, labels: dict[str, Any]) -> Spec:
     """Return the only Spec among the Rows of a notebook's grid that have the values of
-    `columns`.
+    `labels`.
 
     Raises Refused, with Rows to choose from, where no Spec or several have them."""
-    path = notebook.find_notebooks([name])[0]
+    path = notebook.find_notebooks([run_or_notebook])[0]
     rows = notebook.make_grids(path, {"profile": profile}).get("grid", [])
-    hits = [row for row in rows if all(row.get(c) == v for c, v in columns.items())]
+    hits = [row for row in rows if all(row.get(c) == v for c, v in labels.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
-        reason = f"{len(specs)} runs of {notebook.id_of_notebook(path)} have {columns}"
+        reason = f"{len(specs)} runs of {notebook.make_notebook_id(path)} have {labels}"
         choice = f"choose a line such as {', '.join(map(str, lines))}"
         raise Refused(f"{reason}: {choice}")
     return specs.pop()
 
 
-def find_run(name: str) -> Run:
-    """Return the only run whose name contains `name`. Raises Refused where no run or
-    several do."""
+def find_run(name_part: str) -> Run:
+    """Return the only run whose name contains `name_part`. Raises Refused where no run
+    or several do."""
     runs = {run.name: run for run in Store().list_runs()}
-    hits = [name] if name in runs else [other for other in runs if name in other]
+    hits = (
+        [name_part]
+        if name_part in runs
+        else [other for other in runs if name_part in other]
+    )
     if len(hits) != 1:
         first = ", ".join((hits or list(runs))[:9])
-        raise Refused(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")
+        raise Refused(
+            f"{name_part!r} is part of {len(hits)} runs: name one of {first}, ..."
+        )
     return runs[hits[0]]
 
 
-def restore_weights(run: Run, keep: bool = False) -> Run:
+def restore_weights(run: Run, keep_weights: bool = False) -> Run:
     """Return a run with its weights, which a record does not have.
 
     Raises Refused for a step that makes no model, and Absent, with the command that
     makes the weights, where they are missing.
 
-    keep: whether the run is made again where its weights are missing."""
+    keep_weights: whether the run is made again where its weights are missing."""
     if run.model.exists():
         return run
     spec = from_json(run.spec)
     if not STEPS[spec.step].weights:
         raise Refused(f"{run.name} makes no model: the step {spec.step} only measures")
-    if here := Store().find(spec, weights=True):
+    if here := Store().find_run(spec, needs_weights=True):
         return here
-    if keep:
+    if keep_weights:
         return make_run(spec)
     why = "is a record, and records have" if run.origin == "record" else "kept"
     raise Absent(
@@ -178,8 +187,8 @@ def make_run(spec: Spec) -> Run:
     reason where it fails."""
     from lib.cluster import sweep
 
-    lost = sweep.make_runs([spec], keep=True)
-    spec, run = Store().look(spec, weights=True)
+    lost = sweep.make_runs([spec], keep_weights=True)
+    spec, run = Store().find_run_or_twin(spec, needs_weights=True)
     if lost:
         raise Refused(f"{spec.name} could not be made: {lost[spec]}")
     assert run

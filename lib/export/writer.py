@@ -23,10 +23,10 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from lib.core.names import Refused
 from lib.core.types import Json
-from lib.export import check_packages
+from lib.export import check_onnx_packages
 from lib.model import backbone, ghost, modeling
-from lib.model.parts import size, surgery
-from lib.model.surgery import OPERATIONS, function
+from lib.model.parts import count_parameters, get_surgery
+from lib.model.surgery import OPERATIONS, find_operation
 
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
 # Largest difference that an output in float32 may have from the saved model's.
@@ -48,14 +48,15 @@ ONNX = tuple(f"{name}ForSequenceClassification" for name in ONNX_FAMILIES)
 def export(
     source: str | Path,
     folder: str | Path,
-    labels: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     onnx: bool = False,
 ) -> Json:
     """Write a saved model to a new folder, and check that its outputs are the same.
 
     source: the folder of the saved model (lib.model.backbone).
     folder: the new folder.
-    labels: the names of its classes, () for a regression, None where it has no head.
+    class_names: the names of its classes, () for a regression, None where it has no
+    head.
     onnx: whether `model.onnx` is written too.
 
     Returns {"forms": {"this folder" or "ONNX": largest difference from the outputs of
@@ -66,15 +67,15 @@ def export(
     ONNX or packages are absent; and afterwards where outputs differ by more than CLOSE,
     or EDGE for ONNX with int8."""
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
-    check(model, folder, onnx)
-    samples = [(batch, run_in_python(model, batch)) for batch in batches(model)]
-    backbone.save(name_classes(model, labels), tokenizer, folder)
-    remote = add_sources(folder)
-    name = name_auto_class(backbone.architecture(folder))
+    check_export(model, folder, onnx)
+    samples = [(batch, compute_outputs(model, batch)) for batch in draw_batches(model)]
+    backbone.save(write_class_names(model, class_names), tokenizer, folder)
+    remote = copy_model_sources(folder)
+    name = name_auto_class(backbone.read_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
-    forms, apart = {"this folder": partial(run_in_python, again)}, {}
+    forms, apart = {"this folder": partial(compute_outputs, again)}, {}
     if onnx:
         forms["ONNX"] = write_onnx(again, samples[0][0], folder / "model.onnx")
     for form, run in forms.items():
@@ -82,16 +83,16 @@ def export(
             float(abs(run(batch) - expected).max()) for batch, expected in samples
         )
         limit = CLOSE
-        if form == "ONNX" and any(op["op"] == "int8" for op in surgery(model)):
+        if form == "ONNX" and any(op["op"] == "int8" for op in get_surgery(model)):
             limit = EDGE * max(float(abs(expected).max()) for _, expected in samples)
         if not most <= limit:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
             raise Refused(f"{why}than rounding ({limit:.1g}): do not use it")
         apart[form] = most
-    return {"forms": apart, "auto": name, "remote": remote, **size(again)}
+    return {"forms": apart, "auto": name, "remote": remote, **count_parameters(again)}
 
 
-def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
+def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
     """Raise Refused where a folder is not empty, or the model cannot be written as
     ONNX."""
     if folder.exists() and any(folder.iterdir()):
@@ -99,32 +100,35 @@ def check(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
             f"{folder} is not empty: name a new folder with --to, or delete it"
         )
     if onnx:
-        ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
-        if cls not in ONNX or "mix" in ops or fix_length(model):
+        ops, cls = [op["op"] for op in get_surgery(model)], type(model).__name__
+        if cls not in ONNX or "mix" in ops or find_fixed_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
             raise Refused(f"{changed}, or {other}")
-        check_packages()
+        check_onnx_packages()
 
 
-def name_classes(
-    model: PreTrainedModel, labels: Sequence[str] | None
+def write_class_names(
+    model: PreTrainedModel, class_names: Sequence[str] | None
 ) -> PreTrainedModel:
     """Write the names of a model's classes into its configuration, and return the
     model.
 
-    labels: the names of the classes, () for a regression, None to change nothing."""
-    if labels:
-        model.config.id2label = dict(enumerate(labels))
-        model.config.label2id = {name: number for number, name in enumerate(labels)}
-    if labels is not None:
+    class_names: the names of the classes, () for a regression, None to change
+    nothing."""
+    if class_names:
+        model.config.id2label = dict(enumerate(class_names))
+        model.config.label2id = {
+            name: number for number, name in enumerate(class_names)
+        }
+    if class_names is not None:
         model.config.problem_type = (
-            "single_label_classification" if labels else "regression"
+            "single_label_classification" if class_names else "regression"
         )
     return model
 
 
-def add_sources(folder: Path) -> bool:
+def copy_model_sources(folder: Path) -> bool:
     """Copy the sources of a model with surgery to its folder, and return whether it
     needs them.
 
@@ -133,13 +137,13 @@ def add_sources(folder: Path) -> bool:
         return False
     config, code = backbone.read_configuration(folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
-    files = [inspect.getfile(function(name)) for name in methods]
+    files = [inspect.getfile(find_operation(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, folder)
     # Import the modules of the methods too: transformers copies only imported files.
     with (folder / code.name).open("a") as file:
         file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
-    name = backbone.architecture(folder)
+    name = backbone.read_class_name(folder)
     config_class = getattr(modeling, name).config_class.__name__
     classes = {"AutoConfig": config_class, name_auto_class(name): name}
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
@@ -147,15 +151,15 @@ def add_sources(folder: Path) -> bool:
     return True
 
 
-def name_auto_class(cls: str) -> str:
+def name_auto_class(class_name: str) -> str:
     """Return the name of the Auto class of transformers that opens models of class
-    `cls`."""
-    _, head, task = cls.partition("For")
+    `class_name`."""
+    _, head, task = class_name.partition("For")
     return f"AutoModel{head}{task}"
 
 
 @torch.no_grad()
-def run_in_python(
+def compute_outputs(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
 ) -> np.ndarray:
     """Return all outputs of a model for a batch as one flat array, for comparisons."""
@@ -195,7 +199,7 @@ def write_onnx(
     ].flatten()
 
 
-def fix_length(model: PreTrainedModel) -> int:
+def find_fixed_length(model: PreTrainedModel) -> int:
     """Return the number of tokens that all inputs of a model must have, or 0 where it
     takes any.
 
@@ -206,16 +210,18 @@ def fix_length(model: PreTrainedModel) -> int:
     return max(lengths, default=0)
 
 
-def batches(model: PreTrainedModel, rows: int = 4) -> Iterator[dict[str, torch.Tensor]]:
+def draw_batches(
+    model: PreTrainedModel, row_count: int = 4
+) -> Iterator[dict[str, torch.Tensor]]:
     """Yield random batches [rows, T] of several lengths T, on which models are
     compared.
 
     The first row has T tokens; the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
-    most = fix_length(model) or min(128, config.max_position_embeddings - 2)
-    for tokens in (most,) if fix_length(model) else (most // 4, most // 2, most):
-        ids = torch.randint(config.vocab_size, (rows, tokens), generator=random)
-        ends = torch.randint(2, tokens, (rows, 1), generator=random)
+    most = find_fixed_length(model) or min(128, config.max_position_embeddings - 2)
+    for tokens in (most,) if find_fixed_length(model) else (most // 4, most // 2, most):
+        ids = torch.randint(config.vocab_size, (row_count, tokens), generator=random)
+        ends = torch.randint(2, tokens, (row_count, 1), generator=random)
         ends[0] = tokens
         mask = (torch.arange(tokens) < ends).long()
         ids = torch.where(mask.bool(), ids, config.pad_token_id)

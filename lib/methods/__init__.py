@@ -22,6 +22,6 @@ METHODS = {
 }
 
 
-def module(name: str) -> ModuleType:
+def import_method(method_name: str) -> ModuleType:
     """Import and return the module of a method by the name of its file."""
-    return import_module(f"{__name__}.{name}")
+    return import_module(f"{__name__}.{method_name}")

@@ -16,9 +16,9 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .layout import arrange_layers, rename_tensors
+from .layout import rename_layer_parts_as_bert, restore_tensor_names
 from .options import HEADLESS, Refused
-from .parts import set_dropout, surgery
+from .parts import get_surgery, set_dropout
 from .surgery import operate
 
 # Prefixes of the names of a head's tensors.
@@ -39,7 +39,7 @@ def load_with_head(
     head: "SequenceClassification" or "QuestionAnswering".
     outputs: the size of the head; 1 is a regression.
     dropout: the rate of all layers."""
-    folder, cls = Path(folder), architecture(folder)
+    folder, cls = Path(folder), read_class_name(folder)
     if head in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
@@ -54,12 +54,14 @@ def load_with_head(
         )
     else:
         with explain_errors("weights", folder):
-            has_other = any(name.startswith(HEADS[head]) for name, _ in types(folder))
+            has_other = any(
+                name.startswith(HEADS[head]) for name, _ in read_tensor_dtypes(folder)
+            )
         if has_other:
             raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
-        model = load_weights(auto, folder, new_head=True, num_labels=outputs)
+        model = load_weights(auto, folder, has_new_head=True, num_labels=outputs)
         tokenizer = load_tokenizer(folder)
     set_dropout(model, dropout)
     return model, tokenizer
@@ -71,7 +73,7 @@ def read_configuration(folder: str | Path) -> dict[str, Any]:
     return json.loads((Path(folder) / "config.json").read_text())
 
 
-def architecture(folder: str | Path) -> str:
+def read_class_name(folder: str | Path) -> str:
     """Return the class name of the saved model in a folder, or "" where its
     configuration has none; several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
@@ -92,9 +94,9 @@ def save(
     folder: the new folder; None writes nothing."""
     if folder is None:
         return
-    done = surgery(model)
+    done = get_surgery(model)
     with silence_transformers():
-        tensors = None if done else rename_tensors(model)
+        tensors = None if done else restore_tensor_names(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
     # Write the operations into the configuration, or remove operations that were
@@ -116,12 +118,13 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     is an encoder, even if the configuration names a head (all-mpnet-base-v2 names that
     of a masked LM). Raises Refused, naming the folder and the first tensors, where
     weights and configuration do not fit."""
-    name = (architecture(folder).split() or ["AutoModel"])[0]
+    name = (read_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_surgery(folder) else transformers, name)
     if "For" in name:
         with explain_errors("weights", folder):
             inside = any(
-                n.startswith(f"{cls.base_model_prefix}.") for n, _ in types(folder)
+                n.startswith(f"{cls.base_model_prefix}.")
+                for n, _ in read_tensor_dtypes(folder)
             )
         cls = cls if inside else transformers.AutoModel
     return load_weights(cls, folder), load_tokenizer(folder)
@@ -145,17 +148,17 @@ def silence_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def explain_errors(what: str, folder: str | Path) -> Iterator[None]:
+def explain_errors(subject: str, folder: str | Path) -> Iterator[None]:
     """Turn every error inside the context into a Refused of one line that names the
     folder.
 
-    what: the thing that cannot be read, for the message."""
+    subject: the thing that cannot be read, for the message."""
     try:
         with silence_transformers():
             yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise Refused(f"{folder}: the {what} cannot be read ({why})") from None
+        raise Refused(f"{folder}: the {subject} cannot be read ({why})") from None
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
@@ -169,17 +172,17 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
 def load_weights(
     cls: type[PreTrainedModel] | type[transformers.AutoModel],
     folder: str | Path,
-    new_head: bool = False,
-    **more: Any,
+    has_new_head: bool = False,
+    **options: Any,
 ) -> PreTrainedModel:
     """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
     Raises Refused, naming the first tensors that are missing, unknown, or of another
     size or type.
 
-    new_head: whether head and pooler may be missing; they are then drawn from torch's
-    random state.
-    more: further arguments of `from_pretrained`."""
+    has_new_head: whether head and pooler may be missing; they are then drawn from
+    torch's random state.
+    options: further arguments of `from_pretrained`."""
     with explain_errors("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = cls.from_pretrained(
@@ -189,11 +192,11 @@ def load_weights(
             local_files_only=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **more,
+            **options,
         )
-    inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
+    inside = rf"{model.base_model_prefix}\.(?!pooler)" if has_new_head else ""
     # Ignore unexpected tensors of heads, unless the model has surgery.
-    asked = "" if surgery(model) else r"(encoder|transformer|embeddings)\."
+    asked = "" if get_surgery(model) else r"(encoder|transformer|embeddings)\."
     wrong = [
         f"{name} is missing"
         for name in report["missing_keys"]
@@ -205,10 +208,10 @@ def load_weights(
     wrong += [
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
-    if not surgery(model):  # The operation "int8" stores integers.
+    if not get_surgery(model):  # The operation "int8" stores integers.
         wrong += [
             f"{name} is {kind}, expected a floating-point type"
-            for name, kind in types(folder)
+            for name, kind in read_tensor_dtypes(folder)
             if kind not in FLOATS and not name.endswith("_ids")
         ]
     if wrong:
@@ -216,10 +219,10 @@ def load_weights(
             len(wrong) > 3
         )
         raise Refused(f"{folder}: the weights do not fit the configuration: {listed}")
-    return arrange_layers(model).eval()
+    return rename_layer_parts_as_bert(model).eval()
 
 
-def types(folder: str | Path) -> Iterator[tuple[str, str]]:
+def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Yield (name, safetensors dtype) of each tensor in a folder, without loading
     it."""
     for path in Path(folder).glob("model*.safetensors"):
@@ -228,13 +231,13 @@ def types(folder: str | Path) -> Iterator[tuple[str, str]]:
                 yield name, file.get_slice(name).get_dtype()
 
 
-def build(
+def build_model(
     cls: type[PreTrainedModel],
     config: PretrainedConfig,
     surgery: Iterable[dict[str, Any]] = (),
 ) -> PreTrainedModel:
     """Return a model with random weights, after some operations of surgery."""
-    model = arrange_layers(cls(config))
+    model = rename_layer_parts_as_bert(cls(config))
     for op in surgery:
         operate(model, op)
     return model

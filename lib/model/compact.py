@@ -8,12 +8,12 @@ from torch import nn
 
 from . import ghost, masks
 from .cut import count_parts
-from .parts import layers
+from .parts import get_layers
 from .surgery import operate
 
 
 @torch.no_grad()
-def shrink(model: nn.Module) -> dict[str, list[int]]:
+def remove_zero_parts(model: nn.Module) -> dict[str, list[int]]:
     """Remove heads and neurons whose weights are all zero, and return the numbers that
     stay: {"heads": [L], "neurons": [L]}.
 
@@ -25,12 +25,12 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
     model: a model whose masks are multiplied into its weights."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     total = {
-        what: [count_parts(layer)[what] for layer in layers(model)]
+        what: [count_parts(layer)[what] for layer in get_layers(model)]
         for what in selection
     }
-    if any(map(ghost.ghosts_of_layer, layers(model))):
+    if any(map(ghost.find_ghosts_of_layer, get_layers(model))):
         return total
-    for layer in layers(model):
+    for layer in get_layers(model):
         attention, first, second = (
             layer.attention.self,
             layer.intermediate,
@@ -54,32 +54,36 @@ def shrink(model: nn.Module) -> dict[str, list[int]]:
 
 
 def fold_empty_units(
-    incoming: torch.Tensor, outgoing: nn.Linear, constant: torch.Tensor, size: int
+    incoming_weights: torch.Tensor,
+    next_layer: nn.Linear,
+    constant_outputs: torch.Tensor,
+    rows_per_unit: int,
 ) -> list[int]:
     """Return the indices of units with weights, and add the constant output of the
     others to the next bias.
 
-    incoming: weights [N * size, I].
-    outgoing: the next linear layer, with N * size inputs, whose bias changes.
-    constant: output [N * size] of units without incoming weights."""
-    dead = (incoming.unflatten(0, (-1, size)) == 0).all(2).all(1)
-    unused = (outgoing.weight.unflatten(1, (-1, size)) == 0).all(2).all(0)
+    incoming_weights: weights [N * rows_per_unit, I].
+    next_layer: the next linear layer, with N * rows_per_unit inputs, whose bias
+    changes.
+    constant_outputs: output [N * rows_per_unit] of units without incoming weights."""
+    dead = (incoming_weights.unflatten(0, (-1, rows_per_unit)) == 0).all(2).all(1)
+    unused = (next_layer.weight.unflatten(1, (-1, rows_per_unit)) == 0).all(2).all(0)
     stay = ~(dead | unused)
     stay[0] |= not stay.any()
-    gone = (~stay).repeat_interleave(size)
+    gone = (~stay).repeat_interleave(rows_per_unit)
     if gone.any():
         # pyrefly: ignore[bad-assignment]  += on a Parameter returns a Parameter.
-        outgoing.bias += outgoing.weight[:, gone] @ constant[gone]
+        next_layer.bias += next_layer.weight[:, gone] @ constant_outputs[gone]
     return stay.nonzero().flatten().tolist()
 
 
-def sizes(model: nn.Module) -> dict[str, int]:
+def count_stored_bytes(model: nn.Module) -> dict[str, int]:
     """Return the bytes of a pruned model in float32: {"bytes_dense", "bytes_sparse"}.
 
     A sparse linear layer stores its weights that are not 0, and one bit for each
     weight. A layer counts as sparse where that takes fewer bytes."""
     dense, spared = count_bytes(model), 0
-    for _, _, linear in masks.projections(model):
+    for _, _, linear in masks.list_linear_layers(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
         spared += max(0, 4 * (total - nonzero) - -(-total // 8))
     return {"bytes_dense": dense, "bytes_sparse": dense - spared}

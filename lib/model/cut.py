@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .options import Refused, check_name
-from .parts import FFN1, FFN2, OUT, QKV, Part, layers, slice_linear
+from .parts import FFN1, FFN2, OUT, QKV, Part, get_layers, slice_linear
 
 
 def cut(
@@ -39,7 +39,7 @@ def cut(
     have another shape."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     selection |= {"others": []} if whole else {}
-    for number, layer in enumerate(layers(model)):
+    for number, layer in enumerate(get_layers(model)):
         total, ffn = (
             layer.attention.self.num_attention_heads,
             layer.intermediate.dense.out_features,
@@ -59,7 +59,7 @@ def cut(
 
 
 def rank_parts(
-    scores: Any, model: nn.Module, number: int, total: int, what: str
+    scores: Any, model: nn.Module, layer_number: int, part_count: int, part_kind: str
 ) -> torch.Tensor:
     """Return the indices of one layer's heads or neurons by falling score.
 
@@ -67,41 +67,46 @@ def rank_parts(
     all indices keep their order.
 
     scores: [L, total], or None.
-    number: number of the layer.
-    what: "head" or "neuron", for the error."""
+    layer_number: number of the layer.
+    part_kind: "head" or "neuron", for the error."""
     if scores is None:
         # Indices must have values, even for a model built on the meta device.
-        return torch.arange(total, device="cpu")
-    if tuple(scores.shape) != (len(layers(model)), total):
-        why = f"{what} scores are of shape {list(scores.shape)}; this model has "
-        raise Refused(f"{why}{len(layers(model))} layers of {total} {what}s")
-    return torch.as_tensor(scores[number]).sort(descending=True, stable=True).indices
+        return torch.arange(part_count, device="cpu")
+    if tuple(scores.shape) != (len(get_layers(model)), part_count):
+        why = f"{part_kind} scores are of shape {list(scores.shape)}; this model has "
+        raise Refused(
+            f"{why}{len(get_layers(model))} layers of {part_count} {part_kind}s"
+        )
+    return (
+        torch.as_tensor(scores[layer_number]).sort(descending=True, stable=True).indices
+    )
 
 
 def narrow_layer(
     layer: Part,
     heads: torch.Tensor,
     neurons: torch.Tensor,
-    every: torch.Tensor | tuple[()] = (),
-    uncut: Collection[str] = (),
+    order_of_all_heads: torch.Tensor | tuple[()] = (),
+    uncut_layers: Collection[str] = (),
 ) -> None:
     """Keep only the heads [M] and neurons [N] of one layer with these indices, in this
     order.
 
-    uncut: linear layers that keep all heads: "v" (values), "o" (output projection).
-    every: the order [A] in which they keep the heads."""
+    uncut_layers: linear layers that keep all heads: "v" (values), "o" (output
+    projection).
+    order_of_all_heads: the order [A] in which they keep the heads."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  `every` is a tensor if `uncut` is not empty.
+        # pyrefly: ignore[bad-index]  `order_of_all_heads` is a tensor if `uncut_layers` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-        for index in (heads, every if uncut else heads)
+        for index in (heads, order_of_all_heads if uncut_layers else heads)
     )
     query, key, value = QKV
     for path, row_indices, columns in (
         (query, rows, None),
         (key, rows, None),
-        (value, full if "v" in uncut else rows, None),
-        (OUT, None, full if "o" in uncut else rows),
+        (value, full if "v" in uncut_layers else rows, None),
+        (OUT, None, full if "o" in uncut_layers else rows),
         (FFN1, neurons, None),
         (FFN2, None, neurons),
     ):
@@ -132,7 +137,7 @@ def keep(
     (inputs of Q, K and V), "qk" (dimensions of queries and keys) and "v" (dimensions of
     values). Indices count the parts that the model has now. Other kinds are not
     cut."""
-    encoder_layers = layers(model)
+    encoder_layers = get_layers(model)
     for what, lists in selection.items():
         check_name("part to keep", what, count_parts(encoder_layers[0]))
         for number, (layer, chosen) in enumerate(
@@ -209,16 +214,19 @@ class Thin(nn.Linear):
 
 def thin_layer(
     layer: Part,
-    embedding: torch.Tensor | None,
-    qk: torch.Tensor | None,
-    v: torch.Tensor | None,
+    kept_inputs: torch.Tensor | None,
+    kept_query_key_dims: torch.Tensor | None,
+    kept_value_dims: torch.Tensor | None,
 ) -> None:
     """Keep only some inputs of Q, K and V, dimensions of queries and keys, and
     dimensions of values.
 
-    embedding, qk, v: their indices; None keeps all."""
+    kept_inputs, kept_query_key_dims, kept_value_dims: their indices; None keeps all."""
     for path, rows, columns in zip(
-        (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
+        (*QKV, OUT),
+        (kept_query_key_dims, kept_query_key_dims, kept_value_dims, None),
+        (*[kept_inputs] * 3, kept_value_dims),
+        strict=True,
     ):
         if rows is not None or columns is not None:
             layer.set_submodule(path, Thin(layer.get_submodule(path), rows, columns))

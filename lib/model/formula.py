@@ -16,8 +16,7 @@ the narrower one is padded with a value that leaves the other operand as it is.
 
 **An operation of your own** is one line in OPERATIONS. Formulas, drawings, surfaces and networks
 then have it; a search draws those of the paper alone. Runs know an operation by its name, so an
-operation whose values change needs another name.
-"""
+operation whose values change needs another name."""
 
 import ast
 import re
@@ -122,36 +121,34 @@ class Node:
     def __str__(self) -> str:
         """Return the formula as text, which `parse` reads back as the same tree."""
 
-        def inside(child: Node, *loose: str) -> str:
-            return f"({child})" if child.op in loose else str(child)
+        def bracket(operand: Node, *looser_operations: str) -> str:
+            return f"({operand})" if operand.op in looser_operations else str(operand)
 
         if self.op == "x":
             return "x"
         if self.op in LINEAR:
-            return f"{self.op} {inside(self.args[0], 'add', 'mul')}"
+            return f"{self.op} {bracket(self.args[0], 'add', 'mul')}"
         if self.op == "add":
-            return f"{self.args[0]} + {inside(self.args[1], 'add')}"
+            return f"{self.args[0]} + {bracket(self.args[1], 'add')}"
         if self.op == "mul":
-            return (
-                f"{inside(self.args[0], 'add')} * {inside(self.args[1], 'add', 'mul')}"
-            )
+            return f"{bracket(self.args[0], 'add')} * {bracket(self.args[1], 'add', 'mul')}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
 X = Node("x")
 
 
-def walk(node: Node) -> Iterator[Node]:
+def iterate_nodes(node: Node) -> Iterator[Node]:
     """Yield all nodes from left to right, each before its operands (prefix order)."""
     yield node
     for child in node.args:
-        yield from walk(child)
+        yield from iterate_nodes(child)
 
 
-def height(node: Node) -> int:
+def measure_height(node: Node) -> int:
     """Return the number of edges from a node to its deepest leaf: 3 for `W2 gelu(W1
     x)`."""
-    return 1 + max(map(height, node.args)) if node.args else 0
+    return 1 + max(map(measure_height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
@@ -165,50 +162,52 @@ def parse(text: str) -> Node:
         for part in ast.walk(body):
             if isinstance(part, ast.Name):
                 check_name("operation", part.id, ARITY)
-        return _read(body)
+        return _convert_syntax(body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         said = error.msg if isinstance(error, SyntaxError) else error
         raise FormulaError(f"{text!r} is no formula: {said}") from None
 
 
-def _read(part: ast.expr) -> Node:
+def _convert_syntax(syntax: ast.expr) -> Node:
     """Return the Node of a part of Python's syntax tree. Raises Refused for other
     syntax."""
-    match part:
+    match syntax:
         case ast.Name("x"):
             return X
         case ast.BinOp(ast.Name(name), ast.Pow(), inner) if ARITY[name] == 1:
-            return Node(name, (_read(inner),))
+            return Node(name, (_convert_syntax(inner),))
         case ast.BinOp(left, ast.Add(), right):
-            return Node("add", (_read(left), _read(right)))
+            return Node("add", (_convert_syntax(left), _convert_syntax(right)))
         case ast.BinOp(left, ast.Mult(), right):
-            return Node("mul", (_read(left), _read(right)))
+            return Node("mul", (_convert_syntax(left), _convert_syntax(right)))
         case ast.Call(ast.Name(name), operands, []):
-            return Node(name, tuple(map(_read, operands)))
+            return Node(name, tuple(map(_convert_syntax, operands)))
     raise Refused(
-        f"{ast.unparse(part)!r} is neither x nor an operation on its operands"
+        f"{ast.unparse(syntax)!r} is neither x nor an operation on its operands"
     )
 
 
 def evaluate(
     node: Node,
-    x: Any,
-    linears: Mapping[str, Callable[..., Any]],
+    inputs: Any,
+    linear_maps: Mapping[str, Callable[..., Any]],
     functions: Mapping[str, Callable[..., Any]],
     mismatch: str = "truncate",
 ) -> Any:
     """Return f(x) [..., d] of an array x [..., d] of numpy or torch.
 
     node: the tree of f.
-    linears: {"W1", "W2": functions of arrays}.
+    linear_maps: {"W1", "W2": functions of arrays}.
     functions: {operation: function of arrays, "pad": f(array, count, value) that
     appends `count` channels with a value}.
     mismatch: "truncate" or "pad", for operands of different width."""
     if node.op == "x":
-        return x
-    args = [evaluate(child, x, linears, functions, mismatch) for child in node.args]
+        return inputs
+    args = [
+        evaluate(child, inputs, linear_maps, functions, mismatch) for child in node.args
+    ]
     if node.op in LINEAR:
-        return linears[node.op](*args)
+        return linear_maps[node.op](*args)
     widths = [a.shape[-1] for a in args]
     narrow, wide = min(widths), max(widths)
     if narrow < wide and mismatch == "truncate":

@@ -21,23 +21,26 @@ from torch import nn
 from torch.nn import functional
 
 from .options import START
-from .parts import FFN2, OUT, QKV, Part, layers, linear, surgery
+from .parts import FFN2, OUT, QKV, Part, get_layers, get_surgery, make_linear
 
 
 class Gated(nn.Linear):
     """A Gated is a linear layer with masks on its inputs or outputs.
 
     alphas: {kind of gate: parameters} of the transformer layer, which registers them.
-    sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}."""
+    gated_sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}."""
 
     def __init__(
-        self, linear: nn.Linear, alphas: nn.ParameterDict, **sides: tuple[str, int]
+        self,
+        linear: nn.Linear,
+        alphas: nn.ParameterDict,
+        **gated_sides: tuple[str, int],
     ) -> None:
         outputs, inputs = linear.weight.shape
         super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         # A list hides the parameters from torch, so that they are not registered twice.
-        self.alphas, self.sides = [alphas], sides
+        self.alphas, self.sides = [alphas], gated_sides
         self.train(linear.training)
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
@@ -51,7 +54,7 @@ class Gated(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan(
+def plan_gates(
     layer: Part, regions: Iterable[str]
 ) -> dict[str, tuple[int, int, dict[str, str]]]:
     """Return the gates of one layer: {kind: (number of gates, columns of each, {linear
@@ -71,15 +74,15 @@ def plan(
     return {kind: what for region in order for kind, what in every[region].items()}
 
 
-def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
+def attach_gates(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
     """Put gates on the regions of every layer (operation "gates"), and return {kind:
     number of gates}."""
     count: dict[str, int] = {}
-    for layer in layers(model):
+    for layer in get_layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}
         weight = layer.output.dense.weight
         layer.gates = nn.ParameterDict()
-        for kind, (gates, columns, sides) in plan(layer, regions).items():
+        for kind, (gates, columns, sides) in plan_gates(layer, regions).items():
             layer.gates[kind] = nn.Parameter(weight.new_full((gates,), START))
             count[kind] = count.get(kind, 0) + gates
             for path, side in sides.items():
@@ -91,28 +94,28 @@ def attach(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
     return count
 
 
-def detach(model: nn.Module) -> None:
+def remove_gates(model: nn.Module) -> None:
     """Remove all gates from a model; the weights stay as they are, without the
     masks."""
-    for layer in layers(model):
+    for layer in get_layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
                 # pyrefly: ignore[bad-argument-type]  torch types a Parameter as Tensor.
-                plain = linear(part.weight, part.bias).train(part.training)
+                plain = make_linear(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
         del layer.gates
-    surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]
+    get_surgery(model)[:] = [op for op in get_surgery(model) if op["op"] != "gates"]
 
 
 def has_gates(model: nn.Module) -> bool:
     """Return whether a model has gates, which all its layers have or none."""
-    return hasattr(layers(model)[0], "gates")
+    return hasattr(get_layers(model)[0], "gates")
 
 
 def read_alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
     """Return {(layer, kind): alphas of its gates}, in a fixed order."""
     return {
         (number, kind): alpha
-        for number, layer in enumerate(layers(model))
+        for number, layer in enumerate(get_layers(model))
         for kind, alpha in layer.gates.items()
     }

@@ -27,7 +27,8 @@ With more than one feature at "o" or "ffn2" each head and feature has its own ke
 which is added to their sum.
 
 At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M)
-kernels. The cut before such a ghost leaves the projections of `Ghost.uncut` whole."""
+kernels. The cut before such a ghost leaves the projections of `Ghost.uncut_parts`
+whole."""
 
 import copy
 import math
@@ -38,13 +39,13 @@ from torch import nn
 from torch.nn import functional
 
 from .int8 import Int8, round_to_int8
-from .options import Ghost, Refused, stream
-from .parts import Padding, Part, layers, padding, zero_padding
-from .scores import masked_scores, register
+from .options import Ghost, Refused, derive_seed
+from .parts import Padding, Part, get_layers, get_padding, zero_padded_tokens
+from .scores import compute_masked_scores, register_attention
 
 
-def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over the tokens, each channel by itself.
+def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+    """Convolve the inputs [B, M, T, C] over the tokens, each channel by itself.
 
     An output channel reads the same channel of every input map. The convolution is
     two-dimensional with one row and channels last, which is four to ten times as fast
@@ -53,7 +54,7 @@ def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
 
     kernels: [R, M, C, K]."""
     outputs, _, channels, taps = kernels.shape
-    maps = x.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
+    maps = inputs.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
     y = functional.conv2d(
         maps.contiguous(memory_format=torch.channels_last),
         kernels.permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2),
@@ -63,39 +64,39 @@ def depthwise(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
-def convolve_features(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x over its last axis, and mix all values of the axis before it.
+def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+    """Convolve the inputs over its last axis, and mix all values of the axis before it.
 
-    For x [B, M, n, C] it convolves over features, and the n tokens are the channels. So
-    a batch must have exactly n tokens (Train.pad_to).
+    For inputs [B, M, n, C] it convolves over features, and the n tokens are the
+    channels. So a batch must have exactly n tokens (Train.pad_to).
 
     kernels: [R, M, n, n, K]."""
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
-        x.flatten(1, 2),
+        inputs.flatten(1, 2),
         kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1),
         padding=taps // 2,
     )
     return y.unflatten(1, (outputs, channels))
 
 
-def convolve_tokens(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over the tokens, and mix all channels.
+def convolve_tokens(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+    """Convolve the inputs [B, M, T, C] over the tokens, and mix all channels.
 
     kernels: [R, M, C, C, K]."""
-    return convolve_features(x.transpose(2, 3), kernels).transpose(2, 3)
+    return convolve_features(inputs.transpose(2, 3), kernels).transpose(2, 3)
 
 
-def convolve_both(x: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve x [B, M, T, C] over tokens and features at once.
+def convolve_both(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+    """Convolve the inputs [B, M, T, C] over tokens and features at once.
 
     kernels: [R, M, K, K]."""
-    return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
+    return functional.conv2d(inputs, kernels, padding=kernels.shape[-1] // 2)
 
 
 # {kind: (convolution, f(C, n, K) -> shape of a kernel between two maps)} (section 4.1).
 CONVOLUTIONS = {
-    "dwconv": (depthwise, lambda c, n, k: (c, k)),
+    "dwconv": (convolve_depthwise, lambda c, n, k: (c, k)),
     "conv1d_s": (convolve_tokens, lambda c, n, k: (c, c, k)),
     "conv1d_f": (convolve_features, lambda c, n, k: (n, n, k)),
     "conv2d": (convolve_both, lambda c, n, k: (k, k)),
@@ -114,19 +115,25 @@ class Convolution(nn.Module):
     def __init__(
         self,
         channels: int,
-        options: Ghost,
+        ghost_options: Ghost,
         generator: torch.Generator,
-        inputs: int = 1,
-        outputs: int = 1,
+        input_maps: int = 1,
+        output_maps: int = 1,
     ) -> None:
         super().__init__()
-        self.options, square = options, options.kind == "conv2d"
-        kernel = CONVOLUTIONS[options.kind][1](channels, options.tokens, options.kernel)
-        self.full = (outputs, inputs, *kernel)
-        weight = torch.empty(self.full if square or inputs * outputs > 1 else kernel)
-        if options.init == "uniform":  # Equal weights sum to 1 in each output value.
+        self.options, square = ghost_options, ghost_options.kind == "conv2d"
+        kernel = CONVOLUTIONS[ghost_options.kind][1](
+            channels, ghost_options.tokens, ghost_options.kernel
+        )
+        self.full = (output_maps, input_maps, *kernel)
+        weight = torch.empty(
+            self.full if square or input_maps * output_maps > 1 else kernel
+        )
+        if (
+            ghost_options.init == "uniform"
+        ):  # Equal weights sum to 1 in each output value.
             summed = math.prod(kernel) // (1 if square else kernel[0])
-            weight.fill_(0.0 if options.softmax else 1.0 / summed)
+            weight.fill_(0.0 if ghost_options.softmax else 1.0 / summed)
         else:
             for one in weight.view(-1, *kernel):  # Fans are those of a single kernel.
                 nn.init.xavier_uniform_(
@@ -134,7 +141,7 @@ class Convolution(nn.Module):
                 )
         self.weight = nn.Parameter(weight)
 
-    def taps(self) -> torch.Tensor:
+    def normalise_taps(self) -> torch.Tensor:
         """Return the taps, which are the weights of the convolution, after a softmax if
         the options ask for it.
 
@@ -150,7 +157,7 @@ class Convolution(nn.Module):
         if x.dim() == 3:
             return self(x.unsqueeze(1)).squeeze(1)
         return CONVOLUTIONS[self.options.kind][0](
-            x, self.taps().to(x.dtype).view(self.full)
+            x, self.normalise_taps().to(x.dtype).view(self.full)
         )
 
 
@@ -166,18 +173,18 @@ class Ghosted(nn.Module):
         self,
         dense: Part,
         convolution: Convolution,
-        options: Ghost,
+        ghost_options: Ghost,
         padding: Padding | None,
         position: str,
     ) -> None:
         super().__init__()
         self.dense, self.convolution = dense, convolution
-        self.relu, self.padding, self.position = options.relu, padding, position
+        self.relu, self.padding, self.position = ghost_options.relu, padding, position
 
-    def ghost(self, x: torch.Tensor, square: bool = False) -> torch.Tensor:
-        made = self.convolution(zero_padding(x, self.padding, square))
-        if square:
-            made = zero_padding(made, self.padding, square)
+    def ghost(self, x: torch.Tensor, is_square: bool = False) -> torch.Tensor:
+        made = self.convolution(zero_padded_tokens(x, self.padding, is_square))
+        if is_square:
+            made = zero_padded_tokens(made, self.padding, is_square)
         return made.relu() if self.relu else made
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -223,7 +230,7 @@ class Completed(Ghosted):
     sentence, and no ghost head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat((x, self.ghost(x, square=self.position == "qk")), 1)
+        return torch.cat((x, self.ghost(x, is_square=self.position == "qk")), 1)
 
 
 def attend(
@@ -246,7 +253,9 @@ def attend(
     query, key: [B, M, T, D].
     value: [B, A, T, D].
     attention_mask: added to the scores."""
-    scores = masked_scores(module, query, key, attention_mask, scaling, position_bias)
+    scores = compute_masked_scores(
+        module, query, key, attention_mask, scaling, position_bias
+    )
     maps = module.ghost(scores.softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
@@ -255,7 +264,7 @@ def attend(
 # Name for transformers. It has the module's name, so that an exported model, whose
 # module has another, does not replace it.
 ATTENTION = f"{__name__}.attend"
-register(ATTENTION, attend)
+register_attention(ATTENTION, attend)
 
 
 def complete_contexts(
@@ -278,14 +287,14 @@ PLACES = {
 }
 
 
-def ghosts_of_layer(layer: nn.Module) -> dict[str, Ghosted]:
+def find_ghosts_of_layer(layer: nn.Module) -> dict[str, Ghosted]:
     """Return {position, such as "o": ghost module} of a layer."""
     return {
         part.position: part for part in layer.modules() if isinstance(part, Ghosted)
     }
 
 
-def uncut_parts(layer: Part) -> list[str]:
+def list_uncut_parts(layer: Part) -> list[str]:
     """Return which of "v" (values) and "o" (output projection) of a layer have more
     heads than its queries and keys."""
     width, output = (
@@ -299,22 +308,25 @@ def uncut_parts(layer: Part) -> list[str]:
     return [name for name, wide in inputs.items() if wide > width]
 
 
-def check(model: nn.Module, options: Ghost) -> None:
+def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
     """Raise Refused where the options do not fit together, the model's cut, or its
     other ghosts."""
-    first = layers(model)[0]
-    heads, ghosts = first.attention.self.num_attention_heads, ghosts_of_layer(first)
+    first = get_layers(model)[0]
+    heads, ghosts = (
+        first.attention.self.num_attention_heads,
+        find_ghosts_of_layer(first),
+    )
     config: Any = model.config
-    options.fits(heads < config.num_attention_heads)
-    for position in options.positions:
-        if position in ghosts or options.positions.count(position) > 1:
+    ghost_options.check_fit(heads < config.num_attention_heads)
+    for position in ghost_options.positions:
+        if position in ghosts or ghost_options.positions.count(position) > 1:
             raise Refused(
                 f"position {position!r} has a ghost already: name each position once"
             )
     positions, uncut, left = (
-        list(options.positions),
-        list(options.uncut),
-        uncut_parts(first),
+        list(ghost_options.positions),
+        list(ghost_options.uncut_parts),
+        list_uncut_parts(first),
     )
     if uncut != left and (uncut or not ghosts.keys() & {"qk", "v"}):
         raise Refused(
@@ -322,36 +334,36 @@ def check(model: nn.Module, options: Ghost) -> None:
         )
 
 
-def module(
+def make_ghost_module(
     layer: Part,
     position: str,
-    options: Ghost,
+    ghost_options: Ghost,
     generator: torch.Generator,
     padding: Padding | None,
-    total: int,
+    total_heads: int,
 ) -> Ghosted:
     """Return a new ghost module for a position of a layer.
 
-    total: A, the number of heads of the unpruned model."""
+    total_heads: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
     cls, inputs, outputs = Ghosted, 1, 1
     if position in ("qk", "v"):
-        cls, channels, inputs, outputs = Completed, size, heads, total - heads
+        cls, channels, inputs, outputs = Completed, size, heads, total_heads - heads
     elif position == "ffn1":
         channels = layer.intermediate.dense.out_features
     else:
         channels = inner.out_features
-    if options.features > 1:
-        cls, outputs = Folded, options.features
+    if ghost_options.features > 1:
+        cls, outputs = Folded, ghost_options.features
         inputs = heads if position == "ffn2" else inner.in_features // size
-    convolution = Convolution(channels, options, generator, inputs, outputs)
+    convolution = Convolution(channels, ghost_options, generator, inputs, outputs)
     convolution = convolution.to(attention.query.weight.device)
-    return cls(inner, convolution, options, padding, position)
+    return cls(inner, convolution, ghost_options, padding, position)
 
 
-def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
+def add_ghosts(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
     """Put ghost modules into each layer (operation "ghost"), and return {"modules":
     their number, "parameters": theirs}.
 
@@ -363,13 +375,13 @@ def add(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
     settings = Ghost(**options)
     config: Any = model.config
     total = config.num_attention_heads
-    check(model, settings)
-    generator = torch.Generator().manual_seed(stream(seed, "ghost"))
-    mask = padding(model) if settings.mask else None
+    check_ghost_options(model, settings)
+    generator = torch.Generator().manual_seed(derive_seed(seed, "ghost"))
+    mask = get_padding(model) if settings.mask else None
     added = []
-    for layer in layers(model):
+    for layer in get_layers(model):
         for position in settings.positions:
-            new = module(layer, position, settings, generator, mask, total)
+            new = make_ghost_module(layer, position, settings, generator, mask, total)
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
             if position == "v":

@@ -8,7 +8,7 @@ quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
 import torch
 from torch import nn
 
-from .parts import layers
+from .parts import get_layers
 
 LARGEST = 127
 
@@ -47,13 +47,13 @@ class Int8(nn.Module):
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
-def quantise(model: nn.Module) -> dict[str, int]:
+def quantise_layers(model: nn.Module) -> dict[str, int]:
     """Replace every linear layer in the encoder's layers by an `Int8` (operation
     "int8"), and return {"matrices": their number}.
 
     It must be the last operation, as an int8 model cannot be trained."""
     number = 0
-    for layer in layers(model):
+    for layer in get_layers(model):
         for path, module in list(layer.named_modules()):
             if type(module) is nn.Linear:
                 layer.set_submodule(path, Int8(module))

@@ -26,7 +26,7 @@ from transformers.models.distilbert.modeling_distilbert import (
 )
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
-from .parts import Part, base
+from .parts import Part, get_encoder
 from .places import NAMES, STACKS
 from .scores import ATTENTION, attend
 
@@ -34,22 +34,24 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def attend_heads(
-    attention: Part, x: torch.Tensor, mask: torch.Tensor | None, **more: Any
+    attention: Part, states: torch.Tensor, mask: torch.Tensor | None, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x [B, T,
     H].
 
     mask: tensor that is added to the scores, or None.
-    more: further arguments for the attention function of the configuration."""
+    options: further arguments for the attention function of the configuration."""
     query, key, value = (
-        linear(x).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
+        linear(states)
+        .unflatten(-1, (-1, attention.attention_head_size))
+        .transpose(1, 2)
         for linear in (attention.query, attention.key, attention.value)
     )
     run: Any = ALL_ATTENTION_FUNCTIONS.get_interface(
         attention.config._attn_implementation, attend
     )
     rate = attention.dropout.p if attention.training else 0.0
-    context, maps = run(attention, query, key, value, mask, dropout=rate, **more)
+    context, maps = run(attention, query, key, value, mask, dropout=rate, **options)
     return context.flatten(2), maps
 
 
@@ -102,9 +104,9 @@ class Output(nn.Module):
     """An Output is the end of an attention or feed-forward block: LayerNorm(x +
     dropout(dense(inner states)))."""
 
-    def __init__(self, dense: Part, dropout: nn.Module, norm: Part) -> None:
+    def __init__(self, dense: Part, dropout: nn.Module, layer_norm: Part) -> None:
         super().__init__()
-        self.dense, self.dropout, self.LayerNorm = dense, dropout, norm
+        self.dense, self.dropout, self.LayerNorm = dense, dropout, layer_norm
 
     def forward(self, inner: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return self.LayerNorm(self.dropout(self.dense(inner)) + x)
@@ -161,42 +163,44 @@ class Encoder(MPNetEncoder):
     of a batch."""
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
-    def compute_position_bias(self, x: torch.Tensor, **_: Any) -> torch.Tensor:
+    def compute_position_bias(self, states: torch.Tensor, **_: Any) -> torch.Tensor:
         """Return the relative position bias [1, A, T, T] for states x [B, T, H]."""
-        places = torch.arange(x.shape[1], device=x.device)
+        places = torch.arange(states.shape[1], device=states.device)
         buckets = self.relative_position_bucket(places - places[:, None])
         return self.relative_attention_bias(buckets).permute(2, 0, 1).unsqueeze(0)
 
 
-def arrange_layers(model: Model) -> Model:
+def rename_layer_parts_as_bert(model: Model) -> Model:
     """Give the parts of an MPNet's or a DistilBERT's layers BERT's names, and return
     the model.
 
     Outputs of the model change by rounding alone. Other models are not changed."""
-    encoder, config = base(model), base(model).config
+    encoder, config = get_encoder(model), get_encoder(model).config
     if type(getattr(encoder, "encoder", None)) is MPNetEncoder:
         encoder.encoder.__class__ = Encoder
         config._attn_implementation = ATTENTION
         for layer in encoder.encoder.layer:
-            layer.attention = arrange_attention(layer.attention, config)
+            layer.attention = rename_attention_parts_as_bert(layer.attention, config)
     elif hasattr(encoder, "transformer") and not hasattr(encoder, "encoder"):
         encoder.encoder = encoder._modules.pop("transformer")
         # transformers still reads the old name; in __dict__ torch does not list it
         # twice.
         encoder.__dict__["transformer"] = encoder.encoder
         for layer in encoder.encoder.layer:
-            arrange_layer(layer)
+            rename_distilbert_parts(layer)
     return model
 
 
-def arrange_attention(attention: Part, config: PretrainedConfig) -> Attention:
+def rename_attention_parts_as_bert(
+    attention: Part, config: PretrainedConfig
+) -> Attention:
     """Return the attention of an MPNet's layer with BERT's names of its parts."""
     output = Output(attention.attn.o, attention.dropout, attention.LayerNorm)
     made = Attention(BiasAttention(attention.attn, config), output)
     return made.train(attention.training)
 
 
-def arrange_layer(layer: Part) -> None:
+def rename_distilbert_parts(layer: Part) -> None:
     """Give the parts of a DistilBERT's layer BERT's names.
 
     DistilBERT has no dropout after the output projection of attention, so that part is
@@ -220,11 +224,11 @@ def arrange_layer(layer: Part) -> None:
         layer.add_module(name, part.train(layer.training))
 
 
-def rename_tensors(model: nn.Module) -> dict[str, torch.Tensor] | None:
+def restore_tensor_names(model: nn.Module) -> dict[str, torch.Tensor] | None:
     """Return {transformers' name: tensor} of an MPNet or a DistilBERT, for saving.
 
     Returns None for other models, whose names were not changed."""
-    family = base(model).config.model_type.removeprefix("operated-")
+    family = get_encoder(model).config.model_type.removeprefix("operated-")
     if family not in NAMES:
         return None
     stack, names = STACKS.get(family, "encoder"), NAMES[family]

@@ -2,8 +2,8 @@
 (BERMo section 2.3, after Sanh et al. 2020 and Louizos et al. 2018).
 
     method      M in training                      gradient of the scores S      M in eval mode
-    magnitude   1 on the k largest |W|             no scores                     the same
-    movement    1 on the k largest S               dL/dM, straight through       the same
+    magnitude   1 on the `count` largest |W|             no scores                     the same
+    movement    1 on the `count` largest S               dL/dM, straight through       the same
     soft        1 where sigmoid(S) > threshold     dL/dM, straight through       the same
     l0          clamp(s (r - l) + l, 0, 1), s =    autograd; the paper's (5)     clamp(sigmoid(S)
                 sigmoid((ln u - ln(1 - u) + S)     must read 1{0 <= Z <= 1}      (r - l) + l, 0, 1)
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .parts import layers
+from .parts import get_layers
 
 FLOOR = 0.005  # Least share of a matrix that the method "soft" keeps.
 # Constants l, r and b of "l0" above; the paper calls them gamma, epsilon and beta.
@@ -37,56 +37,60 @@ EDGE = 1e-4  # Least distance of the random numbers u from 0 and 1.
 Prune = Any
 
 
-def projections(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
+def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
     """Return [(number of the layer, name such as "3.output.dense", module)] of all
     linear layers of the encoder."""
     return [
         (number, f"{number}.{name}", part)
-        for number, layer in enumerate(layers(model))
+        for number, layer in enumerate(get_layers(model))
         for name, part in layer.named_modules()
         if isinstance(part, nn.Linear)
     ]
 
 
-def kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
+def find_kth_largest(values: torch.Tensor, count: int) -> torch.Tensor:
     """Return the k-th largest of all values of a tensor, without a full sort."""
     flat = values.detach().flatten()
     if flat.device.type == "cpu":  # On a CPU numpy is ten times as fast as torch.
-        return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
-    return flat.kthvalue(len(flat) - k + 1).values
+        return torch.as_tensor(
+            np.partition(flat.numpy(), len(flat) - count)[len(flat) - count]
+        )
+    return flat.kthvalue(len(flat) - count + 1).values
 
 
-def mask_of_largest(values: torch.Tensor, k: int) -> torch.Tensor:
-    """Return a mask that is True for exactly the k largest values; ties keep the
+def mask_largest(values: torch.Tensor, count: int) -> torch.Tensor:
+    """Return a mask that is True for exactly the `count` largest values; ties keep the
     first."""
-    kth = kth_largest(values, k)
+    kth = find_kth_largest(values, count)
     mask = values >= kth
-    if (more := int(torch.count_nonzero(mask)) - k) > 0:
+    if (more := int(torch.count_nonzero(mask)) - count) > 0:
         tied = (values == kth).flatten().nonzero().flatten()
         mask.view(-1)[tied[len(tied) - more :]] = False
     return mask
 
 
-def masks_of_largest(tensors: Sequence[torch.Tensor], k: int) -> list[torch.Tensor]:
-    """Return a mask for each tensor; together they are True for the k largest values of
-    all tensors."""
-    mask = mask_of_largest(torch.cat([values.flatten() for values in tensors]), k)
+def mask_largest_of_all(
+    tensors: Sequence[torch.Tensor], count: int
+) -> list[torch.Tensor]:
+    """Return a mask for each tensor; together they are True for the `count` largest
+    values of all tensors."""
+    mask = mask_largest(torch.cat([values.flatten() for values in tensors]), count)
     parts = mask.split([values.numel() for values in tensors])
     return [
         part.view(values.shape) for part, values in zip(parts, tensors, strict=True)
     ]
 
 
-def final_cut(options: Prune) -> float | None:
+def find_final_score_threshold(pruning: Prune) -> float | None:
     """Return the score above which a weight stays in the final model.
 
     It is the logit of the final threshold for "soft", and ln(-l / r) for "l0". The
     other methods rank scores, and have None."""
-    if options.method == "l0":
+    if pruning.method == "l0":
         return math.log(-LOW / HIGH)
-    if options.method != "soft":
+    if pruning.method != "soft":
         return None
-    threshold = options.final_threshold
+    threshold = pruning.final_threshold
     return math.log(threshold / (1 - threshold)) if threshold < 1 else math.inf
 
 
@@ -122,15 +126,15 @@ class Mask(nn.Module):
     """A Mask is the torch parametrization of one weight [O, I] that prunes it; the top
     of this file has the formulas."""
 
-    def __init__(self, weight: torch.Tensor, options: Prune) -> None:
+    def __init__(self, weight: torch.Tensor, pruning: Prune) -> None:
         super().__init__()
-        self.method = options.method
-        self.threshold, self.final = options.initial_threshold, options.final_threshold
-        if options.scored:
-            self.scores = nn.Parameter(weight.new_full(weight.shape, options.init))
+        self.method = pruning.method
+        self.threshold, self.final = pruning.initial_threshold, pruning.final_threshold
+        if pruning.has_scores:
+            self.scores = nn.Parameter(weight.new_full(weight.shape, pruning.init))
 
     @torch.no_grad()
-    def choose_weights(self, weight: torch.Tensor) -> torch.Tensor | None:
+    def make_hard_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the mask of "magnitude", "movement" or "soft", bool [O, I], or None
         where all weights stay."""
         threshold = self.threshold if self.training else self.final
@@ -138,38 +142,38 @@ class Mask(nn.Module):
             mask = self.scores.sigmoid() > threshold
             least = int(FLOOR * mask.numel()) + 1
             enough = torch.count_nonzero(mask) >= least
-            return mask if enough else mask_of_largest(self.scores, least)
+            return mask if enough else mask_largest(self.scores, least)
         values = weight.abs() if self.method == "magnitude" else self.scores
         k = max(1, int(threshold * values.numel()))
-        return None if k >= values.numel() else mask_of_largest(values, k)
+        return None if k >= values.numel() else mask_largest(values, k)
 
-    def draw_gates(self, draw: bool) -> torch.Tensor:
+    def make_l0_mask(self, is_random: bool) -> torch.Tensor:
         """Return the mask of "l0", values from 0 to 1 [O, I].
 
-        draw: whether it is random, as in training, or fixed, as in eval mode."""
+        is_random: whether it is random, as in training, or fixed, as in eval mode."""
         logits = self.scores
-        if draw:
+        if is_random:
             drawn = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_()
             logits = drawn.add_(logits).div_(HEAT)
         return (logits.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         if self.method == "l0":
-            return weight * self.draw_gates(self.training)
+            return weight * self.make_l0_mask(self.training)
         return Masked.apply(
-            weight, getattr(self, "scores", None), self.choose_weights(weight)
+            weight, getattr(self, "scores", None), self.make_hard_mask(weight)
         )
 
     @torch.no_grad()
-    def count_kept(self, weight: torch.Tensor) -> torch.Tensor:
+    def count_kept_weights(self, weight: torch.Tensor) -> torch.Tensor:
         """Return the number of weights with a mask above 0, for "l0" as in eval
         mode."""
         if self.method == "l0":
-            return torch.count_nonzero(self.draw_gates(draw=False) > 0)
-        mask = self.choose_weights(weight)
+            return torch.count_nonzero(self.make_l0_mask(is_random=False) > 0)
+        mask = self.make_hard_mask(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
-    def penalty(self) -> torch.Tensor:
+    def compute_penalty(self) -> torch.Tensor:
         """Return the penalty that makes masks sparse: the mean of sigmoid(S) ("soft"),
         or of the probability that a mask is not 0 ("l0").
 

@@ -25,8 +25,7 @@ A plain mix is a control, in which nothing is learned or normalised:
     "mean"           the mean of the token's L + 1 states: as short a way to a layer as the mix has
     "embedding"      the mean of the embedding output over the row's real tokens: a bag of words.
                      [CLS] alone would tell nothing: it has the same embedding in every
-                     row
-"""
+                     row"""
 
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
@@ -35,8 +34,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import Refused, stream
-from .parts import Padding, base, embedding_output, layers, padding, size
+from .options import Refused, derive_seed
+from .parts import (
+    Padding,
+    count_parameters,
+    get_embedding_output,
+    get_encoder,
+    get_layers,
+    get_padding,
+)
 
 # Number added to variances, as in ELMo's code and BERT's LayerNorm; the paper names
 # none.
@@ -46,38 +52,42 @@ EPS = 1e-12
 class LayerMix(nn.Module):
     """A LayerMix computes a weighted sum of the L + 1 states of an encoder.
 
-    states: L + 1.
-    norm, plain: rows of the tables at the top of this file; "" is no control.
-    init: initialisation of alpha, a function of torch.nn.init without its last "_"."""
+    state_count: L + 1.
+    normalisation, fixed_mix: rows of the tables at the top of this file; "" is no
+    control.
+    initialisation: initialisation of alpha, a function of torch.nn.init without its
+    last "_"."""
 
     alpha: torch.Tensor
     gamma: torch.Tensor
 
     def __init__(
         self,
-        states: int,
-        norm: str,
-        init: str,
+        state_count: int,
+        normalisation: str,
+        initialisation: str,
         dropout: float,
         padding: Padding,
         generator: torch.Generator,
-        plain: str = "",
+        fixed_mix: str = "",
     ) -> None:
         super().__init__()
-        self.norm, self.padding, self.plain = norm, padding, plain
+        self.norm, self.padding, self.plain = normalisation, padding, fixed_mix
         self.seen: list[torch.Tensor] = []
-        alpha = torch.zeros(states)
+        alpha = torch.zeros(state_count)
         self.dropout = nn.Dropout(dropout)
-        if plain:  # A control has fixed weights, and no parameters.
+        if fixed_mix:  # A control has fixed weights, and no parameters.
             self.register_buffer("alpha", alpha)
             self.register_buffer("gamma", torch.ones(()))
             return
-        if init != "zeros":  # View alpha as a matrix, which Xavier requires.
-            getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
+        if initialisation != "zeros":  # View alpha as a matrix, which Xavier requires.
+            getattr(nn.init, f"{initialisation}_")(
+                alpha.view(1, -1), generator=generator
+            )
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
-        if norm == "layers_affine":
-            self.scale = nn.Parameter(torch.ones(states))
-            self.shift = nn.Parameter(torch.zeros(states))
+        if normalisation == "layers_affine":
+            self.scale = nn.Parameter(torch.ones(state_count))
+            self.shift = nn.Parameter(torch.zeros(state_count))
 
     def weights(self) -> torch.Tensor:
         """Return the weights [L + 1] of the states: softmax(alpha), or the fixed
@@ -99,19 +109,19 @@ class LayerMix(nn.Module):
         if self.plain == "embedding":
             words = (first * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
             return self.dropout(words).expand_as(first)
-        normal = self.normaliser(states, real)
+        normal = self.make_normaliser(states, real)
         return self.gamma * sum(
             a * self.dropout(normal(j, h))
             for j, (a, h) in enumerate(zip(self.weights(), states, strict=True))
         )
 
-    def normaliser(
-        self, states: Sequence[torch.Tensor], real: torch.Tensor
+    def make_normaliser(
+        self, states: Sequence[torch.Tensor], token_mask: torch.Tensor
     ) -> Callable[[int, torch.Tensor], torch.Tensor]:
         """Return a function f(j, state j) -> normalised state, for the states of one
         forward pass.
 
-        real: [B, T, 1], 1 for real tokens."""
+        token_mask: [B, T, 1], 1 for real tokens."""
         if self.norm == "none" or self.plain:
             return lambda _, state: state
         if self.norm == "channels":
@@ -119,7 +129,7 @@ class LayerMix(nn.Module):
                 state, state.shape[-1:], eps=EPS
             )
         if self.norm == "tokens":
-            return lambda _, state: standardise_states(state, real)
+            return lambda _, state: standardise_states(state, token_mask)
         mean = sum(states) / len(states)
         squares: Any = sum((state - mean).square() for state in states)
         rate = (squares / len(states) + EPS).rsqrt()
@@ -128,50 +138,54 @@ class LayerMix(nn.Module):
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
     # Forward hooks. They are methods, so that a copied model's hooks use its own mix.
-    def start(self, _: nn.Module, __: tuple[Any, ...], output: torch.Tensor) -> None:
+    def store_embedding_output(
+        self, _: nn.Module, __: tuple[Any, ...], module_output: torch.Tensor
+    ) -> None:
         """Store the embedding output as the first state of a forward pass (hook of the
         embedding)."""
-        self.seen = [output]
+        self.seen = [module_output]
 
-    def keep(
+    def store_layer_output(
         self,
         _: nn.Module,
         __: tuple[Any, ...],
-        output: torch.Tensor | tuple[torch.Tensor, ...],
+        module_output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
         """Store the output of a layer (hook of each layer)."""
-        self.seen.append(output[0] if isinstance(output, tuple) else output)
+        self.seen.append(
+            module_output[0] if isinstance(module_output, tuple) else module_output
+        )
 
-    def replace(
-        self, _: nn.Module, __: tuple[Any, ...], output: MutableMapping[str, Any]
+    def replace_last_state(
+        self, _: nn.Module, __: tuple[Any, ...], module_output: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
         """Put the mix in place of the last state (hook of the encoder).
 
         States are cast to alpha's dtype, because the differences between layers are
         small."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
-        output["last_hidden_state"] = self(states, self.padding.mask)
-        return output
+        module_output["last_hidden_state"] = self(states, self.padding.mask)
+        return module_output
 
 
-def standardise_states(state: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.Tensor:
     """Return a state [B, T, H] minus its mean, divided by its standard deviation.
 
     Both are taken over real tokens and all channels of the batch.
 
-    real: [B, T, 1], 1 for real tokens."""
-    number = real.sum() * state.shape[-1]
-    mean = (state * real).sum() / number
-    variance = ((state - mean) * real).square().sum() / number
+    token_mask: [B, T, 1], 1 for real tokens."""
+    number = token_mask.sum() * state.shape[-1]
+    mean = (state * token_mask).sum() / number
+    variance = ((state - mean) * token_mask).square().sum() / number
     return (state - mean) / (variance + EPS).sqrt()
 
 
 def find_mix(model: nn.Module) -> LayerMix | None:
     """Return the layer mix of a model, or None."""
-    return getattr(base(model), "mix", None)
+    return getattr(get_encoder(model), "mix", None)
 
 
-def add(
+def add_layer_mix(
     model: nn.Module,
     norm: str,
     init: str,
@@ -189,13 +203,13 @@ def add(
     seed: the seed of alpha."""
     if find_mix(model):
         raise Refused("this model has a layer mix already: it takes one")
-    encoder, encoder_layers = base(model), layers(model)
+    encoder, encoder_layers = get_encoder(model), get_layers(model)
     states = len(encoder_layers) + 1
-    generator = torch.Generator().manual_seed(stream(seed, "mix"))
-    mix = LayerMix(states, norm, init, dropout, padding(model), generator, plain)
+    generator = torch.Generator().manual_seed(derive_seed(seed, "mix"))
+    mix = LayerMix(states, norm, init, dropout, get_padding(model), generator, plain)
     encoder.mix = mix.to(next(model.parameters()).device)
-    embedding_output(model).register_forward_hook(mix.start)
+    get_embedding_output(model).register_forward_hook(mix.store_embedding_output)
     for layer in encoder_layers:
-        layer.register_forward_hook(mix.keep)
-    encoder.encoder.register_forward_hook(mix.replace)
-    return {"states": states} | size(mix)
+        layer.register_forward_hook(mix.store_layer_output)
+    encoder.encoder.register_forward_hook(mix.replace_last_state)
+    return {"states": states} | count_parameters(mix)

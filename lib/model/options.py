@@ -34,42 +34,42 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
 def check_allowed(
-    owner: str, name: str, value: object, allowed: Collection[Any]
+    option_class: str, name: str, value: object, allowed: Collection[Any]
 ) -> None:
     """Raise Refused, with the allowed values, unless the option owner.name has one of
     them."""
     if value not in allowed:
         raise Refused(
-            f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}"
+            f"{option_class}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}"
         )
 
 
-def check_name(what: str, name: object, allowed: Collection[Any]) -> None:
+def check_name(kind: str, value: object, allowed: Collection[Any]) -> None:
     """Raise Refused, with the most similar allowed name, unless a name is allowed.
 
-    what: the kind of thing that is named, for the message."""
-    if name in allowed:
+    kind: the kind of thing that is named, for the message."""
+    if value in allowed:
         return
     folded = {str(choice).lower(): choice for choice in allowed}
-    near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
+    near = difflib.get_close_matches(str(value).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
     raise Refused(
-        f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
+        f"unknown {kind}: {value!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
     )
 
 
-def stream(seed: int, name: str) -> int:
+def derive_seed(seed: int, purpose: str) -> int:
     """Return a 63-bit seed for one of a run's random generators.
 
-    Each use of randomness has a `name`, such as "dropout", so that uses are independent
-    of each other."""
+    Each use of randomness has a `purpose`, such as "dropout", so that uses are
+    independent of each other."""
     return (
-        int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big")
+        int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:8], "big")
         >> 1
     )
 
 
-def changed_fields(option: "Option") -> dict[str, Any]:
+def list_changed_fields(option: "Option") -> dict[str, Any]:
     """Return {field: value} of an option's fields that differ from their defaults.
 
     Only these are part of a Spec, so a new field does not change earlier identities."""
@@ -114,22 +114,27 @@ class Option:
                 if kind in (int, float):
                     inside, words = bounds or get_args(Number)[1:]
                     if not inside(value):
-                        raise self.refuse_field(name, f"it must be {words}")
+                        raise self.make_field_error(name, f"it must be {words}")
 
     def check_type(
-        self, name: str, kind: type[Any] | tuple[type[Any], ...], words: str
+        self,
+        field_name: str,
+        field_type: type[Any] | tuple[type[Any], ...],
+        type_text: str,
     ) -> None:
         """Raise Refused unless a field has a type; a bool does not count as a number.
 
-        words: name of the type for the message."""
-        value = getattr(self, name)
-        if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
-            raise self.refuse_field(name, f"it must be {words}")
+        type_text: name of the type for the message."""
+        value = getattr(self, field_name)
+        if not isinstance(value, field_type) or (
+            type(value) is bool and field_type is not bool
+        ):
+            raise self.make_field_error(field_name, f"it must be {type_text}")
 
-    def refuse_field(self, name: str, why: str) -> Refused:
+    def make_field_error(self, field_name: str, reason: str) -> Refused:
         """Return a Refused whose message has a field, its value and a reason."""
         return Refused(
-            f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}"
+            f"{type(self).__name__}.{field_name} is {getattr(self, field_name)!r}; {reason}"
         )
 
 
@@ -164,29 +169,29 @@ class Ghost(Option):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.kernel % 2 == 0:
-            raise self.refuse_field(
+            raise self.make_field_error(
                 "kernel", "an even kernel has no centre tap: take an odd one"
             )
 
     @property
-    def uncut(self) -> tuple[str, ...]:
+    def uncut_parts(self) -> tuple[str, ...]:
         """Return which of "v" (values) and "o" (output projection) the cut before this
         ghost must not prune (section 4.2)."""
         if "qk" in self.positions:
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
-    def fits(self, pruned: bool) -> None:
+    def check_fit(self, is_pruned: bool) -> None:
         """Raise Refused where kind, positions, features and the model's pruning do not
         fit together.
 
-        pruned: whether the model has lost heads."""
+        is_pruned: whether the model has lost heads."""
         inside, wrong = {"qk", "v"} & set(self.positions), ""
         if "qk" in inside and self.kind != "conv2d":
             wrong = f"{self.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
         elif len(inside) == 2:
             wrong = "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
-        elif inside and not pruned:
+        elif inside and not is_pruned:
             wrong = f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
         elif self.features > 1 and not set(self.positions) <= {"o", "ffn2"}:
             wrong = f"features is {self.features}; more than one is defined at 'o' and 'ffn2' only"

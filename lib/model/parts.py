@@ -19,40 +19,43 @@ from .places import QKV as QKV
 Part = Any
 
 
-def base(model: nn.Module) -> Part:
+def get_encoder(model: nn.Module) -> Part:
     """Return the encoder of a model without its head: embeddings and L layers."""
     return model.base_model
 
 
-def layers(model: nn.Module) -> Part:
+def get_layers(model: nn.Module) -> Part:
     """Return the L transformer layers, a ModuleList.
 
     Each has the parts `attention.self`, `attention.output`, `intermediate` and
     `output`."""
-    return base(model).encoder.layer
+    return get_encoder(model).encoder.layer
 
 
-def embedding_output(model: nn.Module) -> Part:
+def get_embedding_output(model: nn.Module) -> Part:
     """Return the module whose output [B, T, H] enters the first layer.
 
     In ELECTRA it is the projection after the embeddings."""
-    return getattr(base(model), "embeddings_project", None) or base(model).embeddings
+    return (
+        getattr(get_encoder(model), "embeddings_project", None)
+        or get_encoder(model).embeddings
+    )
 
 
-def size(model: nn.Module) -> dict[str, int]:
+def count_parameters(model: nn.Module) -> dict[str, int]:
     """Return {"parameters": number of parameters of a model} as an entry for
     metrics."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
-def set_dropout(model: nn.Module, rate: float) -> None:
+def set_dropout(model: nn.Module, probability: float) -> None:
     """Set the rate of all dropout layers of a model."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
-            module.p = rate
+            module.p = probability
 
 
-def surgery(model: nn.Module) -> list[dict[str, Any]]:
+def get_surgery(model: nn.Module) -> list[dict[str, Any]]:
     """Return the list of operations that have changed a model, the oldest first.
 
     The operations are JSON and are saved with the model. `operate` of surgery.py adds
@@ -61,27 +64,27 @@ def surgery(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def slice_linear(
-    projection: nn.Linear,
-    rows: torch.Tensor | None = None,
-    columns: torch.Tensor | None = None,
+    linear_layer: nn.Linear,
+    output_indices: torch.Tensor | None = None,
+    input_indices: torch.Tensor | None = None,
 ) -> nn.Linear:
     """Return a new linear layer with some rows (outputs) and columns (inputs) of
     another.
 
-    rows, columns: indices, or None for all."""
-    weight, bias = projection.weight, projection.bias
-    if rows is not None:
-        weight = weight[rows.to(weight.device)]
-        bias = None if bias is None else bias[rows.to(bias.device)]
-    if columns is not None:
-        weight = weight[:, columns.to(weight.device)]
+    output_indices, input_indices: indices, or None for all."""
+    weight, bias = linear_layer.weight, linear_layer.bias
+    if output_indices is not None:
+        weight = weight[output_indices.to(weight.device)]
+        bias = None if bias is None else bias[output_indices.to(bias.device)]
+    if input_indices is not None:
+        weight = weight[:, input_indices.to(weight.device)]
     parameters: Any = (
         None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias)
     )
-    return linear(*parameters)
+    return make_linear(*parameters)
 
 
-def linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
+def make_linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
     """Return a linear layer with given Parameters, which are not copied."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
@@ -99,33 +102,35 @@ class Padding:
 
     mask: torch.Tensor | None = None
 
-    def read(
+    def store_attention_mask(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """Store the attention mask of a batch (forward pre-hook of the encoder)."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
-def padding(model: nn.Module) -> Padding:
+def get_padding(model: nn.Module) -> Padding:
     """Return the Padding that all modules of a model share, and add it if needed."""
-    encoder = base(model)
+    encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = Padding()
-        encoder.register_forward_pre_hook(encoder.padding.read, with_kwargs=True)
+        encoder.register_forward_pre_hook(
+            encoder.padding.store_attention_mask, with_kwargs=True
+        )
     return encoder.padding
 
 
-def zero_padding(
-    x: torch.Tensor, padding: Padding | None, square: bool = False
+def zero_padded_tokens(
+    states: torch.Tensor, padding: Padding | None, is_square: bool = False
 ) -> torch.Tensor:
-    """Return x with zeros at padded tokens.
+    """Return the states with zeros at padded tokens.
 
-    x: [B, T, C] or [B, M, T, C], for C channels and M maps.
-    padding: a Padding, or None to leave x as it is.
-    square: whether the last axis has tokens too, as in attention maps."""
+    states: [B, T, C] or [B, M, T, C], for C channels and M maps.
+    padding: a Padding, or None to leave the states as they are.
+    is_square: whether the last axis has tokens too, as in attention maps."""
     if padding is None or padding.mask is None:
-        return x
-    rows = padding.mask.to(x.dtype).unsqueeze(-1)
-    if x.dim() == 4:
+        return states
+    rows = padding.mask.to(states.dtype).unsqueeze(-1)
+    if states.dim() == 4:
         rows = rows.unsqueeze(1)
-    return x * rows * rows.transpose(2, 3) if square else x * rows
+    return states * rows * rows.transpose(2, 3) if is_square else states * rows

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from .formula import OPERATIONS, evaluate, parse
 from .options import Refused
-from .parts import Part, base, layers, size
+from .parts import Part, count_parameters, get_encoder, get_layers
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
@@ -28,21 +28,35 @@ class Network(nn.Module):
     """A Network is one feed-forward network: linear maps W1 and W2, dropout and
     LayerNorm."""
 
-    def __init__(self, hidden: int, inner: int, eps: float, rate: float) -> None:
+    def __init__(
+        self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
+    ) -> None:
         super().__init__()
-        self.W1, self.W2 = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
-        self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
+        self.W1, self.W2 = (
+            nn.Linear(hidden_size, inner_size),
+            nn.Linear(inner_size, hidden_size),
+        )
+        self.dropout, self.LayerNorm = (
+            nn.Dropout(dropout),
+            nn.LayerNorm(hidden_size, layer_norm_eps),
+        )
 
-    def sliced(self, inner: int) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
-        """Return {"W1", "W2": functions}, the linear maps cut to the first `inner`
-        inner channels."""
+    def slice_linear_maps(
+        self, inner_channels: int
+    ) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
+        """Return {"W1", "W2": functions}, the linear maps cut to the first
+        `inner_channels` inner channels."""
         first, second = self.W1, self.W2
-        if inner < first.out_features:
+        if inner_channels < first.out_features:
             first = partial(
-                functional.linear, weight=first.weight[:inner], bias=first.bias[:inner]
+                functional.linear,
+                weight=first.weight[:inner_channels],
+                bias=first.bias[:inner_channels],
             )
             second = partial(
-                functional.linear, weight=second.weight[:, :inner], bias=second.bias
+                functional.linear,
+                weight=second.weight[:, :inner_channels],
+                bias=second.bias,
             )
         return {"W1": first, "W2": second}
 
@@ -72,33 +86,40 @@ class Stack(nn.Module):
     networks: Part  # ModuleList of Networks.
 
     def __init__(
-        self, hidden: int, inner: int, count: int, eps: float, rate: float
+        self,
+        hidden_size: int,
+        inner_size: int,
+        network_count: int,
+        layer_norm_eps: float,
+        dropout: float,
     ) -> None:
         super().__init__()
-        arguments = hidden, inner, eps, rate
-        self.networks = nn.ModuleList(Network(*arguments) for _ in range(count))
+        arguments = hidden_size, inner_size, layer_norm_eps, dropout
+        self.networks = nn.ModuleList(Network(*arguments) for _ in range(network_count))
         self.LayerNorm = Norm(self)
 
-    def use(self, formula: str, count: int, inner: int, mismatch: str) -> None:
-        """Choose the active part of the stack: its first `count` networks, and their
-        first `inner` channels.
+    def activate_part(
+        self, formula: str, network_count: int, inner_channels: int, mismatch: str
+    ) -> None:
+        """Choose the active part of the stack: its first `network_count` networks, and
+        their first `inner_channels` channels.
 
         Raises Refused where the stack is smaller.
 
         formula: the text of f.
         mismatch: "truncate" or "pad" (lib.model.formula.evaluate)."""
         channels = self.networks[0].W1.out_features
-        if count > len(self.networks) or inner > channels:
+        if network_count > len(self.networks) or inner_channels > channels:
             raise Refused(
                 f"a stack of {len(self.networks)} networks of {channels} channels "
-                f"cannot run {count} of {inner}: choose a smaller net"
+                f"cannot run {network_count} of {inner_channels}: choose a smaller net"
             )
-        self.tree, self.active = parse(formula), count
-        self.inner, self.mismatch = inner, mismatch
+        self.tree, self.active = parse(formula), network_count
+        self.inner, self.mismatch = inner_channels, mismatch
 
     def forward(self, _: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         for number, network in enumerate(self.networks[: self.active], 1):
-            linears = network.sliced(self.inner)
+            linears = network.slice_linear_maps(self.inner)
             output = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
             x = x + network.dropout(output)
             x = self.LayerNorm(x) if number == self.active else network.LayerNorm(x)
@@ -128,22 +149,25 @@ class Trigram(nn.Module):
         return self.dense(torch.cat((after, x, before), -1))
 
 
-def trigram(model: nn.Module, width: int) -> dict[str, int]:
+def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
     """Put a Trigram in place of the token embedding (operation "trigram"), and return
     {"parameters": change of their number}.
 
     width: the width of its table."""
-    embeddings = base(model).embeddings
+    embeddings = get_encoder(model).embeddings
     old = embeddings.word_embeddings
     config: Any = model.config
-    new = draw(
+    new = initialise_weights(
         Trigram(old.num_embeddings, width, config.hidden_size, old.padding_idx), model
     )
     embeddings.word_embeddings = new
-    return {"parameters": size(new)["parameters"] - size(old)["parameters"]}
+    return {
+        "parameters": count_parameters(new)["parameters"]
+        - count_parameters(old)["parameters"]
+    }
 
 
-def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
+def add_stacks(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
     """Put stacks in place of the feed-forward networks (operation "stack"), and return
     {"networks": their number, "parameters": change of their number}.
 
@@ -154,31 +178,35 @@ def stack(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
     "mismatch", "layers"}; a layer is (formula, number of networks k, divisor q of the
     width)."""
     config: Any = model.config
-    before = size(model)["parameters"]
+    before = count_parameters(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
-    for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
+    for layer, (formula, count, q) in zip(
+        get_layers(model), net["layers"], strict=True
+    ):
         inner = net["width"] // q
         layer.intermediate = nn.Identity()
-        layer.output = draw(Stack(net["hidden"], inner, count, *rates), model)
-        layer.output.use(formula, count, inner, net["mismatch"])
+        layer.output = initialise_weights(
+            Stack(net["hidden"], inner, count, *rates), model
+        )
+        layer.output.activate_part(formula, count, inner, net["mismatch"])
     return {
         "networks": sum(count for _, count, _ in net["layers"]),
-        "parameters": size(model)["parameters"] - before,
+        "parameters": count_parameters(model)["parameters"] - before,
     }
 
 
-def draw(module: Module, model: nn.Module) -> Module:
+def initialise_weights(new_module: Module, model: nn.Module) -> Module:
     """Initialise a module as the model's configuration says, move it to the model's
     device, and return it.
 
     Weights are drawn from a normal distribution with standard deviation
     `initializer_range`, and biases are 0."""
     config: Any = model.config
-    for part in module.modules():
+    for part in new_module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, 0.0, config.initializer_range)
             if isinstance(part, nn.Linear):
                 nn.init.zeros_(part.bias)
             elif part.padding_idx is not None:
                 part.weight.data[part.padding_idx].zero_()
-    return module.to(next(model.parameters()))
+    return new_module.to(next(model.parameters()))

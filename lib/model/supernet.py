@@ -11,30 +11,30 @@ import transformers
 
 from . import backbone
 from .options import FACTOR, Refused
-from .parts import layers, surgery
+from .parts import get_layers, get_surgery
 
 # Net of lib.papers.efficientbert.search.net, which an exported model cannot import.
 Net = Any
 
 
-def as_json(net: Net | dict[str, Any]) -> dict[str, Any]:
+def convert_net_to_json(net: Net | dict[str, Any]) -> dict[str, Any]:
     """Return the JSON of a net, which may be given as a Net or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 
-def read_net(model: transformers.PreTrainedModel) -> dict[str, Any]:
+def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
     """Return the net that a model was built for, as JSON. Raises Refused for a model
     without stacks."""
-    for op in surgery(model):
+    for op in get_surgery(model):
         if op["op"] == "stack":
             return op["net"]
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
-def build(
+def build_model_of_net(
     net: Net | dict[str, Any],
     cls: type[transformers.PreTrainedModel] = transformers.BertModel,
-    like: transformers.PretrainedConfig | None = None,
+    like_config: transformers.PretrainedConfig | None = None,
     **config: Any,
 ) -> transformers.PreTrainedModel:
     """Return a model of class `cls` for a net, with random weights.
@@ -43,10 +43,10 @@ def build(
     torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
     not BERT's 1e-12.
 
-    like: a configuration whose vocabulary size, positions, token types and padding
-    token are taken instead of BERT's; one without token types, such as MPNet's, gives
-    one. config: further values of the configuration, such as num_labels."""
-    net = as_json(net)
+    like_config: a configuration whose vocabulary size, positions, token types and
+    padding token are taken instead of BERT's; one without token types, such as MPNet's,
+    gives one. config: further values of the configuration, such as num_labels."""
+    net = convert_net_to_json(net)
     tables = (
         "vocab_size",
         "max_position_embeddings",
@@ -63,16 +63,18 @@ def build(
         "hidden_act": "gelu_pytorch_tanh",
     }
     shared: dict[str, Any] = (
-        {name: getattr(like, name, 1) for name in tables} if like else {}
+        {name: getattr(like_config, name, 1) for name in tables} if like_config else {}
     )
     ops: list[dict[str, Any]] = (
         [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     )
     ops.append({"op": "stack", "net": net})
-    return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)
+    return backbone.build_model(
+        cls, transformers.BertConfig(**shared | sizes | config), ops
+    )
 
 
-def choose(
+def activate_net(
     model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None
 ) -> None:
     """Activate the part of a supernet that is a smaller net, or all of it where `net`
@@ -82,9 +84,11 @@ def choose(
     the net's formulas. No weight is changed. Inactive channels get a gradient of zero,
     so AdamW's momentum and decay still change them. Inactive networks get no gradient,
     and do not change. Raises Refused for larger stacks than the supernet's."""
-    net = read_net(model) if net is None else as_json(net)
-    for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
-        layer.output.use(formula, count, net["width"] // q, net["mismatch"])
+    net = read_net_of_model(model) if net is None else convert_net_to_json(net)
+    for layer, (formula, count, q) in zip(
+        get_layers(model), net["layers"], strict=True
+    ):
+        layer.output.activate_part(formula, count, net["width"] // q, net["mismatch"])
 
 
 def inherit_weights(
@@ -103,7 +107,7 @@ def inherit_weights(
     changed. Raises Refused for a tensor or a number of layers that does not fit, and
     for another vocabulary size."""
     words = [m.config.vocab_size for m in (student, source)]
-    depths = [len(layers(m)) for m in (student, source)]
+    depths = [len(get_layers(m)) for m in (student, source)]
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
         sizes = [*zip(words, depths, strict=True)]
@@ -112,14 +116,16 @@ def inherit_weights(
             "take the same vocabulary, and a multiple of the layers"
         )
     source_tensors = {
-        as_stack(drop_prefix(name, source)): value
+        rename_to_stack_tensor(drop_encoder_prefix(name, source)): value
         for name, value in source.state_dict().items()
     }
     left = []
     for name, value in student.state_dict().items():
         place = r"(?<=encoder\.layer\.)\d+"
         origin = re.sub(
-            place, lambda match: str(int(match[0]) // times), drop_prefix(name, student)
+            place,
+            lambda match: str(int(match[0]) // times),
+            drop_encoder_prefix(name, student),
         )
         if origin not in source_tensors:
             left.append(name)
@@ -136,7 +142,7 @@ def inherit_weights(
     return left
 
 
-def as_stack(name: str) -> str:
+def rename_to_stack_tensor(tensor_name: str) -> str:
     """Return the name that a tensor of BERT's feed-forward block has in a stack; other
     names are returned unchanged."""
     parts = {
@@ -146,11 +152,13 @@ def as_stack(name: str) -> str:
     }
     block = rf"(encoder\.layer\.\d+)\.({'|'.join(map(re.escape, parts))})\."
     return re.sub(
-        block, lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.", name
+        block,
+        lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.",
+        tensor_name,
     )
 
 
-def drop_prefix(name: str, model: transformers.PreTrainedModel) -> str:
+def drop_encoder_prefix(tensor_name: str, model: transformers.PreTrainedModel) -> str:
     """Return a tensor's name without the prefix, such as "bert.", that models with a
     head have for their encoder."""
-    return name.removeprefix(f"{model.base_model_prefix}.")
+    return tensor_name.removeprefix(f"{model.base_model_prefix}.")

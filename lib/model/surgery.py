@@ -15,24 +15,24 @@ from importlib import import_module
 from typing import Any
 
 from .cut import cut, keep
-from .gates import attach
-from .ghost import add as ghost
-from .int8 import quantise
-from .layout import arrange_layers
-from .mix import add as mix
+from .gates import attach_gates
+from .ghost import add_ghosts as ghost
+from .int8 import quantise_layers
+from .layout import rename_layer_parts_as_bert
+from .mix import add_layer_mix as mix
 from .options import Refused, check_name
-from .parts import Part, surgery
-from .stack import stack, trigram
+from .parts import Part, get_surgery
+from .stack import add_stacks, add_trigram_embedding
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "cut": cut,
     "keep": keep,
-    "gates": attach,
+    "gates": attach_gates,
     "ghost": ghost,
-    "int8": quantise,
+    "int8": quantise_layers,
     "mix": mix,
-    "stack": stack,
-    "trigram": trigram,
+    "stack": add_stacks,
+    "trigram": add_trigram_embedding,
 }
 # Arguments of "cut" and "keep" that give parts of a layer different widths, after which
 # heads and neurons cannot be cut again.
@@ -49,33 +49,35 @@ def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
     more: arguments that are not saved, such as the scores of a cut or the seed of a
     ghost."""
     name: Any = op.get("op")
-    change = function(name)
-    for done in surgery(model):
+    change = find_operation(name)
+    for done in get_surgery(model):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
     report = change(
-        arrange_layers(model), **{k: v for k, v in op.items() if k != "op"}, **more
+        rename_layer_parts_as_bert(model),
+        **{k: v for k, v in op.items() if k != "op"},
+        **more,
     )
-    surgery(model).append(op)
+    get_surgery(model).append(op)
     return report
 
 
-def function(name: str) -> Callable[..., dict[str, Any]]:
+def find_operation(operation_name: str) -> Callable[..., dict[str, Any]]:
     """Return the function of an operation by name.
 
     It is one of OPERATIONS, or `change` of a module of that name in `lib.methods` or in
     an exported folder. Raises Refused for an unknown name."""
-    if name not in OPERATIONS:
+    if operation_name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:
-                module = import_module(f"{package}.{name}")
+                module = import_module(f"{package}.{operation_name}")
             except ModuleNotFoundError as error:
-                if error.name not in (package, f"{package}.{name}", "lib"):
+                if error.name not in (package, f"{package}.{operation_name}", "lib"):
                     raise  # The module exists, but one of its own imports is missing.
                 continue
             if change := getattr(module, "change", None):
                 return change
-        check_name("surgery", name, OPERATIONS)
-    return OPERATIONS[name]
+        check_name("surgery", operation_name, OPERATIONS)
+    return OPERATIONS[operation_name]

@@ -21,7 +21,7 @@ from lib.core.names import HEADLESS, Absent, Refused
 from lib.core.types import Json
 from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
-from lib.stats.cost import Shape, shape_of_config, size_names
+from lib.stats.cost import Shape, list_size_fields, read_shape_of_config
 
 # Key of a family in transformers -> its name.
 FAMILIES = {
@@ -71,7 +71,7 @@ class Tokens:
     types: int
 
 
-def folder(path: str | Path, task: Task | None = None) -> str:
+def check_encoder_folder(path: str | Path, task: Task | None = None) -> str:
     """Return the full path of a reader's encoder, after it was checked.
 
     path: a folder, relative to the working folder or to the project, or the name of a
@@ -84,98 +84,102 @@ def folder(path: str | Path, task: Task | None = None) -> str:
     place = paths.resolve_path(path)
     if not place.is_dir():
         place = (
-            data.find_checkpoint(models.local_name(str(path)), data.WEIGHTS) or place
+            data.find_checkpoint(models.shorten_hub_name(str(path)), data.WEIGHTS)
+            or place
         )
     try:
-        check(place, task)
+        check_encoder(place, task)
     except Refused as error:
         message = str(error).replace(str(place), str(path).rstrip("/"))
         raise type(error)(message) from None
     return str(place)
 
 
-def check(place: Path, task: Task | None) -> None:
+def check_encoder(folder: Path, task: Task | None) -> None:
     """Raise Refused for an encoder that cannot be trained, and Absent where a file is
     missing."""
-    if file := missing_file(place):
-        raise Absent(f"no model {str(place)!r}: {why_missing(place, file)}")
-    for file in data.checkpoint_files(place):
+    if file := find_missing_file(folder):
+        raise Absent(f"no model {str(folder)!r}: {explain_missing_file(folder, file)}")
+    for file in data.list_checkpoint_files(folder):
         with open(file, "rb") as opened:
             if opened.read(len(POINTER)) == POINTER:
-                fix = f"git -C {place} lfs pull"
+                fix = f"git -C {folder} lfs pull"
                 raise Refused(f"{file} is a Git LFS pointer; fix: {fix}")
-    config, weights = configuration(place), place / data.WEIGHTS
-    shape = shape_of_config(config)
+    config, weights = read_configuration(folder), folder / data.WEIGHTS
+    shape = read_shape_of_config(config)
     tensors = {
         name.removeprefix(f"{shape.family}."): tensor
-        for name, tensor in header(weights).items()
+        for name, tensor in read_safetensors_header(weights).items()
     }
-    if wrong := list(wrong_tensors(tensors, shape)):
+    if wrong := list(list_wrong_tensors(tensors, shape)):
         more = f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         fix = "fix: save model and configuration together, by save_pretrained"
-        raise Refused(f"{place}: {'; '.join(wrong[:3])}{more}; {fix}")
+        raise Refused(f"{folder}: {'; '.join(wrong[:3])}{more}; {fix}")
     wrong = [
-        *find_infinite(weights, tensors),
-        *wrong_tokens(tokens(place, shape.family), shape, config, task),
-        *(wrong_head(place, tensors, config, task) if task else []),
+        *list_infinite_tensors(weights, tensors),
+        *list_tokenizer_faults(read_tokens(folder, shape.family), shape, config, task),
+        *(list_head_faults(folder, tensors, config, task) if task else []),
     ]
     if wrong:
-        raise Refused(f"{place}: {'; '.join(wrong)}")
+        raise Refused(f"{folder}: {'; '.join(wrong)}")
 
 
-def missing_file(place: Path) -> str:
+def find_missing_file(folder: Path) -> str:
     """Return the first missing file of configuration, weights and tokenizer, or ""."""
     for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
-        if not any((place / name).is_file() for name in names):
+        if not any((folder / name).is_file() for name in names):
             return " or ".join(names)
     return ""
 
 
-def why_missing(place: Path, file: str) -> str:
+def explain_missing_file(folder: Path, missing_file: str) -> str:
     """Return why a folder lacks a file, with a fix that fits the files that it has."""
-    quoted = shlex.quote(str(place))
-    if not place.is_dir():
+    quoted = shlex.quote(str(folder))
+    if not folder.is_dir():
         fetch = f"fix: python -m lib fetch {quoted}, then the same command"
         return f"no folder has this name; {fetch}, or name {FORM}"
-    inside = [sub.parent.name for sub in sorted(place.glob(f"*/{CONFIG}"))]
-    if file == CONFIG and (place / "adapter_config.json").exists():
+    inside = [sub.parent.name for sub in sorted(folder.glob(f"*/{CONFIG}"))]
+    if missing_file == CONFIG and (folder / "adapter_config.json").exists():
         return "it is an adapter; fix: merge it into its encoder, and save that"
-    if file == CONFIG and inside:
-        return f"it has no {file}; fix: name its folder {place / inside[0]}"
-    if file == data.WEIGHTS and (place / models.PICKLE).exists():
+    if missing_file == CONFIG and inside:
+        return f"it has no {missing_file}; fix: name its folder {folder / inside[0]}"
+    if missing_file == data.WEIGHTS and (folder / models.PICKLE).exists():
         return f"it has a pickle of weights; fix: python -m lib fetch {quoted}"
-    if file == data.WEIGHTS and any(place.glob("*.index.json")):
-        cls = (read(place / CONFIG).get("architectures") or ["AutoModel"])[0]
-        code = f"from transformers import {cls}; name = {str(place)!r}; "
+    if missing_file == data.WEIGHTS and any(folder.glob("*.index.json")):
+        cls = (read_json_object(folder / CONFIG).get("architectures") or ["AutoModel"])[
+            0
+        ]
+        code = f"from transformers import {cls}; name = {str(folder)!r}; "
         code += f"{cls}.from_pretrained(name).save_pretrained(name)"
         return f'its weights are in parts; fix: python -c "{code}"'
-    return f"it has no {file}; it must be {FORM}"
+    return f"it has no {missing_file}; it must be {FORM}"
 
 
-def read(file: Path) -> Json:
+def read_json_object(file: Path) -> Json:
     """Return the object in a JSON file, {} where there is no file."""
     body = lines.read_json_value(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
 
-def shape_of(place: str | Path) -> Shape:
-    """Return the Shape of the encoder in a folder. Raises as `configuration` does."""
-    return shape_of_config(configuration(Path(place)))
+def read_shape(folder: str | Path) -> Shape:
+    """Return the Shape of the encoder in a folder. Raises as `read_configuration`
+    does."""
+    return read_shape_of_config(read_configuration(Path(folder)))
 
 
-def configuration(place: Path) -> Json:
+def read_configuration(folder: Path) -> Json:
     """Return the configuration of the encoder in a folder.
 
     Raises Refused for an unknown family, impossible sizes, heads that do not divide the
     hidden width, a short position table, and a decoder."""
-    body = lines.read_json_value(file := place / CONFIG)
+    body = lines.read_json_value(file := folder / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
     if family not in FAMILIES:
         fault = f"a model of type {family!r}"
         raise lines.refuse_content(file, fault, " or ".join(FAMILIES), OTHER)
-    least = dict.fromkeys(size_names(family), 1)
-    least["max_position_embeddings"] = LONGEST + first_position(family, config)
+    least = dict.fromkeys(list_size_fields(family), 1)
+    least["max_position_embeddings"] = LONGEST + find_first_position(family, config)
     for name, low in least.items():
         if type(config.get(name)) is not int or config[name] < low:
             fault = f"{name} {config.get(name)!r}"
@@ -186,17 +190,17 @@ def configuration(place: Path) -> Json:
     return config
 
 
-def first_position(family: str, config: Json) -> int:
+def find_first_position(family: str, configuration: Json) -> int:
     """Return the index of the first token's position.
 
     RoBERTa and MPNet count positions from the id of padding; all others from 0."""
     if family == "roberta":
-        padding = config.get("pad_token_id")
+        padding = configuration.get("pad_token_id")
         return 2 if padding is None else padding + 1
     return 2 * (family == "mpnet")
 
 
-def header(file: Path) -> dict[str, Json]:
+def read_safetensors_header(file: Path) -> dict[str, Json]:
     """Return {name: {"dtype", "shape", "data_offsets"}} of a safetensors file.
 
     Such a file has eight bytes with the length of a JSON object, the object, then the
@@ -217,7 +221,7 @@ def header(file: Path) -> dict[str, Json]:
     return tensors
 
 
-def wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
+def list_wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
     """Yield a sentence for each tensor that does not fit the configuration.
 
     Checked are the shapes of the tables and linear layers, and the type of all
@@ -245,7 +249,7 @@ def wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
             yield f"{name} is {tensor['dtype']}, expected a floating-point type"
 
 
-def find_infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
+def list_infinite_tensors(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
     """Yield a sentence on the first small tensor that has a NaN or an infinity."""
     values = np.memmap(file, np.uint8, "r")
     start = 8 + int.from_bytes(values[:8].tobytes(), "little")
@@ -263,21 +267,25 @@ def find_infinite(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
             return
 
 
-def tokens(place: Path, family: str) -> Tokens:
+def read_tokens(folder: Path, family: str) -> Tokens:
     """Return the Tokens of the tokenizer in a folder, as transformers opens it.
 
     A special token that the vocabulary lacks gets the next free id."""
-    body, settings = map(read, (place / VOCABULARIES[0], place / SETTINGS))
+    body, settings = map(
+        read_json_object, (folder / VOCABULARIES[0], folder / SETTINGS)
+    )
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
     special = SPECIAL.get(kind, NO_TOKENS) | {
-        name: text_of_token(value)
-        for name, value in (read(place / "special_tokens_map.json") | settings).items()
+        name: read_token_text(value)
+        for name, value in (
+            read_json_object(folder / "special_tokens_map.json") | settings
+        ).items()
         if name.endswith("_token") and value and value is not True
     }
-    ids = vocabulary(place, body) | read(place / "added_tokens.json")
+    ids = read_vocabulary(folder, body) | read_json_object(folder / "added_tokens.json")
     for number, token in settings.get("added_tokens_decoder", {}).items():
-        ids[text_of_token(token)] = int(number)
+        ids[read_token_text(token)] = int(number)
     size = 1 + max(ids.values(), default=-1)
     for token in dict.fromkeys(special.values()):
         if token not in ids:
@@ -290,52 +298,54 @@ def tokens(place: Path, family: str) -> Tokens:
     return Tokens(size, pad if kind in SPECIAL else None, 1 + (has_types and is_second))
 
 
-def text_of_token(token: Any) -> str:
+def read_token_text(token: Any) -> str:
     """Return the text of a special token, which files store as text or as an object."""
     return str(token["content"] if isinstance(token, dict) else token)
 
 
-def vocabulary(place: Path, body: Json) -> dict[str, int]:
-    """Return {token: id} of the tokenizer in a folder; body: its tokenizer.json.
+def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
+    """Return {token: id} of the tokenizer in a folder; tokenizer_json: its
+    tokenizer.json.
 
     Raises Refused for a tokenizer.json without a vocabulary."""
-    if (place / VOCABULARIES[0]).exists():
-        table = body.get("model", {}).get("vocab")
+    if (folder / VOCABULARIES[0]).exists():
+        table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
-            file, fix = place / VOCABULARIES[0], "save the tokenizer again"
+            file, fix = folder / VOCABULARIES[0], "save the tokenizer again"
             raise lines.refuse_content(file, "no model.vocab", "a vocabulary", fix)
         if isinstance(table, list):  # A unigram model has pairs (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {
-            token["content"]: token["id"] for token in body.get("added_tokens", [])
+            token["content"]: token["id"]
+            for token in tokenizer_json.get("added_tokens", [])
         }
         return table | added
-    if (file := place / "vocab.txt").exists():
+    if (file := folder / "vocab.txt").exists():
         return {token: number for number, token in enumerate(lines.read_lines(file))}
-    return read(place / "vocab.json")
+    return read_json_object(folder / "vocab.json")
 
 
-def wrong_tokens(
-    written: Tokens, shape: Shape, config: Json, task: Task | None
+def list_tokenizer_faults(
+    tokens: Tokens, shape: Shape, config: Json, task: Task | None
 ) -> Iterator[str]:
     """Yield a sentence for each misfit of a tokenizer with the encoder or the task."""
-    if written.size > shape.vocab:
+    if tokens.size > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
-        yield f"the tokenizer has {written.size} tokens, vocab_size is {shape.vocab}; {fix}"
-    if written.pad == -1:
+        yield f"the tokenizer has {tokens.size} tokens, vocab_size is {shape.vocab}; {fix}"
+    if tokens.pad == -1:
         fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
-    counts = first_position(shape.family, config) - 1
-    if written.pad is not None and 0 <= written.pad != counts >= 0:
-        ids = f"padding has id {written.pad} in the tokenizer"
+    counts = find_first_position(shape.family, config) - 1
+    if tokens.pad is not None and 0 <= tokens.pad != counts >= 0:
+        ids = f"padding has id {tokens.pad} in the tokenizer"
         yield f"{ids}, and positions count from id {counts}; fix: {OTHER}"
-    if shape.types and written.types > shape.types and (task is None or task.pair):
+    if shape.types and tokens.types > shape.types and (task is None or task.pair):
         fix = f"fix: take texts without a second one, or {OTHER}"
-        yield f"type_vocab_size is {shape.types}, and pairs have {written.types}; {fix}"
+        yield f"type_vocab_size is {shape.types}, and pairs have {tokens.types}; {fix}"
 
 
-def wrong_head(
-    place: Path, tensors: Mapping[str, Json], config: Json, task: Task
+def list_head_faults(
+    folder: Path, tensors: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
     """Yield a sentence if the head in a folder does not fit a task.
 
@@ -357,11 +367,11 @@ def wrong_head(
     fault = ""
     if cls not in saved:
         fault = f"its head is that of {saved}"
-    elif outputs != task.outputs:
-        fault = f"its head has {outputs} outputs; the task needs {task.outputs}"
+    elif outputs != task.output_width:
+        fault = f"its head has {outputs} outputs; the task needs {task.output_width}"
     elif classes and names and names.lower() not in (classes.lower(), unnamed.lower()):
         fault = f"the head's classes are {names}, the task's {classes}"
     if fault:
-        code = f"from transformers import AutoModel as M, AutoTokenizer as T; a = {str(place)!r}; "
+        code = f"from transformers import AutoModel as M, AutoTokenizer as T; a = {str(folder)!r}; "
         code += "b = a + '-encoder'; [x.from_pretrained(a).save_pretrained(b) for x in (M, T)]"
-        yield f'{fault}; {HEADLESS}: python -c "{code}", then take {place}-encoder'
+        yield f'{fault}; {HEADLESS}: python -c "{code}", then take {folder}-encoder'

@@ -38,21 +38,23 @@ class Method:
     least: Callable[[str], float] | None = None
 
 
-def student(profile: str, task: str, *surgery: Json, **inputs: Spec) -> Spec:
+def student_spec(
+    profile: str, task: str, *operations: Json, **further_inputs: Spec
+) -> Spec:
     """Return the Spec of a student that is trained in two stages.
 
-    surgery: operations that make it from the teacher. inputs: further inputs of the
-    first stage."""
-    last = students.student(profile, task, students.HEADS)
+    operations: operations that make it from the teacher. further_inputs: further inputs
+    of the first stage."""
+    last = students.student_spec(profile, task, students.HEADS)
     first = last.inputs["start"]
     changes = {
-        "args": first.args | {"surgery": list(surgery)},
-        "inputs": first.inputs | inputs,
+        "args": first.args | {"surgery": list(operations)},
+        "inputs": first.inputs | further_inputs,
     }
     return replace(last, inputs={"start": replace(first, **changes)})
 
 
-def add_epochs(settings: Mapping[str, Train], profile: str) -> Train:
+def join_stages_into_one_training(settings: Mapping[str, Train], profile: str) -> Train:
     """Return a Train with the epochs of both stages, for a method with a single
     stage."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
@@ -60,19 +62,25 @@ def add_epochs(settings: Mapping[str, Train], profile: str) -> Train:
     return grids.adapt_options(profile, replace(settings[profile], epochs=sum(epochs)))
 
 
-def network(
-    profile: str, task: str, m: int, find: Make, surgery: tuple[Json, ...] = ()
+def searched_student_spec(
+    profile: str,
+    task: str,
+    budget_in_twelfths: int,
+    find_search: Make,
+    operations: tuple[Json, ...] = (),
 ) -> Spec:
     """Return the Spec of a student with the architecture that a search finds.
 
-    find: function that gives the Spec of the search. surgery: operations after the
-    cut."""
-    search = find(profile, task, m)
-    return student(profile, task, {"op": "keep"}, *surgery, search=search)
+    find_search: function that gives the Spec of the search. operations: operations
+    after the cut."""
+    search = find_search(profile, task, budget_in_twelfths)
+    return student_spec(profile, task, {"op": "keep"}, *operations, search=search)
 
 
-def quantised_spec(profile: str, task: str, m: int, make: Make) -> Spec:
+def quantised_spec(
+    profile: str, task: str, budget_in_twelfths: int, make_trained_spec: Make
+) -> Spec:
     """Return the Spec of a trained model whose weights become int8."""
-    model = make(profile, task, m)
-    args = grids.common_arguments(profile, task, train=model.args["train"])
+    model = make_trained_spec(profile, task, budget_in_twelfths)
+    args = grids.make_common_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

@@ -9,7 +9,7 @@ A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it 
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
 used, by which code and when. A table or figure without runs is replaced by a sentence.
 Experiments have folders of their own below `figures/scratch/`
-(lib.claims.notebook.folder_of_page)."""
+(lib.claims.notebook.find_page_folder)."""
 
 import io
 import json
@@ -45,16 +45,21 @@ from lib.papers import grids
 from lib.report import plot, site
 from lib.report.tables import (
     Runs,
-    collect,
+    arrange_for_page,
+    collect_results,
     escape_text,
     format_value,
     join_levels,
-    shape_for_reader,
-    show_what_varies,
     table_to_html,
     table_to_markdown,
+    tabulate_labels,
 )
-from lib.report.verdicts import ENVIRONMENT, verdict_to_json, write_answer, write_counts
+from lib.report.verdicts import (
+    ENVIRONMENT,
+    convert_verdict_to_json,
+    write_answer,
+    write_counts,
+)
 from lib.stats import compare
 from lib.stats.compare import Column
 from lib.stats.paired import Estimate
@@ -72,11 +77,11 @@ SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
 MADE = {"run": "made here", "record": "recorded"}
 
 
-def display_text(markdown: str, html: str = "") -> None:
+def display_text(markdown: str, html_text: str = "") -> None:
     """Show Markdown in the notebook; light pages have it too (lib.report.builder).
 
-    html: the same content for HTML pages, where Markdown is not enough."""
-    forms = {"text/markdown": paths.scrub_paths(markdown), "text/html": html}
+    html_text: the same content for HTML pages, where Markdown is not enough."""
+    forms = {"text/markdown": paths.hide_local_paths(markdown), "text/html": html_text}
     if forms := {kind: text for kind, text in forms.items() if text}:
         display(forms, raw=True)
 
@@ -102,37 +107,39 @@ class Page:
     @cached_property
     def scope(self) -> str:
         """Return the profile for grids, with the reader's own data and model if any."""
-        return grids.profile_of_values({"profile": "toy"} | self.values)
+        return grids.find_profile_of_values({"profile": "toy"} | self.values)
 
     @property
     def reader_lines(self) -> list[str]:
         """Return sentences on the reader's own data and model; [] without any."""
-        return grids.own_lines(self.scope)
+        return grids.describe_reader_inputs(self.scope)
 
-    def collect(self, rows: Sequence[Row], on_missing: str = "run") -> pd.DataFrame:
-        """Return the rows of a grid with their results (lib.report.tables.collect).
+    def collect(self, rows: Sequence[Row], if_missing: str = "run") -> pd.DataFrame:
+        """Return the rows of a grid with their results
+        (lib.report.tables.collect_results).
 
         Missing runs are made here, unless a command makes the page: it made them
         before. The page says why a run is still missing.
 
-        on_missing: "run"; "skip" to make no run and to report none as missing; or
+        if_missing: "run"; "skip" to make no run and to report none as missing; or
         "make" to make them here in any case, where which runs are needed depends on
         other runs."""
         lost, specs = {}, [row.spec for row in rows]
-        is_made = on_missing != "skip"
-        if on_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
+        is_made = if_missing != "skip"
+        if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().missing_specs(specs):
                 clock = sweep.Clock(Store(), grids.estimate_seconds(self.scope))
                 work = sweep.describe_work(todo, clock)
                 self.note([f"{work}. What is made stays when you interrupt it."])
                 lost = sweep.make_runs(specs, clock=clock)
-        frame = collect(rows, lost=lost)
+        frame = collect_results(rows, reasons_of_loss=lost)
         if self.reader_lines and not is_made:
             return frame  # A reader's page has no verdicts, so these runs do not count.
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
         states, reasons = {}, {}
-        how = f"not made yet: `{notebook.write_command(self.id, self.scope)}` makes what is missing"
+        command = notebook.format_page_command(self.id, self.scope)
+        how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
@@ -149,8 +156,8 @@ class Page:
     def runs(
         self,
         grid: Callable[..., list[Row]] | Sequence[Row],
-        recorded: Callable[[], list[Row]] | Sequence[Row] = (),
-        transform: Callable[[Sequence[Row]], Sequence[Row]] = list,
+        recorded_rows: Callable[[], list[Row]] | Sequence[Row] = (),
+        transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
         """Return the runs of a grid (lib.report.tables.Runs), and make the missing
         ones.
@@ -158,35 +165,35 @@ class Page:
         grid: rows, or a function from a profile and the page's parameters to rows. A
         function also gives the rows at mini, whose runs are only looked up.
 
-        recorded: rows at mini to look up, or a function without arguments that makes
-        them, where `grid` is no function.
+        recorded_rows: rows at mini to look up, or a function without arguments that
+        makes them, where `grid` is no function.
 
-        transform: a function from the rows of the grid to other rows, such as those of
-        the searches behind networks."""
+        transform_rows: a function from the rows of the grid to other rows, such as
+        those of the searches behind networks."""
         if callable(grid):
-            changes = notebook.changes(self.id, self.values)
+            changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.make_page_rows(grid, self.scope, self.values, self.id, changes)
-            for label, names in plans.omissions(self.scope, self.id).items():
+            for label, names in plans.list_omitted_labels(self.scope, self.id).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
                 self.note([f"{look}: seeds = [0] brings them."] * (not changes))
-            recorded = transform(self.rows_at_seeds(grid("mini"), "mini"))
-            grid = transform(self.rows_at_seeds(rows, self.scope))
-        elif callable(recorded):
-            recorded = recorded()
+            recorded_rows = transform_rows(self.rows_at_seeds(grid("mini"), "mini"))
+            grid = transform_rows(self.rows_at_seeds(rows, self.scope))
+        elif callable(recorded_rows):
+            recorded_rows = recorded_rows()
         made = self.collect(grid)
         recorded_frame = self.collect(
-            self.rows_at_seeds(recorded, "mini"), on_missing="skip"
+            self.rows_at_seeds(recorded_rows, "mini"), if_missing="skip"
         )
         if len(made):
             display_text(
-                "", PARTS.grid(show_what_varies(made).to_html(index=False, border=0))
+                "", PARTS.grid(tabulate_labels(made).to_html(index=False, border=0))
             )
         runs = Runs(made, recorded_frame, self.scope, self.id)
         if not self.reader_lines:
             self.note(write_caveats(runs))
             if self.scope == "toy" and not self.ends:
-                self.ends = score_ends(grid, made, self.scope)
+                self.ends = describe_score_range(grid, made, self.scope)
         return runs
 
     def rows_at_seeds(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
@@ -207,7 +214,7 @@ class Page:
         """Show and write a table without its empty rows and columns.
 
         An empty table is replaced by a sentence. The file may have more columns than
-        the page (`lib.report.tables.shape_for_reader`).
+        the page (`lib.report.tables.arrange_for_page`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         levels.
@@ -216,7 +223,7 @@ class Page:
 
         index: the name of the rows, or a list with a name for each of their levels."""
         if not isinstance(frame, pd.DataFrame):
-            frame = compare.table(frame, names=())
+            frame = compare.join_tables(frame, index_names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.reader_lines:
             caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
@@ -227,7 +234,7 @@ class Page:
             what = f"{caption}. Rows: {rows}" if rows else caption
             return display_text(f"Not measured yet: {escape_text(what)}.")
         text = frame.map(format_value, na_action="ignore")
-        stem, (shown, turned) = self._stem(name), shape_for_reader(text)
+        stem, (shown, turned) = self._stem(name), arrange_for_page(text)
         flat = text.set_axis(join_levels(text.columns, ", "), axis=1)
         self._write(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
@@ -245,27 +252,31 @@ class Page:
             f"*{escape_text(light_opening)}*\n\n{light}", PARTS.table(opening, html)
         )
 
-    def note(self, lines: Iterable[str], mark: str = "", fold: str = "") -> None:
+    def note(
+        self, remarks: Iterable[str], prefix: str = "", folded_title: str = ""
+    ) -> None:
         """Show remarks as a list, each once on a page.
 
-        mark: text before each remark. fold: title of a folded block for the remarks; ""
-        shows them openly."""
-        lines = [line for line in dict.fromkeys(lines) if line not in self.noted]
-        self.noted |= {*lines}
-        text = "".join(f"- {escape_text(f'{mark}{line}')}\n" for line in lines)
-        if text and fold:
-            text = (
-                f"<details><summary>{escape_text(fold)}</summary>\n\n{text}\n</details>"
-            )
+        prefix: text before each remark. folded_title: title of a folded block for the
+        remarks; "" shows them openly."""
+        remarks = [line for line in dict.fromkeys(remarks) if line not in self.noted]
+        self.noted |= {*remarks}
+        text = "".join(f"- {escape_text(f'{prefix}{line}')}\n" for line in remarks)
+        if text and folded_title:
+            text = f"<details><summary>{escape_text(folded_title)}</summary>\n\n{text}\n</details>"
         display_text(text)
 
     def figure(
-        self, figure: Figure, data: pd.DataFrame, name: str = "", exact: bool = False
+        self,
+        figure: Figure,
+        data: pd.DataFrame,
+        name: str = "",
+        is_true_at_any_scale: bool = False,
     ) -> None:
         """Show and write a figure and its data; without data, show a sentence.
 
-        A toy figure has a line that says so, unless it is `exact`: true at any
-        scale."""
+        A toy figure has a line that says so, unless it is `is_true_at_any_scale`: true
+        at any scale."""
         if data.dropna(how="all").empty:
             plt.close(figure)
             return display_text(
@@ -280,7 +291,7 @@ class Page:
         if (
             self.scope == "toy"
             and not self.reader_lines
-            and not exact
+            and not is_true_at_any_scale
             and "recorded" not in name
         ):
             remark = "toy scale, but for what is called recorded or published"
@@ -296,7 +307,9 @@ class Page:
     def live(self, figure: "Live") -> None:
         """Show a figure of the live page; a light page has a sentence instead."""
         if figure.traces:
-            display_text(f"*{figure.title}: on the live page alone.*", figure.html)
+            display_text(
+                f"*{figure.title}: on the live page alone.*", figure.figure_html
+            )
 
     def forest(
         self,
@@ -305,21 +318,22 @@ class Page:
         label: str = "difference (points)",
         name: str = "",
     ) -> None:
-        """Show paired differences as a forest plot with printed values (`plot.forest`).
+        """Show paired differences as a forest plot with printed values
+        (`plot.draw_forest`).
 
         A comparison without an Estimate is left out, so no picture has printed numbers
         alone. label: what is subtracted from what, and the unit in brackets."""
-        data = plot.differences(estimates, printed)
+        data = plot.make_forest_data(estimates, printed)
         if len(data):
             self.note_differences(estimates, label.removesuffix(" (points)"))
-            self.figure(plot.forest(data, label), data, name)
+            self.figure(plot.draw_forest(data, label), data, name)
 
     def note_differences(
-        self, estimates: Mapping[tuple[str, str], Estimate | None], what: str
+        self, estimates: Mapping[tuple[str, str], Estimate | None], difference_text: str
     ) -> None:
         """Keep sentences on differences at the page's own profile, for its answer."""
-        method, is_named, _ = what.partition(" minus another")
-        start = f"{method} minus " if is_named else f"{what}, "
+        method, is_named, _ = difference_text.partition(" minus another")
+        start = f"{method} minus " if is_named else f"{difference_text}, "
         start = start[:1].upper() + start[1:]
         self.sentences += [
             f"{start}{place}: {compare.format_interval(e, is_sentence=True)}."
@@ -327,12 +341,12 @@ class Page:
             if e and source.endswith(f", {self.scope}")
         ]
 
-    def _stem(self, name: str) -> str:
-        return f"{self.id}.{name}" if name else self.id
+    def _stem(self, suffix: str) -> str:
+        return f"{self.id}.{suffix}" if suffix else self.id
 
-    def _write(self, name: str, text: str) -> None:
-        disk.write(self.folder / name, paths.scrub_paths(text))
-        self.files.append(name)
+    def _write(self, file_name: str, text: str) -> None:
+        disk.write_text_file(self.folder / file_name, paths.hide_local_paths(text))
+        self.files.append(file_name)
 
     def finish(
         self,
@@ -382,10 +396,10 @@ class Page:
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
-            "records": source.digest_of_page(self.id)
+            "records": source.digest_page_records(self.id)
             if profile in source.SCALES
             else "",
-            "verdicts": list(map(verdict_to_json, verdicts)),
+            "verdicts": list(map(convert_verdict_to_json, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -416,15 +430,17 @@ class Page:
         return [opening, *(line for line in lines if line not in self.sentences)]
 
 
-def score_ends(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
+def describe_score_range(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
     """Return a sentence on the lowest and the highest score of a collected frame.
 
     It names the labels in which the two rows differ. It is "" for fewer than two
     scores."""
-    metric_of = grids.metrics(profile)
+    metric_of = grids.list_columns_by_task(profile)
     if "task" not in frame:
         return ""
-    scored = compare.scores_in_points(frame[frame["task"].isin(metric_of)], metric_of)
+    scored = compare.list_scores_in_points(
+        frame[frame["task"].isin(metric_of)], metric_of
+    )
     scored = scored.dropna(subset="score").sort_values("score")
     labels = dict.fromkeys(chain.from_iterable(row.labels for row in rows))
     if len(scored) < 2:
@@ -454,11 +470,13 @@ def write_caveats(runs: Runs) -> list[str]:
 
     They name seeds far from the others, and tasks that the untouched encoder solves."""
     lines = []
-    for _, frame, profile in runs.frames:
+    for _, frame, profile in runs.frames_by_source:
         if str(profile) in source.SCALES and len(frame):
-            lines += compare.describe_strays(frame, grids.metrics(profile))
+            lines += compare.describe_outlying_seeds(
+                frame, grids.list_columns_by_task(profile)
+            )
             tasks = set(frame["task"]) if "task" in frame else set()
-            for row in lists.read_list("untouched"):
+            for row in lists.read_published_csv("untouched"):
                 where = row["profile"], row["split"]
                 if where == (str(profile), "dev") and row["task"] in tasks:
                     lines.append(
@@ -469,102 +487,113 @@ def write_caveats(runs: Runs) -> list[str]:
     return lines
 
 
-def start(name: str, namespace: dict[str, Any]) -> Page:
-    """Open the page of notebook `name` in its bootstrap cell.
+def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
+    """Open the page of notebook `notebook_id` in its bootstrap cell.
 
     The notebook's variable `profile` gets the reader's own data and model, if the
     parameters name some. Raises Refused or TypeError for a parameter that is misspelt,
     mistyped or impossible, also for one that papermill injected.
 
-    namespace: the globals of the kernel."""
-    plot.style()
-    path = notebook.path_of_notebook(name)
+    notebook_globals: the globals of the kernel."""
+    plot.set_style()
+    path = notebook.find_notebook_path(notebook_id)
     names = [
         *notebook.read_parameters(path),
-        *notebook.list_injected(namespace.get("In", [])),
+        *notebook.list_injected_parameters(notebook_globals.get("In", [])),
     ]
-    given = {name: namespace[name] for name in names if name in namespace}
-    values = notebook.check_values(path, given)
+    given = {name: notebook_globals[name] for name in names if name in notebook_globals}
+    values = notebook.check_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
     folder, differs = (
-        json.loads(batch) if batch else notebook.folder_of_page(path, values, hand=True)
+        json.loads(batch)
+        if batch
+        else notebook.find_page_folder(path, values, is_run_by_hand=True)
     )
-    page = Page(name, values, Path(folder), differs)
+    page = Page(notebook_id, values, Path(folder), differs)
     if not batch:
         page.note(
             [
-                f"An experiment, in {paths.scrub_paths(paths.show_path(folder))}.",
+                f"An experiment, in {paths.hide_local_paths(paths.show_path(folder))}.",
                 *differs,
             ]
         )
-    namespace["profile"] = page.scope
+    notebook_globals["profile"] = page.scope
     return page
 
 
 def draw_svg(figure: Figure) -> str:
     """Return a figure as the text of an SVG file."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=plot.figure_metadata(figure))
+    figure.savefig(buffer, format="svg", metadata=plot.make_figure_metadata(figure))
     return buffer.getvalue()
 
 
-def show(figure: Figure, file: str = "", svg: str = "") -> None:
+def show(figure: Figure, png_name: str = "", svg_text: str = "") -> None:
     """Show a figure, with or without a file.
 
-    file: the name of the figure's PNG file, to which the light page links. svg: the
-    text from `draw_svg`, if it was called before."""
-    light = f"![{escape_text(plot.figure_metadata(figure)['Title'])}]({file})" * bool(
-        file
+    png_name: the name of the figure's PNG file, to which the light page links.
+    svg_text: the text from `draw_svg`, if it was called before."""
+    light = (
+        f"![{escape_text(plot.make_figure_metadata(figure)['Title'])}]({png_name})"
+        * bool(png_name)
     )
-    display_text(light, draw_html(figure, svg))
+    display_text(light, draw_html(figure, svg_text))
 
 
-def draw_html(figure: Figure, svg: str = "") -> str:
-    """Return a figure as HTML, and close it. svg: the text from `draw_svg`, if any."""
-    svg = svg or draw_svg(figure)
-    image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
+def draw_html(figure: Figure, svg_text: str = "") -> str:
+    """Return a figure as HTML, and close it. svg_text: the text from `draw_svg`, if
+    any."""
+    svg_text = svg_text or draw_svg(figure)
+    image = svg_text[svg_text.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     plt.close(figure)
     return f"<figure{wide}>{image}</figure>"
 
 
 def explore(
-    function: Callable[..., Figure | None], ahead: str = "", **knobs: Any
+    function: Callable[..., Figure | None],
+    pre_drawn_argument: str = "",
+    **widget_options: Any,
 ) -> None:
     """Show the figure that a function returns, with knobs for a reader in JupyterLab.
 
     Elsewhere it is one picture: an argument has the function's default, or else the
     first value of its knob. Nothing is shown where a knob has an empty list of values.
 
-    ahead: a knob with a list of values. A page has one picture for each, drawn
-    beforehand, and its reader chooses without a kernel or a script.
+    pre_drawn_argument: a knob with a list of values. A page has one picture for each,
+    drawn beforehand, and its reader chooses without a kernel or a script.
 
-    knobs: arguments of ipywidgets.interact, by the function's argument."""
+    widget_options: arguments of ipywidgets.interact, by the function's argument."""
 
     @wraps(function)
-    def shown(**values: Any) -> None:
-        if figure := function(**values):
+    def show_result(**arguments: Any) -> None:
+        if figure := function(**arguments):
             show(figure)
 
-    if [] in knobs.values():
+    if [] in widget_options.values():
         return
     if is_interactive():
         import ipywidgets
 
-        ipywidgets.interact(shown, **knobs)
+        ipywidgets.interact(show_result, **widget_options)
         return
     chosen = {
-        name: knobs[name][0] if p.default is p.empty else p.default
+        name: widget_options[name][0] if p.default is p.empty else p.default
         for name, p in signature(function).parameters.items()
     }
-    if not ahead:
-        return shown(**chosen)
+    if not pre_drawn_argument:
+        return show_result(**chosen)
     pictures = {}
-    for number, value in enumerate(knobs[ahead]):
-        if figure := function(**chosen | {ahead: value}):
+    for number, value in enumerate(widget_options[pre_drawn_argument]):
+        if figure := function(**chosen | {pre_drawn_argument: value}):
             prefix = rf"\g<0>{function.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, draw_html(figure))
-    display_text("", PARTS.choice(function.__name__, ahead, pictures, chosen[ahead]))
+    display_text(
+        "",
+        PARTS.choice(
+            function.__name__, pre_drawn_argument, pictures, chosen[pre_drawn_argument]
+        ),
+    )
 
 
 CHOICE = """## Choose what the others are compared with
@@ -585,20 +614,23 @@ def explore_models(
 
     def minus(task: str, baseline: str) -> Figure | None:
         gaps = runs.compare_models(baseline, columns).items()
-        data = plot.differences(
+        data = plot.make_forest_data(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
         )
         if len(data):
             label = f"score minus that of the {kind} {baseline} (points)"
-            return plot.forest(data, label)
+            return plot.draw_forest(data, label)
         display_text(f"On {task} nothing can be compared with {escape_text(baseline)}.")
 
     if is_interactive() and len(names := runs.names_of_models) > 1:
         display_text(CHOICE)
-        frames = [compare.with_runs(frame) for _, frame, _ in runs.frames]
+        frames = [
+            compare.select_rows_with_runs(frame)
+            for _, frame, _ in runs.frames_by_source
+        ]
         explore(minus, task=[*pd.concat(frames)["task"].unique()], baseline=names)
 
 
 def is_interactive() -> bool:
     """Return whether a reader has this notebook open in JupyterLab."""
-    return not os.environ.get(notebook.BATCH) and paths.in_lab()
+    return not os.environ.get(notebook.BATCH) and paths.is_in_jupyter_lab()

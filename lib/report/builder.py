@@ -24,7 +24,7 @@ from lib.core import disk, paths
 from lib.core.names import Refused, error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import Store, say
+from lib.core.store import Store, print_once
 from lib.core.types import Json
 from lib.report import equation, front, verdicts
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Files that every page depends on, beside its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 # Matches code that makes a table or a figure.
-SHOWS = re.compile(r"\bpage\.(table|figure|forest|live)\(|\(page\b")
+SHOWS = re.compile(r"\bpage\.show_(table|figure|forest|live_figure)\(|\(page\b")
 FOLD = "The code of the drawing"
 # Attributes of table heads, for readers who hear a table.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
@@ -47,18 +47,18 @@ TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 def digest_code() -> str:
     """Return the digest of the code, the published numbers and the written findings."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
-    return disk.sha(b"".join(file.read_bytes() for file in sorted(files)))
+    return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
 
-def fingerprint(builder: PageBuilder, store: Store) -> str:
+def digest_page_contents(builder: PageBuilder, store: Store) -> str:
     """Return the digest of all that a page shows.
 
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and what the records say of the page: runs and verdicts."""
-    recorded = judging.digest_of_page(notebook.id_of_notebook(builder.path))
+    recorded = judging.digest_page_records(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.grids.values()):
-        run = store.lookup(row.spec)["run"]
+        run = store.look_up_state(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
     return disk.digest_values(builder.text, digest_code(), results)
 
@@ -80,100 +80,104 @@ class PageBuilder:
     tried: str = ""  # Fingerprint of the last attempt to make the page.
 
     @property
-    def page(self) -> Path:
-        return self.folder / f"{notebook.id_of_notebook(self.path)}.html"
+    def html_path(self) -> Path:
+        return self.folder / f"{notebook.make_notebook_id(self.path)}.html"
 
     @property
-    def body(self) -> Json | None:
+    def page_json(self) -> Json | None:
         """Return the JSON that the page's last cell wrote, None for an incomplete page.
 
         A page that was run by hand in JupyterLab has this JSON and no HTML."""
-        is_complete = divide_page(self.page)[1] or not self.page.exists()
+        is_complete = (
+            separate_html_and_mark(self.html_path)[1] or not self.html_path.exists()
+        )
         return (
-            notebook.read_provenance(self.folder, notebook.id_of_notebook(self.path))
+            notebook.read_page_json(self.folder, notebook.make_notebook_id(self.path))
             if is_complete
             else None
         )
 
-    def note_failure(self, why: str) -> None:
+    def note_failure(self, reason: str) -> None:
         """Note why the page could not be made, and delete an outdated page."""
-        self.failed = paths.scrub_paths(why)
-        self.page.unlink(missing_ok=True)
+        self.failed = paths.hide_local_paths(reason)
+        self.html_path.unlink(missing_ok=True)
 
 
-def divide_page(page: Path) -> tuple[str, str]:
+def separate_html_and_mark(page_file: Path) -> tuple[str, str]:
     """Return (the HTML of a page, the mark at its end).
 
     The mark is "" where the file is not whole."""
-    text = page.read_text(errors="replace") if page.is_file() else ""
+    text = page_file.read_text(errors="replace") if page_file.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
     return (html, mark[1]) if mark else (text, "")
 
 
-def mark_of(builder: PageBuilder, digest: str, html: str) -> str:
+def make_mark(builder: PageBuilder, page_digest: str, html_text: str) -> str:
     """Return the mark of a page with this fingerprint and HTML.
 
     It covers the page's files on disk, so that a page with a changed number or a
     damaged picture is made again."""
-    name, folder = notebook.id_of_notebook(builder.path), builder.folder
+    name, folder = notebook.make_notebook_id(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
-    names += (notebook.read_provenance(folder, name) or {"files": []})["files"]
-    files = {n: disk.digest(folder / n) for n in names if (folder / n).is_file()}
-    return disk.digest_values(digest, disk.sha(html.encode()), files)
+    names += (notebook.read_page_json(folder, name) or {"files": []})["files"]
+    files = {n: disk.digest_file(folder / n) for n in names if (folder / n).is_file()}
+    return disk.digest_values(page_digest, disk.digest_bytes(html_text.encode()), files)
 
 
-def is_sound(builder: PageBuilder, digest: str) -> bool:
+def is_up_to_date(builder: PageBuilder, page_digest: str) -> bool:
     """Return whether a page on disk has a fingerprint, and its files are unchanged."""
-    html, mark = divide_page(builder.page)
-    return bool(builder.body) and mark == mark_of(builder, digest, html)
+    html, mark = separate_html_and_mark(builder.html_path)
+    return bool(builder.page_json) and mark == make_mark(builder, page_digest, html)
 
 
-def make_page(builder: PageBuilder, digest: str) -> float:
+def make_page(builder: PageBuilder, page_digest: str) -> float:
     """Execute a notebook's text and write its page. Return the seconds that it took.
 
-    digest: the fingerprint of the page.
+    page_digest: the fingerprint of the page.
     """
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
-    name = notebook.id_of_notebook(path)
-    with lock_page(folder, name):
-        run_notebook(builder)
+    name = notebook.make_notebook_id(path)
+    with hold_page_lock(folder, name):
+        run_with_papermill(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
-        body = notebook.read_provenance(folder, name)
+        body = notebook.read_page_json(folder, name)
         assert body is not None
         if body["profile"] == "mini" and not builder.differs:
             text = convert_to_markdown(book, notebook.read_title(path), body)
-            disk.write(folder / f"{name}.page.md", text)
+            disk.write_text_file(folder / f"{name}.page.md", text)
         html = convert_to_html(path, book, body)
-        disk.write(builder.page, f"{html}<!-- {mark_of(builder, digest, html)} -->")
+        disk.write_text_file(
+            builder.html_path, f"{html}<!-- {make_mark(builder, page_digest, html)} -->"
+        )
     return time.monotonic() - began
 
 
 @contextmanager
-def lock_page(folder: Path, name: str) -> Iterator[None]:
+def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
     """Hold the exclusive right to make a page; wait while another process has it.
 
     Temporary files of a killed process are removed."""
     with disk.explain_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f".{name}.lock", thread_local=False)
+        lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            say(f"waiting  {name}: another process is making its page")
+            print_once(f"waiting  {notebook_id}: another process is making its page")
             lock.acquire()
     try:
-        for path in folder.glob(f".{name}.*"):
+        for path in folder.glob(f".{notebook_id}.*"):
             if path.suffix != ".lock":
-                disk.remove(path)
+                disk.remove_path(path)
         yield
     finally:
         lock.release()
 
 
-def run_notebook(builder: PageBuilder) -> None:
+def run_with_papermill(builder: PageBuilder) -> None:
     """Run a notebook's text with papermill, and write it to `<folder>/<id>.ipynb`.
 
     Raises Refused where a cell fails, or where the kernel dies before the last cell."""
@@ -182,14 +186,14 @@ def run_notebook(builder: PageBuilder) -> None:
 
     from lib.report.kernel import Manager
 
-    name, folder = notebook.id_of_notebook(builder.path), builder.folder
+    name, folder = notebook.make_notebook_id(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.show_path(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     how = {
         "prefix": "kernel-",
         "ignore_cleanup_errors": True,
-        "dir": paths.socket_folder(),
+        "dir": paths.find_socket_folder(),
     }
     with tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
@@ -214,7 +218,7 @@ def run_notebook(builder: PageBuilder) -> None:
                 f"the kernel died ({error_in_one_line(error)}); {see}"
             ) from None
         finally:
-            disk.write(output, paths.scrub_paths(writer.read_text()))
+            disk.write_text_file(output, paths.hide_local_paths(writer.read_text()))
     if not ledger.exists():
         raise Refused(f"the kernel died before its last cell; {see}")
 
@@ -227,13 +231,13 @@ def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     visible, is_empty, is_promised = [], True, False
     for cell in reversed(cells):
         is_text = cell["cell_type"] == "markdown"
-        if is_text or "verdicts" in tags(cell):  # A section begins here.
-            if not (is_text and is_empty and is_promised) or "title" in tags(cell):
+        if is_text or "verdicts" in list_tags(cell):  # A section begins here.
+            if not (is_text and is_empty and is_promised) or "title" in list_tags(cell):
                 visible.append(cell)
             is_empty, is_promised = True, False
         else:
             visible.append(cell)
-            is_empty &= "artefact" in tags(cell) and not cell["outputs"]
+            is_empty &= "artefact" in list_tags(cell) and not cell["outputs"]
             is_promised |= bool(SHOWS.search("".join(cell["source"])))
     return visible[::-1]
 
@@ -249,30 +253,30 @@ def drop_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return visible[::-1]
 
 
-def code_in_markdown(cell: Mapping[str, Any]) -> str:
+def format_code_as_markdown(cell: Mapping[str, Any]) -> str:
     """Return the code of a cell as Markdown; folded code stays folded."""
     code = f"```python\n{''.join(cell['source'])}\n```"
-    if notebook.is_folded(cell):
+    if notebook.has_folded_code(cell):
         return f"<details><summary>{FOLD}</summary>\n\n{code}\n\n</details>"
     return code
 
 
-def move_picture_up(
-    cells: list[Mapping[str, Any]], name: str
+def move_first_picture_up(
+    cells: list[Mapping[str, Any]], notebook_id: str
 ) -> list[Mapping[str, Any]]:
     """Return the cells of a page with its first picture below the title.
 
     The text before the picture moves with it, without its heading, where it has no
-    other output. A course notebook (00_...) keeps its order. name: file name of the
-    notebook."""
+    other output. A course notebook (00_...) keeps its order. notebook_id: file name of
+    the notebook."""
     pictures = [
         (place, output)
         for place, cell in enumerate(cells)
         for output in cell.get("outputs", ())
         if "".join(output.get("data", {}).get("text/markdown", "")).startswith("![")
     ]
-    titles = [n for n, cell in enumerate(cells) if "title" in tags(cell)]
-    if name.startswith("00_") or not pictures or not titles:
+    titles = [n for n, cell in enumerate(cells) if "title" in list_tags(cell)]
+    if notebook_id.startswith("00_") or not pictures or not titles:
         return cells
     (place, picture), title = pictures[0], titles[0]
     texts = [n for n, cell in enumerate(cells) if cell["cell_type"] == "markdown"]
@@ -303,28 +307,36 @@ def copy_cell(cell: Any, **fields: Any) -> Any:
     return type(cell)({**cell, **fields})
 
 
-def tags(cell: Mapping[str, Any]) -> list[str]:
+def list_tags(cell: Mapping[str, Any]) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
-def convert_to_html(path: Path, book: NotebookNode, body: Json) -> str:
-    """Return the HTML of an executed notebook; body: the JSON that its last cell
+def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) -> str:
+    """Return the HTML of an executed notebook; page_json: the JSON that its last cell
     wrote."""
     from nbconvert import HTMLExporter
 
-    book.cells = move_picture_up(drop_empty_sections(book.cells), path.name)
-    for cell in book.cells:
+    notebook_json.cells = move_first_picture_up(
+        drop_empty_sections(notebook_json.cells), path.name
+    )
+    for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.make_readable(cell.source, path)
+            cell.source = equation.render_markdown(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    top = parts.top(body["profile"], notebook.read_title(path), body["differs"])
-    turns = () if body["differs"] else find_neighbours(body["id"], body["profile"])
-    around: Any = {"top": str(top), "bottom": str(parts.bottom(body, *turns))}
-    around |= {"is_method": notebook.is_method(path), "fold": FOLD}
+    top = parts.top(
+        page_json["profile"], notebook.read_title(path), page_json["differs"]
+    )
+    turns = (
+        ()
+        if page_json["differs"]
+        else find_adjacent_pages(page_json["id"], page_json["profile"])
+    )
+    around: Any = {"top": str(top), "bottom": str(parts.bottom(page_json, *turns))}
+    around |= {"is_method": notebook.is_method_notebook(path), "fold": FOLD}
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
     how |= {"template_name": "workbook", "exclude_input_prompt": True}
     exporter = HTMLExporter(**how)
-    page = exporter.from_notebook_node(book, around)[0]
+    page = exporter.from_notebook_node(notebook_json, around)[0]
     page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
     page = re.sub(
         "(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page
@@ -332,45 +344,52 @@ def convert_to_html(path: Path, book: NotebookNode, body: Json) -> str:
     headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
-    home = f"../../../{body['profile']}/" if body["differs"] else ""
-    return page.replace("</h1>", f"</h1>{parts.answer(body['answer'], home)}", 1)
+    home = f"../../../{page_json['profile']}/" if page_json["differs"] else ""
+    return page.replace("</h1>", f"</h1>{parts.answer(page_json['answer'], home)}", 1)
 
 
-def find_neighbours(name: str, profile: str) -> list[tuple[str, str] | tuple[()]]:
+def find_adjacent_pages(
+    notebook_id: str, profile: str
+) -> list[tuple[str, str] | tuple[()]]:
     """Return (id, title) of the pages before and after a page in the index.
 
     It is () at an end of the index."""
-    names = ["", *front.order_pages(profile), ""]
-    if name not in names:
+    names = ["", *front.list_ordered_pages(profile), ""]
+    if notebook_id not in names:
         return []
-    place = names.index(name)
+    place = names.index(notebook_id)
     pages = [names[place - 1], names[place + 1]]
     return [
-        (n, notebook.read_title(notebook.path_of_notebook(n))) if n else ()
+        (n, notebook.read_title(notebook.find_notebook_path(n))) if n else ()
         for n in pages
     ]
 
 
-def convert_to_markdown(book: Mapping[str, Any], title: str, body: Json) -> str:
+def convert_to_markdown(
+    notebook_json: Mapping[str, Any], title: str, page_json: Json
+) -> str:
     """Return a page in Markdown: its texts, and its outputs in Markdown.
 
     The answer comes first. Cells after the verdicts are left out. A method notebook has
     all its text and code, without knobs.
 
-    book: the notebook as JSON. body: the JSON that its last cell wrote."""
+    notebook_json: the notebook as JSON. page_json: the JSON that its last cell
+    wrote."""
     made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
-    path = notebook.path_of_notebook(body["id"])
+    path = notebook.find_notebook_path(page_json["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
-    made = made.format_map(body | {"place": place})
-    first, *more = body["answer"] or [""]
+    made = made.format_map(page_json | {"place": place})
+    first, *more = page_json["answer"] or [""]
     parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
-    is_method = notebook.is_method(path)
-    cells = move_picture_up(drop_empty_sections(book["cells"]), path.name)
+    is_method = notebook.is_method_notebook(path)
+    cells = move_first_picture_up(
+        drop_empty_sections(notebook_json["cells"]), path.name
+    )
     for cell in drop_knobs(cells) if is_method else cells:
         source = "".join(cell["source"])
-        if is_method and "artefact" in tags(cell):
-            parts.append(code_in_markdown(cell))
-        if "title" in tags(cell):
+        if is_method and "artefact" in list_tags(cell):
+            parts.append(format_code_as_markdown(cell))
+        if "title" in list_tags(cell):
             source = source.partition("\n")[2].strip()
         # Links between light pages, which lie in one folder.
         if cell["cell_type"] == "markdown":
@@ -378,6 +397,6 @@ def convert_to_markdown(book: Mapping[str, Any], title: str, body: Json) -> str:
         for output in cell.get("outputs", ()):
             text = output.get("data", {}).get("text/markdown", "")
             parts.append("".join(text).strip())
-        if "verdicts" in tags(cell) and not is_method:
+        if "verdicts" in list_tags(cell) and not is_method:
             break
     return "\n\n".join([*filter(None, parts), made]) + "\n"

@@ -29,7 +29,7 @@ NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
-def make_readable(markdown: str, path: Path) -> str:
+def render_markdown(markdown: str, path: Path) -> str:
     """Return the Markdown of a cell with drawn equations and links to HTML pages.
 
     Code stays as it is. Raises Refused where matplotlib cannot set an equation."""
@@ -38,24 +38,27 @@ def make_readable(markdown: str, path: Path) -> str:
     )
 
 
-def link_pages(markdown: str, kind: str, path: Path) -> str:
+def link_pages(markdown: str, page_ending: str, path: Path) -> str:
     """Return the Markdown of a notebook with its links to notebooks as links to pages.
 
-    path: of the notebook that has the text. kind: "html" or "page.md"."""
+    path: of the notebook that has the text. page_ending: "html" or "page.md"."""
 
-    def to_page(match: re.Match[str]) -> str:
-        return f"]({notebook.id_of_notebook(os.path.normpath(path.parent / match[1]))}.{kind})"
+    def make_page_link(match: re.Match[str]) -> str:
+        target = os.path.normpath(path.parent / match[1])
+        return f"]({notebook.make_notebook_id(target)}.{page_ending})"
 
-    text = replace_outside_code(markdown, NOTEBOOK, to_page)
-    return replace_outside_code(text, LIGHT, rf"](\1.{kind})")
+    text = replace_outside_code(markdown, NOTEBOOK, make_page_link)
+    return replace_outside_code(text, LIGHT, rf"](\1.{page_ending})")
 
 
 def replace_outside_code(
-    markdown: str, pattern: re.Pattern[str], new: str | Callable[[re.Match[str]], str]
+    markdown: str,
+    pattern: re.Pattern[str],
+    replacement: str | Callable[[re.Match[str]], str],
 ) -> str:
     """Return a text with a pattern replaced, except in Markdown code."""
     parts = CODE.split(markdown)
-    parts[::2] = [pattern.sub(new, part) for part in parts[::2]]
+    parts[::2] = [pattern.sub(replacement, part) for part in parts[::2]]
     return "".join(parts)
 
 
@@ -67,7 +70,7 @@ def draw_equation(match: re.Match[str]) -> str:
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     width, height, depth, *_ = PARSER.parse(f"${shown}$", dpi=72, prop=look)
-    lines = outline_path(TextPath((0, 0), f"${shown}$", prop=look))
+    lines = trace_svg_path(TextPath((0, 0), f"${shown}$", prop=look))
     place = "max-width:100%" if is_display else f"vertical-align:-{depth:.1f}pt"
     return (
         f'<svg class="equation" role="img" aria-label="{html.escape(text)}" '
@@ -77,7 +80,7 @@ def draw_equation(match: re.Match[str]) -> str:
     )
 
 
-def outline_path(path: TextPath) -> str:
+def trace_svg_path(path: TextPath) -> str:
     """Return the outline of a text as an SVG path, whose y axis points down."""
     parts = []
     for points, code in path.iter_segments(curves=True, simplify=False):

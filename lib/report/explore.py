@@ -18,12 +18,12 @@ import pandas as pd
 
 from lib.claims import evidence, judging, lists, notebook, planned, words
 from lib.core import paths
-from lib.core.papers import path_of_notebook
+from lib.core.papers import find_notebook_path
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.papers import frontier
 from lib.report import plot, verdicts
-from lib.report.tables import Runs, collect
+from lib.report.tables import Runs, collect_results
 from lib.stats import compare
 from lib.stats.paired import SEEDS
 
@@ -82,16 +82,18 @@ class Live:
     changes: Mapping[str, Json] = field(default_factory=dict)
     row: int = 0  # Pixels by which each row heightens the figure; 0 for a fixed height.
 
-    def options(self, name: str) -> dict[str, bool]:
+    def list_choices(self, list_name: str) -> dict[str, bool]:
         """Return {value: whether chosen at first} of a list."""
-        if name in self.several:
-            return self.several[name]
+        if list_name in self.several:
+            return self.several[list_name]
         metas = (trace["meta"] for trace in self.traces)
-        values = [*dict.fromkeys(meta[name] for meta in metas if name in meta)]
+        values = [
+            *dict.fromkeys(meta[list_name] for meta in metas if list_name in meta)
+        ]
         return {value: value == values[0] for value in values}
 
     @property
-    def links(self) -> dict[str, str]:
+    def page_links(self) -> dict[str, str]:
         """Return {page whose numbers the figure shows: its address}.
 
         In JupyterLab the address is the path of the notebook."""
@@ -99,39 +101,45 @@ class Live:
         if os.environ.get(notebook.BATCH):
             return {page: f"{page}.html" for page in pages}
         places = {
-            page: path_of_notebook(page).relative_to(paths.NOTEBOOKS) for page in pages
+            page: find_notebook_path(page).relative_to(paths.NOTEBOOKS)
+            for page in pages
         }
         return {page: place.as_posix() for page, place in places.items()}
 
     @property
-    def html(self) -> str:
-        """Return the figure with its lists as HTML. The page must have `library`
-        too."""
+    def figure_html(self) -> str:
+        """Return the figure with its lists as HTML. The page must have
+        `load_plotly_script` too."""
         import plotly.io
 
         data = {"data": self.traces, "layout": LOOK | self.layout}
-        options = {n: self.options(n) for n in (*self.single, *self.several)}
-        more = {"changes": self.changes, "row": self.row, "links": self.links}
+        options = {n: self.list_choices(n) for n in (*self.single, *self.several)}
+        more = {"changes": self.changes, "row": self.row, "links": self.page_links}
         texts = plotly.io.to_json(data), plotly.io.json.to_json_plotly(more)
         return PARTS.figure(self, options, *texts)
 
 
-def library() -> str:
+def load_plotly_script() -> str:
     """Return Plotly's script, and the script that draws a Live, as HTML."""
     from plotly.offline import get_plotlyjs
 
     return PARTS.library(get_plotlyjs())
 
 
-def axis_look(title: str, **more: Any) -> Json:
+def make_axis_options(title: str, **plotly_options: Any) -> Json:
     """Return Plotly's options of an axis with a title."""
     lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
-    return {"title": {"text": title}} | lines | more
+    return {"title": {"text": title}} | lines | plotly_options
 
 
-def error_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> Json:
+def make_error_bars(
+    rows: pd.DataFrame, value_column: str, low_column: str, high_column: str
+) -> Json:
     """Return Plotly's error bars of rows, from columns with the ends of intervals."""
-    ends = {"array": rows[high] - rows[value], "arrayminus": rows[value] - rows[low]}
+    ends = {
+        "array": rows[high_column] - rows[value_column],
+        "arrayminus": rows[value_column] - rows[low_column],
+    }
     look = {"type": "data", "symmetric": False, "width": 0, "thickness": 1.6}
     return look | {name: length.fillna(0) for name, length in ends.items()}
 
@@ -142,22 +150,29 @@ def describe_interval(value: float, low: float, high: float, seeds: int) -> str:
     return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
 
 
-def runs_of(page: str, scale: str) -> Runs:
+def find_page_runs(page: str, profile: str) -> Runs:
     """Return the finished runs of a page's grid at a profile.
 
     They are empty where the page is not installed, or has no rows at the profile."""
-    has_rows = path_of_notebook(page).exists() and planned.has_page(scale, page)
-    frame = collect(evidence.make_rows(scale, page) if has_rows else ())
-    frame = compare.with_runs(frame) if len(frame) else pd.DataFrame({"run": []})
-    return Runs(frame, frame[:0], scale, page)
+    has_rows = find_notebook_path(page).exists() and planned.has_planned_rows(
+        profile, page
+    )
+    frame = collect_results(evidence.make_grid_rows(profile, page) if has_rows else ())
+    frame = (
+        compare.select_rows_with_runs(frame)
+        if len(frame)
+        else pd.DataFrame({"run": []})
+    )
+    return Runs(frame, frame[:0], profile, page)
 
 
-def frontier_points(scale: str) -> pd.DataFrame:
-    """Return the table of the frontier at a profile (`lib.papers.frontier.points`).
+def make_frontier_table(profile: str) -> pd.DataFrame:
+    """Return the table of the frontier at a profile
+    (`lib.papers.frontier.make_points_table`).
 
     Added are the names of a model's `runs`, and its latency `ms` where it was measured.
     A model of fewer than SEEDS seeds has no interval."""
-    frame = runs_of(FRONTIER, scale).current
+    frame = find_page_runs(FRONTIER, profile).current
     if frame.empty:
         return frame
     models = frontier.label_models(frame)
@@ -165,8 +180,8 @@ def frontier_points(scale: str) -> pd.DataFrame:
     times = {"task": ""}
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
-    table = frontier.points(frame, scale).assign(
-        source=compare.name_source(frame, scale)
+    table = frontier.make_points_table(frame, profile).assign(
+        source=compare.name_source_of_numbers(frame, profile)
     )
     places = list(zip(table["task"], table["model"], strict=True))
     table["runs"] = [run_names[place] for place in places]
@@ -187,10 +202,10 @@ def name_runs(runs: Iterable[Run]) -> str:
     return "; ".join(f"{name}/{', '.join(part)}" for name, part in seeds.items())
 
 
-def score_against_cost(table: pd.DataFrame) -> Live:
+def plot_score_against_cost(table: pd.DataFrame) -> Live:
     """Return the figure of score against cost; a reader chooses the cost.
 
-    table: tables of `frontier_points`, one below the other."""
+    table: tables of `make_frontier_table`, one below the other."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = table.groupby(["source", "task"], sort=False)
@@ -205,20 +220,22 @@ def score_against_cost(table: pd.DataFrame) -> Live:
                     "name": method,
                     "x": models[cost],
                     "y": models["score"],
-                    "error_y": error_bars(models, "score", "low", "high"),
-                    "hovertext": [model_text(r, cost, costs[cost]) for r in records],
+                    "error_y": make_error_bars(models, "score", "low", "high"),
+                    "hovertext": [
+                        format_model_hover(r, cost, costs[cost]) for r in records
+                    ],
                     "marker": dict(color=colours[method], symbol=symbol, size=10),
                     "meta": meta | {"methods": method, "rows": len(models)},
                 }
             )
-        best = rows.set_index("model").loc[frontier.find_front(rows, cost)]
+        best = rows.set_index("model").loc[frontier.find_pareto_front(rows, cost)]
         line = {"color": GREY, "width": 1, "shape": "hv"}
         look = {"name": "front", "mode": "lines", "line": line, "hoverinfo": "skip"}
         front = {"x": best[cost], "y": best["score"], "meta": meta | {"rows": 0}}
         traces.append(look | front)
     layout = {
-        "xaxis": axis_look("", type="log", tick0=2, dtick=np.log10(2)),
-        "yaxis": axis_look("score (points)"),
+        "xaxis": make_axis_options("", type="log", tick0=2, dtick=np.log10(2)),
+        "yaxis": make_axis_options("score (points)"),
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
     methods = dict.fromkeys(table["method"], True)
@@ -228,11 +245,11 @@ def score_against_cost(table: pd.DataFrame) -> Live:
     )
 
 
-def model_text(row: Mapping[Any, Any], cost: str, unit: str) -> str:
+def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> str:
     """Return the hover text of a model's point."""
     score = describe_interval(row["score"], row["low"], row["high"], row["seeds"])
     lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
-    lines += [f"{row[cost]:,.1f} {unit}", f"run {row['runs']}"]
+    lines += [f"{row[cost_column]:,.1f} {unit}", f"run {row['runs']}"]
     return "<br>".join(lines)
 
 
@@ -255,15 +272,15 @@ def draw_forest(table: pd.DataFrame) -> Live:
     groups: Any = table.groupby(keys, sort=False)
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
-        place = {"y": list(map(row_name, records))}
+        place = {"y": list(map(format_row_label, records))}
         page = lists.read_claims()[claim]["artefact"].split("; ")[0]
         meta = {"paper": paper, "word": word, "unit": unit, "page": page}
         meta |= {"runs": f"recorded, {profile}", "rows": 0}
         ends = rows[["no_effect", "estimate", "low", "high", "printed"]].stack()
         ours = {
             "x": rows["estimate"],
-            "error_x": error_bars(rows, "estimate", "low", "high"),
-            "hovertext": list(map(cell_text, records)),
+            "error_x": make_error_bars(rows, "estimate", "low", "high"),
+            "hovertext": list(map(format_comparison_hover, records)),
             "marker": {"color": COLOURS[word], "size": 9},
             "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
         }
@@ -285,8 +302,8 @@ def draw_forest(table: pd.DataFrame) -> Live:
         }
         traces += [region, DOTS | place | ours, DOTS | place | printed]
     layout = {
-        "xaxis": axis_look("", side="top", automargin=False, tickangle=0),
-        "yaxis": axis_look("", showticklabels=False),
+        "xaxis": make_axis_options("", side="top", automargin=False, tickangle=0),
+        "yaxis": make_axis_options("", showticklabels=False),
         "margin": {"l": 8, "r": 8, "t": 56, "b": 8},
         "showlegend": False,
     }
@@ -296,13 +313,13 @@ def draw_forest(table: pd.DataFrame) -> Live:
     return Live("Comparisons", traces, chosen, {"word": seen}, layout, titles, ROW)
 
 
-def row_name(row: Mapping[Any, Any]) -> str:
+def format_row_label(row: Mapping[Any, Any]) -> str:
     """Return the label of a comparison's row, with its word, in lines of 60 letters."""
-    text = f"{row['claim']} {row['sentence']}: {verdicts.mark_word(row['word'])}"
+    text = f"{row['claim']} {row['sentence']}: {verdicts.add_mark_to_word(row['word'])}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
-def cell_text(row: Mapping[Any, Any]) -> str:
+def format_comparison_hover(row: Mapping[Any, Any]) -> str:
     """Return the hover text of a comparison's point."""
     lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
     lines += wrap(row["sentence"], 70)
@@ -318,16 +335,17 @@ def cell_text(row: Mapping[Any, Any]) -> str:
     return "<br>".join(lines)
 
 
-def differences_of_models(runs: Runs, base: str) -> pd.DataFrame:
-    """Return the score of each model of a page minus that of `base`, in points.
+def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
+    """Return the score of each model of a page minus that of `baseline_model`, in
+    points.
 
     There is a row for each task and width. Fewer than SEEDS seeds have no interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
         for (source, (m, task)), e in runs.estimate_gaps(
-            model, base, ["m", "task"]
+            model, baseline_model, ["m", "task"]
         ).items():
-            is_sure = e.n_seeds >= SEEDS and model != base
+            is_sure = e.n_seeds >= SEEDS and model != baseline_model
             low, high = (e.low, e.high) if is_sure else (nan, nan)
             line = {"source": source, "task": task, "m": f"{m:g}/12", "model": model}
             line |= {"gap": e.mean, "low": low, "high": high, "seeds": e.n_seeds}
@@ -336,33 +354,47 @@ def differences_of_models(runs: Runs, base: str) -> pd.DataFrame:
 
 
 def draw_sweep(
-    table: pd.DataFrame, printed: Mapping[str, float], title: str, base: str, page: str
+    table: pd.DataFrame,
+    printed: Mapping[str, float],
+    title: str,
+    baseline_model: str,
+    page: str,
 ) -> Live:
-    """Return a figure of tables of `differences_of_models`, over the models, by task.
+    """Return a figure of tables of `compute_model_differences`, over the models, by
+    task.
 
-    printed: {"model, width, task": printed score of `base` minus the model's}, as
-    `lib.papers.published.printed_gaps` returns it."""
-    traces, layout = [], {"yaxis": axis_look(f"score minus that of {base} (points)")}
+    printed: {"model, width, task": printed score of `baseline_model` minus the
+    model's}, as
+    `lib.papers.published.compute_printed_gaps` returns it."""
+    traces, layout = (
+        [],
+        {"yaxis": make_axis_options(f"score minus that of {baseline_model} (points)")},
+    )
     if table.empty:
         return Live(title, (), (), {}, layout)
-    layout["xaxis"] = axis_look("", categoryarray=list(table["model"].unique()))
+    layout["xaxis"] = make_axis_options("", categoryarray=list(table["model"].unique()))
     looks = dict(zip(table["m"].unique(), cycle(PALETTE), strict=False))
     for (task, source, m), rows in table.groupby(["task", "source", "m"], sort=False):
         texts = [
-            f"<b>{row['model']}</b> minus {base}, {m} of the width, {task}<br>"
+            f"<b>{row['model']}</b> minus {baseline_model}, {m} of the width, {task}<br>"
             + describe_interval(row["gap"], row["low"], row["high"], row["seeds"])
             for row in rows.to_dict("records")
         ]
         meta = {"task": task, "page": page}
         trace = {"name": f"{m} of the width", "x": rows["model"], "y": rows["gap"]}
-        trace |= {"error_y": error_bars(rows, "gap", "low", "high"), "hovertext": texts}
+        trace |= {
+            "error_y": make_error_bars(rows, "gap", "low", "high"),
+            "hovertext": texts,
+        }
         marker = {"color": looks[m], "size": 10}
         more = {"runs": source, "rows": len(rows)}
         traces.append(DOTS | trace | {"marker": marker, "meta": meta | more})
     for place, gap in printed.items():
         model, m, task = place.split(", ")
         trace = {"name": f"{m}, printed", "x": [model], "y": [-gap]}
-        trace["hovertext"] = [f"printed: {model} minus {base}, {m}, {task}: {-gap:+g}"]
+        trace["hovertext"] = [
+            f"printed: {model} minus {baseline_model}, {m}, {task}: {-gap:+g}"
+        ]
         marker = {"color": looks.get(m, GREY), "symbol": "diamond-open", "size": 12}
         meta = {"task": task, "page": page, "rows": 0}
         group = {"legendgroup": m, "showlegend": False}
@@ -371,19 +403,21 @@ def draw_sweep(
 
 
 def draw_surfaces(
-    heights: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
-    shared: str,
+    surfaces: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
+    shared_scale: str,
     title: str,
     page: str,
 ) -> Live:
     """Return surfaces over a square that a reader can turn; one is shown at a time.
 
-    heights: {name: (coordinates [N], {scale of z: z [N, N]})}. shared: the scale on
-    which all surfaces have one range of z, so that they can be compared."""
-    traces, every = [], [z[shared] for _, z in heights.values()]
+    surfaces: {name: (coordinates [N], {scale of z: z [N, N]})}. shared_scale: the scale
+    on which all surfaces have one range of z, so that they can be compared."""
+    traces, every = [], [z[shared_scale] for _, z in surfaces.values()]
     ends = [min(map(np.min, every)), max(map(np.max, every))]
-    changes: dict[str, Json] = {shared: {"scene.zaxis.range": list(map(float, ends))}}
-    for name, (line, by_scale) in heights.items():
+    changes: dict[str, Json] = {
+        shared_scale: {"scene.zaxis.range": list(map(float, ends))}
+    }
+    for name, (line, by_scale) in surfaces.items():
         for scale, z in by_scale.items():
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
             meta = {"surface": name, "scale of z": scale, "rows": 1, "page": page}
@@ -396,11 +430,11 @@ def draw_surfaces(
     return Live(title, traces, ["surface", "scale of z"], {}, {"scene": scene}, changes)
 
 
-def answer_in_words(table: pd.DataFrame) -> str:
+def describe_best_model(table: pd.DataFrame) -> str:
     """Return a sentence on the model with the best score at half the FLOPs.
 
-    table: from `frontier_points`. The task is the first one that has intervals, else
-    the first of all."""
+    table: from `make_frontier_table`. The task is the first one that has intervals,
+    else the first of all."""
     rows = table[table["low"].notna()] if table["low"].notna().any() else table
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]

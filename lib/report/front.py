@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, count_words
 from lib.core import paths
-from lib.core.papers import find_papers, paper_of_page
+from lib.core.papers import find_paper_of_page, find_papers
 from lib.core.types import Json
 from lib.report import verdicts
 
@@ -30,35 +30,39 @@ def read_paper_row(paper: str) -> str:
     ]
     return "\n".join(
         head
-        + [line for line in lines if line.startswith(f"| **{title_of_paper(paper)}**")]
+        + [
+            line
+            for line in lines
+            if line.startswith(f"| **{find_paper_title(paper)}**")
+        ]
     )
 
 
-def title_of_paper(paper: str) -> str:
+def find_paper_title(paper: str) -> str:
     return lists.PAPERS[paper]
 
 
-def heading_of_page(page: str) -> str:
+def find_page_heading(page: str) -> str:
     """Return the heading of the index for a page: its paper, or "The workbook"."""
-    return lists.PAPERS.get(paper_of_page(page), verdicts.HEADINGS[0])
+    return lists.PAPERS.get(find_paper_of_page(page), verdicts.HEADINGS[0])
 
 
-def order_pages(profile: str) -> list[str]:
+def list_ordered_pages(profile: str) -> list[str]:
     """Return the ids of the standard pages of a profile, as the index lists them."""
     names = [
         name
         for name in notebook.read_committed_forms()
-        if planned.has_page(profile, name)
+        if planned.has_planned_rows(profile, name)
     ]
     return sorted(
-        names, key=lambda name: verdicts.HEADINGS.index(heading_of_page(name))
+        names, key=lambda name: verdicts.HEADINGS.index(find_page_heading(name))
     )
 
 
 def shorten_title(title: str, page: str) -> str:
     """Return the title of a page without the name of its paper, which heads the
     list."""
-    text = title.removeprefix(heading_of_page(page)).lstrip(",: ")
+    text = title.removeprefix(find_page_heading(page)).lstrip(",: ")
     return text[:1].upper() + text[1:]
 
 
@@ -74,74 +78,84 @@ def make_card(paper: str) -> Json | None:
 
     They are its idea, its first comparisons, and the counts of their words."""
     page = f"{find_papers()[paper].prefix}_01_summary"
-    if not notebook.path_of_notebook(page).exists():
+    if not notebook.find_notebook_path(page).exists():
         return None
-    idea = notebook.read_tagged_cells(notebook.path_of_notebook(page))[
+    idea = notebook.read_tagged_cells(notebook.find_notebook_path(page))[
         "title"
     ].partition("**Idea.**")[2]
-    rows = [row for row in judging.read_verdicts() if is_counted(row, paper)]
+    rows = [
+        row for row in judging.read_verdicts() if is_counted_central_row(row, paper)
+    ]
     return {
-        "title": title_of_paper(paper),
+        "title": find_paper_title(paper),
         "href": f"{page}.html",
         "idea": idea.strip().partition(". ")[0] + ".",
         "words": count_words(row["word"] for row in rows),
-        "bars": [draw_bar(row) for row in rows if row["low"] and aim_of_row(row)][
-            :BARS
-        ],
+        "bars": [
+            compute_bar_positions(row)
+            for row in rows
+            if row["low"] and find_effect_of_row(row)
+        ][:BARS],
     }
 
 
 BARS = 4  # Number of a paper's comparisons on the index.
 
 
-def is_counted(row: Mapping[str, str], paper: str) -> bool:
+def is_counted_central_row(verdict_row: Mapping[str, str], paper: str) -> bool:
     """Return whether a row of `verdicts.csv` is a counted central comparison of a
     paper."""
-    claim = lists.read_claims()[row["claim"]]
+    claim = lists.read_claims()[verdict_row["claim"]]
     is_central = claim["paper"] == paper and claim["role"] == "central"
-    is_twice = row["same_as"] or row["beside"]
-    return is_central and row["profile"] == judging.SCALE and not is_twice
+    is_twice = verdict_row["same_as"] or verdict_row["beside"]
+    return is_central and verdict_row["profile"] == judging.SCALE and not is_twice
 
 
-def aim_of_row(row: Mapping[str, str]) -> float:
+def find_effect_of_row(verdict_row: Mapping[str, str]) -> float:
     """Return the printed effect of a comparison, less the value of no effect.
 
     Without a printed one it is the smallest effect of interest; without both it is
     0."""
-    value = row["printed"] or row["interest"] or row["no_effect"]
-    return float(value) - float(row["no_effect"])
+    value = (
+        verdict_row["printed"] or verdict_row["interest"] or verdict_row["no_effect"]
+    )
+    return float(value) - float(verdict_row["no_effect"])
 
 
-def draw_bar(row: Mapping[str, str]) -> Json:
+def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
     """Return a comparison as the index draws it, in % of the width of its line.
 
     No effect is at 50 %, and the printed effect or the one of interest at 75 %. A value
     beyond an end is drawn at the end."""
 
-    def place(name: str) -> float:
-        share = (float(row[name]) - float(row["no_effect"])) / aim_of_row(row)
+    def compute_position(column: str) -> float:
+        share = (
+            float(verdict_row[column]) - float(verdict_row["no_effect"])
+        ) / find_effect_of_row(verdict_row)
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
-    ends = sorted([place("low"), place("high")])
-    label = lists.cell_line(row["claim"], row["cell"])["short"]
-    sign = "" if float(row["no_effect"]) else "+"
-    goal = format(float(row["printed"] or row["interest"]), f"{sign}.3g")
-    task = f", {row['task']}" * ("task=each" in row["cell"])
+    ends = sorted([compute_position("low"), compute_position("high")])
+    label = lists.find_cell_line(verdict_row["claim"], verdict_row["cell"])["short"]
+    sign = "" if float(verdict_row["no_effect"]) else "+"
+    goal = format(
+        float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"
+    )
+    task = f", {verdict_row['task']}" * ("task=each" in verdict_row["cell"])
     return {
         "label": label + task,
-        "ours": row["counts"] or row["shown"],
+        "ours": verdict_row["counts"] or verdict_row["shown"],
         "aim": f"{goal.lstrip('+')} % more"
-        if row["counts"]
+        if verdict_row["counts"]
         else goal.replace("-", "−"),
-        "is_printed": bool(row["printed"]),
-        "word": row["word"],
+        "is_printed": bool(verdict_row["printed"]),
+        "word": verdict_row["word"],
         "low": ends[0],
         "width": round(ends[1] - ends[0], 1),
-        "mean": place("estimate"),
+        "mean": compute_position("estimate"),
     }
 
 
-def pages_of_paper(paper: str) -> pd.DataFrame:
+def list_pages_of_paper(paper: str) -> pd.DataFrame:
     """Return a frame of a paper's pages: title, question and first answer, by page id.
 
     The answer is the first measured comparison of the page in `verdicts.csv`."""
@@ -149,8 +163,8 @@ def pages_of_paper(paper: str) -> pd.DataFrame:
 
     lines = []
     for path in notebook.find_notebooks([f"{paper}/"]):
-        name = notebook.id_of_notebook(path)
-        if paper_of_page(name) != paper or name.endswith("_01_summary"):
+        name = notebook.make_notebook_id(path)
+        if find_paper_of_page(name) != paper or name.endswith("_01_summary"):
             continue
         ids = judging.list_page_claims(name)
         rows = [
@@ -159,7 +173,7 @@ def pages_of_paper(paper: str) -> pd.DataFrame:
             if r["claim"] in ids
             and r["low"]
             and r["family"]
-            and answers_page(r["claim"], name)
+            and can_answer_page(r["claim"], name)
         ]
         rows.sort(key=lambda r: lists.read_claims()[r["claim"]]["role"] != "central")
         answer = (
@@ -178,11 +192,11 @@ def pages_of_paper(paper: str) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("name")
 
 
-def answers_page(claim: str, page: str) -> bool:
+def can_answer_page(claim_id: str, page: str) -> bool:
     """Return whether a claim can answer a page.
 
     It can if it is central, or names no other page."""
-    line = lists.read_claims()[claim]
+    line = lists.read_claims()[claim_id]
     return line["role"] == "central" or line["artefact"] == page
 
 
@@ -196,7 +210,7 @@ def read_question(path: Path) -> str:
 
 
 def link_table(frame: pd.DataFrame) -> str:
-    """Return a frame of `pages_of_paper` as a Markdown table with links to light
+    """Return a frame of `list_pages_of_paper` as a Markdown table with links to light
     pages."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in frame.iterrows():
@@ -207,7 +221,9 @@ def link_table(frame: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def answer_of_paper(paper: str, by_id: Mapping[str, Verdict]) -> list[str]:
+def write_answer_of_paper(
+    paper: str, verdicts_by_id: Mapping[str, Verdict]
+) -> list[str]:
     """Return the first two measured comparisons of a paper, and its counts of words."""
-    central = [by_id[id] for id in judging.list_central_claims(paper)]
+    central = [verdicts_by_id[id] for id in judging.list_central_claims(paper)]
     return [*verdicts.write_answer(central)[:2], f"{verdicts.write_counts(central)}."]

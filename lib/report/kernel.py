@@ -25,8 +25,8 @@ class Forked(LocalProvisioner):
     ) -> KernelConnectionInfo:
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
-        context: Any = executors.process_context()
-        process = context.Process(target=begin_kernel, args=args)
+        context: Any = executors.make_process_context()
+        process = context.Process(target=run_kernel, args=args)
         self.process = process
         process.start()
         # jupyter_client needs these attributes of a subprocess.Popen.
@@ -44,23 +44,25 @@ class Manager(AsyncKernelManager):
     async def _async_pre_start_kernel(
         self, **how: Any
     ) -> tuple[list[str], dict[str, Any]]:
-        if executors.process_context().get_start_method() == "forkserver":
+        if executors.make_process_context().get_start_method() == "forkserver":
             about = {"kernel_id": self.kernel_id, "kernel_spec": self.kernel_spec}
             self.provisioner = self.provisioner or Forked(parent=self, **about)
         return await super()._async_pre_start_kernel(**how)
 
 
-def begin_kernel(words: list[str], env: Mapping[str, str], cwd: str) -> None:
+def run_kernel(
+    kernel_arguments: list[str], environment: Mapping[str, str], working_folder: str
+) -> None:
     """Run an IPython kernel in this process, which was just forked.
 
-    words: the command-line arguments of ipykernel."""
+    kernel_arguments: the command-line arguments of ipykernel."""
     import matplotlib
 
     os.setsid()
-    os.chdir(cwd)
-    executors.attach_to_parent(env)
+    os.chdir(working_folder)
+    executors.attach_to_parent(environment)
     app = IPKernelApp.instance()
-    app.initialize(words)
+    app.initialize(kernel_arguments)
     # MPLBACKEND was set after matplotlib was imported.
     matplotlib.use(os.environ["MPLBACKEND"])
     app.start()

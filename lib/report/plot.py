@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
 from lib.claims.words import OPPOSITE, WORDS, count_words
-from lib.stats.paired import SEEDS, Estimate, mean_over_seeds
+from lib.stats.paired import SEEDS, Estimate, estimate_mean_over_seeds
 
 BLUE, VERMILION, GREEN, SKY, BLACK = (
     "#0072B2",
@@ -53,7 +53,7 @@ MINUS = "\u2212"
 WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
-def style() -> None:
+def set_style() -> None:
     """Set the look of all figures, with a fixed salt so that equal figures have equal
     bytes."""
     look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
@@ -61,25 +61,30 @@ def style() -> None:
     sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
 
 
-def panels(
+def make_panels(
     titles: Iterable[str],
     width: float = 4.6,
     height: float = 3.6,
     columns: int = 4,
-    **shared: Any,
+    **subplot_options: Any,
 ) -> tuple[Figure, list[Axes]]:
     """Return (figure, axes) with one panel for each title, or one empty panel without
     titles.
 
     width, height: the size of a panel in inches. A new row of panels begins where a row
     would be too wide to be read at 700 pixels. columns: the most panels in a row.
-    shared: options of plt.subplots, such as sharey."""
+    subplot_options: options of plt.subplots, such as sharey."""
     titles = list(titles) or [""]
     across = min(columns, len(titles), max(1, int(WIDEST // width)))
     down = -(-len(titles) // across)
     size = width * across, height * down
     figure, axes = plt.subplots(
-        down, across, squeeze=False, figsize=size, layout="constrained", **shared
+        down,
+        across,
+        squeeze=False,
+        figsize=size,
+        layout="constrained",
+        **subplot_options,
     )
     for axis, title in zip(axes.flat, titles, strict=False):
         axis.set_title(title)
@@ -88,44 +93,56 @@ def panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def student_interval(values: pd.Series) -> tuple[float, float]:
+def compute_student_interval(values: pd.Series) -> tuple[float, float]:
     """Return the 95 % interval of a mean over seeds (Student's t), for seaborn.
 
     It is nan for fewer than SEEDS values."""
     if len(values) < SEEDS:
         return np.nan, np.nan
-    e = mean_over_seeds(values)
+    e = estimate_mean_over_seeds(values)
     return e.low, e.high
 
 
-def means(
-    axis: Axes, frame: pd.DataFrame, x: str, y: str, label: str, **look: Any
+def draw_means(
+    axis: Axes,
+    frame: pd.DataFrame,
+    x_column: str,
+    y_column: str,
+    label: str,
+    **line_options: Any,
 ) -> None:
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
     over seeds.
 
     For fewer than SEEDS seeds, each seed is a point and no interval is drawn."""
-    frame = frame.dropna(subset=y)
+    frame = frame.dropna(subset=y_column)
     if not len(frame):
         return
-    look = LOOKS.get(label, {}) | look
+    line_options = LOOKS.get(label, {}) | line_options
     how: dict[str, Any] = {"err_style": "bars", "err_kws": {"capsize": 3}}
-    how |= {"errorbar": student_interval, "label": label, "legend": False}
-    sns.lineplot(frame, x=x, y=y, ax=axis, **how, **look)
-    few = frame[frame.groupby(x)[y].transform("size") < SEEDS]
+    how |= {"errorbar": compute_student_interval, "label": label, "legend": False}
+    sns.lineplot(frame, x=x_column, y=y_column, ax=axis, **how, **line_options)
+    few = frame[frame.groupby(x_column)[y_column].transform("size") < SEEDS]
     colour = axis.get_lines()[-1].get_color()
-    axis.plot(few[x], few[y], ".", color=look.get("color", colour), ms=4)
+    axis.plot(
+        few[x_column], few[y_column], ".", color=line_options.get("color", colour), ms=4
+    )
 
 
-def sweep(axis: Axes, data: pd.DataFrame, printed: pd.DataFrame | None = None) -> None:
+def draw_sweep(
+    axis: Axes, differences: pd.DataFrame, printed: pd.DataFrame | None = None
+) -> None:
     """Draw differences to one setting over a swept number, with 95 % intervals.
 
     A point of fewer than SEEDS seeds is hollow.
 
-    data: a row for each point, with the columns line, x, mean, low, high and seeds.
+    differences: a row for each point, with the columns line, x, mean, low, high and
+    seeds.
     printed: rows with line, x and mean, drawn as diamonds."""
-    colours = dict(zip(data["line"].unique(), (BLUE, VERMILION, GREEN), strict=False))
-    for name, rows in data.groupby("line", sort=False):
+    colours = dict(
+        zip(differences["line"].unique(), (BLUE, VERMILION, GREEN), strict=False)
+    )
+    for name, rows in differences.groupby("line", sort=False):
         rows, look = rows.sort_values("x"), {"color": colours[name], "marker": "o"}
         is_few = rows["seeds"] < SEEDS
         axis.plot(rows["x"], rows["mean"], mfc="white", label=f"{name}, ours", **look)
@@ -146,7 +163,7 @@ FOREST = "source at mean low high printed least most seeds word".split()
 FAR = 20  # Difference in points beyond which a row goes to a second panel.
 
 
-def differences(
+def make_forest_data(
     estimates: Mapping[tuple[str, str], Estimate | None],
     printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
 ) -> pd.DataFrame:
@@ -166,23 +183,25 @@ def differences(
     return pd.DataFrame(lines, columns=FOREST)
 
 
-def forest(data: pd.DataFrame, label: str = "") -> Figure:
+def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw comparisons as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a shade the claimed region. A
     grey dot has fewer than SEEDS seeds. Large differences have a second panel.
 
-    data: a frame with the columns FOREST. label: what is subtracted from what, and the
-    unit in brackets."""
-    data = data.astype(dict.fromkeys(FOREST[2:8], float))
-    title = fill(headline_of_forest(data, label), 84)
-    names, place = shorten(data["at"])
-    label = (label or "difference (points)").replace(" (points)", f"{place} (points)")
-    is_far = data[["mean", "low", "high", "printed"]].abs().max(axis=1) > FAR
-    is_far |= data["at"].isin(data.loc[is_far, "at"])
-    parts = [part for _, part in data.groupby(is_far)]
+    comparisons: a frame with the columns FOREST. axis_label: what is subtracted from
+    what, and the unit in brackets."""
+    comparisons = comparisons.astype(dict.fromkeys(FOREST[2:8], float))
+    title = fill(write_forest_headline(comparisons, axis_label), 84)
+    names, place = shorten_row_names(comparisons["at"])
+    axis_label = (axis_label or "difference (points)").replace(
+        " (points)", f"{place} (points)"
+    )
+    is_far = comparisons[["mean", "low", "high", "printed"]].abs().max(axis=1) > FAR
+    is_far |= comparisons["at"].isin(comparisons.loc[is_far, "at"])
+    parts = [part for _, part in comparisons.groupby(is_far)]
     counts = [part["at"].nunique() for part in parts]
-    has_words = data["word"].any()
+    has_words = comparisons["word"].any()
     row = 0.34 if sum(counts) < 20 else 0.2
     size = 9 if has_words else 7.6, 1.1 + 0.6 * len(parts) + row * sum(counts)
     figure, axes = plt.subplots(
@@ -193,21 +212,24 @@ def forest(data: pd.DataFrame, label: str = "") -> Figure:
         height_ratios=[count + 0.8 for count in counts],
     )
     for axis, part in zip(axes.flat, parts, strict=True):
-        compare_rows(axis, part)
+        draw_forest_rows(axis, part)
         order = part["at"].unique()
         words = [fill(names[one], 46 if sum(counts) < 20 else 70) for one in order]
-        name_rows(axis, words, label, 8.5 if sum(counts) >= 20 else 10)
+        label_rows(axis, words, axis_label, 8.5 if sum(counts) >= 20 else 10)
     figure.suptitle(title, fontsize=11.5)
-    legend(figure)
+    draw_legend(figure)
     return figure
 
 
-def compare_rows(axis: Axes, data: pd.DataFrame) -> None:
+def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     """Draw the rows of a forest plot on one axis, with a line at 0."""
-    order, sources = list(data["at"].unique()), list(data["source"].unique())
+    order, sources = (
+        list(comparisons["at"].unique()),
+        list(comparisons["source"].unique()),
+    )
     colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
-    rows: Any = data.itertuples()
+    rows: Any = comparisons.itertuples()
     for row in rows:
         y = order.index(row.at)
         if np.isfinite([row.least, row.most]).any():
@@ -228,40 +250,40 @@ def compare_rows(axis: Axes, data: pd.DataFrame) -> None:
             place: Any = ("axes fraction", "data")
             how = {"xycoords": place, "va": "center", "fontsize": 8.5}
             axis.annotate(row.word, (1.01, y), **how)
-    ends = data[["mean", "low", "high", "printed"]].to_numpy()
+    ends = comparisons[["mean", "low", "high", "printed"]].to_numpy()
     low, high = min(np.nanmin(ends), 0), max(np.nanmax(ends), 0)
     margin = 0.06 * max(high - low, 0.5)
     axis.set_xlim(low - margin, high + margin)
 
 
-def shorten(names: pd.Series) -> tuple[dict[str, str], str]:
+def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
     """Return ({name of a row: short name}, common end of all names as text).
 
     An end such as ", SST-2" is cut off where all names have it: the axis label says
     it."""
-    ends = {name.rpartition(", ")[2] for name in names}
-    if len(ends) > 1 or not all(", " in name for name in names):
-        return {name: name for name in names}, ""
-    return {name: name.rpartition(", ")[0] for name in names}, f" on {ends.pop()}"
+    ends = {name.rpartition(", ")[2] for name in row_names}
+    if len(ends) > 1 or not all(", " in name for name in row_names):
+        return {name: name for name in row_names}, ""
+    return {name: name.rpartition(", ")[0] for name in row_names}, f" on {ends.pop()}"
 
 
-def headline_of_forest(data: pd.DataFrame, label: str) -> str:
+def write_forest_headline(comparisons: pd.DataFrame, axis_label: str) -> str:
     """Return the title of a forest plot: a sentence that counts its intervals.
 
     Intervals are compared with 0. Where the rows have words, these are counted. The
     sentence also counts those that shut out the printed value."""
-    what, sure = label.removesuffix(" (points)"), data.dropna(subset="low")
+    what, sure = axis_label.removesuffix(" (points)"), comparisons.dropna(subset="low")
     what = what[:1].upper() + what[1:]
     if not len(sure):
         return f"{what}: fewer than {SEEDS} seeds, so no interval"
-    if len(sure) == 1 and not data["word"].any():
+    if len(sure) == 1 and not comparisons["word"].any():
         (row,) = sure.itertuples()
         more = f", printed {row.printed:+.1f}" if pd.notna(row.printed) else ""
         text = f": {row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}] points{more}"
         return f"{what}, {row.at}{text.replace('-', MINUS)}"
     above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
     every = f"of {len(sure)} intervals"
-    if data["word"].any():
+    if comparisons["word"].any():
         # "They differ" is how an equivalence goes the other way round.
         words = [
             next((word for word in WORDS if text.startswith(word)), OPPOSITE)
@@ -280,79 +302,92 @@ def headline_of_forest(data: pd.DataFrame, label: str) -> str:
     return text + more * bool(len(both))
 
 
-def name_rows(axis: Axes, names: Sequence[str], label: str, size: float = 10) -> None:
+def label_rows(
+    axis: Axes, names: Sequence[str], axis_label: str, font_size: float = 10
+) -> None:
     """Label the rows of a panel, the first at the top, and its x axis."""
-    axis.set_xlabel(label)
-    axis.set_yticks(range(len(names)), names, fontsize=size)
+    axis.set_xlabel(axis_label)
+    axis.set_yticks(range(len(names)), names, fontsize=font_size)
     axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 
-def draws(
+def draw_random_draws(
     axis: Axes,
-    groups: Mapping[str, Sequence[float]],
-    new: str,
-    reference: float,
-    label: str,
+    scores_by_group: Mapping[str, Sequence[float]],
+    highlighted_group: str,
+    reference_score: float,
+    reference_name: str,
 ) -> None:
     """Draw the scores of random draws in %, a row for each group, with the mean and its
     95 % interval.
 
-    groups: {name: scores [N]}. The means are added to the title of the panel. new: the
-    group with the look NEW. reference, label: a score to compare with, and its name."""
+    scores_by_group: {name: scores [N]}. The means are added to the title of the panel.
+    highlighted_group: the group with the look NEW. reference_score, reference_name: a
+    score to compare with, and its name."""
     averages = ", ".join(
-        f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items()
+        f"{name} {sum(scores) / len(scores):.1f}"
+        for name, scores in scores_by_group.items()
     )
     axis.set_title(f"{axis.get_title()}\n{averages} %".strip())
-    for y, (name, scores) in enumerate(groups.items()):
-        look, e = NEW if name == new else OLD, mean_over_seeds(scores)
+    for y, (name, scores) in enumerate(scores_by_group.items()):
+        look, e = (
+            NEW if name == highlighted_group else OLD,
+            estimate_mean_over_seeds(scores),
+        )
         axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
         axis.errorbar(
             e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
         )
-    axis.axvline(reference, color=GREY, ls=":", label=label)
-    name_rows(axis, list(groups), "accuracy (%)")
+    axis.axvline(reference_score, color=GREY, ls=":", label=reference_name)
+    label_rows(axis, list(scores_by_group), "accuracy (%)")
 
 
-def line(
-    axis: Axes, x: Sequence[float], y: Sequence[float], kind: str, **more: Any
+def draw_line(
+    axis: Axes,
+    x: Sequence[float],
+    y: Sequence[float],
+    model_kind: str,
+    **line_options: Any,
 ) -> list[Line2D]:
     """Draw a line with the colour and dash of a kind of model, without markers."""
     look: dict[str, Any] = {"lw": 2}
-    look |= {name: LOOKS[kind][name] for name in ("color", "linestyle")}
-    return axis.plot(x, y, **look | more)
+    look |= {name: LOOKS[model_kind][name] for name in ("color", "linestyle")}
+    return axis.plot(x, y, **look | line_options)
 
 
 def label_points(
     axis: Axes,
     points: pd.DataFrame,
-    x: str,
-    y: str,
-    looks: Sequence[dict[str, Any]] | None = None,
-    **look: Any,
+    x_column: str,
+    y_column: str,
+    looks_by_point: Sequence[dict[str, Any]] | None = None,
+    **common_look: Any,
 ) -> None:
     """Draw points with their names, the index of `points`, beside them.
 
     Names stand on the outer side of the points. A name that meets another name or a
     point moves up.
 
-    looks: one look for each point, where they differ.
+    looks_by_point: one look for each point, where they differ.
     """
-    looks = looks or [look] * len(points)
+    looks_by_point = looks_by_point or [common_look] * len(points)
     size: dict[str, Any] = {"markersize": 7}
-    for at_x, at_y, point_look in zip(points[x], points[y], looks, strict=True):
+    for at_x, at_y, point_look in zip(
+        points[x_column], points[y_column], looks_by_point, strict=True
+    ):
         axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     assert isinstance(axis.figure, Figure)
     # The layout sets the places of the panels, which names need.
     axis.figure.draw_without_rendering()
-    centres = axis.transData.transform(np.asarray(points[[x, y]], float))
+    centres = axis.transData.transform(np.asarray(points[[x_column, y_column]], float))
     placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
     middle = axis.bbox.x0 + axis.bbox.width / 2
     # A white box keeps names readable on lines.
     box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}
-    rows: Any = points.sort_values(y).iterrows()
+    rows: Any = points.sort_values(y_column).iterrows()
     for name, row in rows:
-        point = row[x], row[y]
+        point = row[x_column], row[y_column]
         is_left = axis.transData.transform(point)[0] < middle
         side, near = (-1, "right") if is_left else (1, "left")
         where: dict[str, Any] = {"xy": point, "textcoords": "offset points"}
@@ -376,39 +411,39 @@ def label_points(
             axis.annotate("", **where, xytext=text.xyann, arrowprops=line)
 
 
-def legend(figure: Figure, columns: int = 4, **more: Any) -> None:
+def draw_legend(figure: Figure, columns: int = 4, **legend_options: Any) -> None:
     """Draw one legend below all panels, with each label once."""
     entries = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    options: dict[str, Any] = {"ncols": columns, "fontsize": 9} | more
+    options: dict[str, Any] = {"ncols": columns, "fontsize": 9} | legend_options
     if entries:
         place = "outside lower center"
         figure.legend(entries.values(), entries, loc=place, **options)
 
 
-def picture(
+def draw_matrix(
     axis: Axes,
     values: np.ndarray,
     aspect: Literal["auto", "equal"] = "auto",
-    **look: Any,
+    **image_options: Any,
 ) -> AxesImage:
     """Draw a matrix as an image, without grid and ticks. Return the image, for a colour
     bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
-    return axis.imshow(values, interpolation="nearest", aspect=aspect, **look)
+    return axis.imshow(values, interpolation="nearest", aspect=aspect, **image_options)
 
 
-def plain_log(axis: Axis, subs: Sequence[float] = (1, 2, 5)) -> None:
+def label_log_axis(axis: Axis, labelled_multiples: Sequence[float] = (1, 2, 5)) -> None:
     """Label a logarithmic axis, such as axis.xaxis, with plain numbers."""
-    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_locator(LogLocator(subs=labelled_multiples))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
 
-def figure_metadata(figure: Figure) -> dict[str, str | None]:
+def make_figure_metadata(figure: Figure) -> dict[str, str | None]:
     """Return the metadata of a figure's file.
 
     The title names its panels and axes, for readers who cannot see the figure. There is

@@ -30,7 +30,12 @@ from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
 from lib.report import front, verdicts
-from lib.report.builder import PageBuilder, fingerprint, is_sound, make_page
+from lib.report.builder import (
+    PageBuilder,
+    digest_page_contents,
+    is_up_to_date,
+    make_page,
+)
 
 # Folders of pages, standard ones and experiments, below that of all figures.
 PLACES = ("*", "scratch/*/*")
@@ -41,29 +46,30 @@ class Report:
 
     A page is made of the text that its notebook has when the Report is made.
 
-    values: the values of parameters. grids: {path of a notebook: {variable: rows}}.
-    absent: {path: error} of the notebooks whose Specs cannot be made."""
+    parameter_values: the values of parameters. grids_by_notebook: {path of a notebook:
+    {variable: rows}}.
+    errors_by_notebook: {path: error} of the notebooks whose Specs cannot be made."""
 
     def __init__(
         self,
         profile: str,
-        values: Json,
-        grids: Mapping[Path, dict[str, list[Row]]],
-        absent: Mapping[Path, Exception],
+        parameter_values: Json,
+        grids_by_notebook: Mapping[Path, dict[str, list[Row]]],
+        errors_by_notebook: Mapping[Path, Exception],
         store: Store,
     ) -> None:
         self.profile, self.store, self.working = profile, store, True
         self.builders: list[PageBuilder] = []
-        for path in [*grids, *absent]:
-            variables = grids.get(path, {})
-            why = absent.get(path)
+        for path in [*grids_by_notebook, *errors_by_notebook]:
+            variables = grids_by_notebook.get(path, {})
+            why = errors_by_notebook.get(path)
             try:
-                filled = notebook.check_values(path, values)
+                filled = notebook.check_parameter_values(path, parameter_values)
                 text = notebook.normalise_notebook(path.read_text())
                 left = set(store.missing_specs(notebook.list_specs(variables)))
                 builder = PageBuilder(
                     path,
-                    *notebook.folder_of_page(path, filled),
+                    *notebook.find_page_folder(path, filled),
                     filled,
                     text,
                     variables,
@@ -80,22 +86,24 @@ class Report:
                 builder.note_failure(error_in_one_line(why))
             self.builders.append(builder)
         self.builders.sort(key=lambda builder: len(builder.left))
-        self.publish()
+        self.write_working_index()
 
     def __str__(self) -> str:
         return paths.show_path(paths.FIGURES / self.profile[:] / "index.html")
 
     def describe_place(self) -> str:
         """Return a line on where the answers will stand."""
-        pages = [builder.page for builder in self.builders if builder.differs]
+        pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
             return f"the answer will stand in {paths.show_path(pages[0])}"
         return f"{self} shows how far it is"
 
     @property
-    def page_to_open(self) -> str:
+    def path_to_open(self) -> str:
         """Return the path to name at the end: the command's only page, or the index."""
-        pages = [builder.page for builder in self.builders if builder.page.exists()]
+        pages = [
+            builder.html_path for builder in self.builders if builder.html_path.exists()
+        ]
         return (
             paths.show_path(pages[0])
             if len(self.builders) == len(pages) == 1
@@ -116,11 +124,13 @@ class Report:
         """Make pages one by one in a second process while runs are made in the with
         block.
 
-        The pages of `pages_without_runs` come first, then each page when its runs are
-        there."""
+        The pages of `list_pages_without_runs` come first, then each page when its runs
+        are there."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
-        self.begin = lambda builder: thread.submit(self.render, [builder], executor)
-        for builder in chain(*self.pages_without_runs()):
+        self.begin = lambda builder: thread.submit(
+            self.render_pages, [builder], executor
+        )
+        for builder in chain(*self.list_pages_without_runs()):
             self.begin(builder)
         try:
             yield
@@ -132,7 +142,7 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the unfinished page.
 
-    def pages_without_runs(self) -> list[list[PageBuilder]]:
+    def list_pages_without_runs(self) -> list[list[PageBuilder]]:
         """Return [pages that need no run here, pages of the methods].
 
         The former show what is recorded, printed or counted, so they are quick. A
@@ -140,40 +150,42 @@ class Report:
         leads, since the first one judges all claims for the others as well."""
         now = [b for b in self.builders if not (b.left or b.failed)]
         now.sort(
-            key=lambda b: not notebook.id_of_notebook(b.path).endswith("_01_summary")
+            key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
-        methods = [b for b in now if notebook.is_method(b.path)]
+        methods = [b for b in now if notebook.is_method_notebook(b.path)]
         return [[b for b in now if b not in methods], methods]
 
-    def describe_first(self) -> str:
+    def describe_first_pages(self) -> str:
         """Return a line on the pages that are shown first; "" where all wait for
         runs."""
-        recorded, methods = self.pages_without_runs()
+        recorded, methods = self.list_pages_without_runs()
         if not recorded:
             return ""
-        names = ", ".join(notebook.id_of_notebook(b.path) for b in recorded[:3])
+        names = ", ".join(notebook.make_notebook_id(b.path) for b in recorded[:3])
         more = f", then {len(methods)} pages of the methods" * bool(methods)
         later = "; the others follow as their runs come"
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
-    def finish(self) -> bool:
+    def render_all_pages(self) -> bool:
         """Make every page that is out of date. Return whether one failed."""
         with closing(executors.Local(2)) as executor:
-            self.render([s for s in self.builders if s.tried or not s.failed], executor)
+            self.render_pages(
+                [s for s in self.builders if s.tried or not s.failed], executor
+            )
         return any(builder.failed for builder in self.builders)
 
     def list_answers(self) -> Iterator[str]:
         """Yield a line for each page that has an answer."""
         for builder in self.builders:
-            for line in (builder.body or {}).get("answer", ())[:1]:
-                yield f"  {notebook.id_of_notebook(builder.path)}: {line}"
+            for line in (builder.page_json or {}).get("answer", ())[:1]:
+                yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
 
     def close(self) -> None:
         """Write the index for the last time, however the work ended."""
         self.working = False
-        self.publish()
+        self.write_working_index()
 
-    def render(
+    def render_pages(
         self, builders: Iterable[PageBuilder], executor: executors.Local
     ) -> None:
         """Make those pages that are out of date, and print a line for each.
@@ -182,11 +194,11 @@ class Report:
         page."""
         todo = []
         for builder in builders:
-            digest, before = fingerprint(builder, self.store), builder.tried
+            digest, before = digest_page_contents(builder, self.store), builder.tried
             builder.tried = digest
-            if before != digest and not is_sound(builder, digest):
+            if before != digest and not is_up_to_date(builder, digest):
                 todo.append((builder, digest))
-        for (builder, *_), future in executor.as_completed(make_page, todo):
+        for (builder, *_), future in executor.yield_completed(make_page, todo):
             error = future.exception()
             if error and not self.working:
                 return
@@ -194,15 +206,15 @@ class Report:
                 is_killed = isinstance(error, BrokenExecutor)
                 killed = "its worker was killed; run it again"
                 builder.note_failure(killed if is_killed else error_in_one_line(error))
-                line = f"failed   {notebook.id_of_notebook(builder.path)}: {builder.failed}"
+                line = f"failed   {notebook.make_notebook_id(builder.path)}: {builder.failed}"
             else:
                 builder.failed = ""
-                line = f"made     {paths.show_path(builder.page)}  ({future.result():.0f} s)"
+                line = f"made     {paths.show_path(builder.html_path)}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
-            self.publish()
+            self.write_working_index()
 
-    def publish(self) -> None:
+    def write_working_index(self) -> None:
         """Write the index of the profile, with the state of this command's pages."""
         write_index(self.profile[:], self.builders, self.working)
 
@@ -216,54 +228,54 @@ def describe_pages(name: str) -> list[str]:
         return []
     lines = []
     for path in matches:
-        page = f"{notebook.id_of_notebook(path)}.html"
+        page = f"{notebook.make_notebook_id(path)}.html"
         made = chain(*(paths.FIGURES.glob(f"{place}/{page}") for place in PLACES))
         for file in sorted(made, key=lambda file: -file.stat().st_mtime):
             builder = PageBuilder(path, file.parent)
-            if body := builder.body:
+            if body := builder.page_json:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
                 lines.append(f"  {paths.show_path(file)}")
     return lines or [f"no page yet: `python -m lib run {name}` makes it"]
 
 
 def write_index(
-    profile: str, builders: Sequence[PageBuilder] = (), working: bool = False
+    profile: str, builders: Sequence[PageBuilder] = (), is_running: bool = False
 ) -> None:
     """Write the index of a profile: its standard pages, then its experiments.
 
     builders: the pages of a running command; all others are shown as they are on disk.
-    working: whether the command is still running."""
+    is_running: whether the command is still running."""
     folder = paths.FIGURES / profile
-    names = front.order_pages(profile)
-    pages = [PageBuilder(notebook.path_of_notebook(name), folder) for name in names]
+    names = front.list_ordered_pages(profile)
+    pages = [PageBuilder(notebook.find_notebook_path(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
-        builder = PageBuilder(notebook.path_of_notebook(place.parent.name), place)
-        body = builder.body if builder.path.exists() else None
+        builder = PageBuilder(notebook.find_notebook_path(place.parent.name), place)
+        body = builder.page_json if builder.path.exists() else None
         if body and body["profile"] == profile:
             pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
-    for builder in {page.page: page for page in [*pages, *builders]}.values():
-        shown = index_line(builder, profile, working and builder in builders)
+    for builder in {page.html_path: page for page in [*pages, *builders]}.values():
+        shown = make_index_entry(builder, profile, is_running and builder in builders)
         if not builder.differs:
-            write_promise(builder, profile, shown["title"])
-        place = front.heading_of_page(notebook.id_of_notebook(builder.path))
+            write_placeholder(builder, profile, shown["title"])
+        place = front.find_page_heading(notebook.make_notebook_id(builder.path))
         sections["Experiments" if builder.differs else place].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
-        working=working,
+        working=is_running,
         cards=list(filter(None, map(front.make_card, lists.PAPERS))),
         findings=front.read_findings(),
     )
-    disk.write(folder / "index.html", text)
+    disk.write_text_file(folder / "index.html", text)
 
 
-def write_promise(builder: PageBuilder, profile: str, title: str) -> None:
+def write_placeholder(builder: PageBuilder, profile: str, title: str) -> None:
     """Write a placeholder for a page that does not exist yet.
 
     Links of other pages then have a target. A page that a worker writes at the same
     time is not overwritten."""
-    page = builder.page
+    page = builder.html_path
     # An empty file was cut off by a kill or a full disk.
     if page.is_file() and not page.stat().st_size:
         page.unlink()
@@ -276,25 +288,25 @@ def write_promise(builder: PageBuilder, profile: str, title: str) -> None:
             file.write(text)
 
 
-def index_line(builder: PageBuilder, profile: str, working: bool) -> Json:
+def make_index_entry(builder: PageBuilder, profile: str, is_running: bool) -> Json:
     """Return the fields of a page's entry in the index.
 
     They are its title, what its last cell wrote, or why it is not there yet."""
-    name = notebook.id_of_notebook(builder.path)
-    page = builder.page if builder.page.exists() else builder.folder
-    scope = grids.profile_of_values({"profile": profile} | builder.values)
+    name = notebook.make_notebook_id(builder.path)
+    page = builder.html_path if builder.html_path.exists() else builder.folder
+    scope = grids.find_profile_of_values({"profile": profile} | builder.values)
     failed = builder.failed
     try:
         title = notebook.read_title(builder.path)
     except ValueError as error:
-        title, failed = name, failed or paths.scrub_paths(str(error))
+        title, failed = name, failed or paths.hide_local_paths(str(error))
     return vars(builder) | {
         "name": name,
         "title": title,
         "short": front.shorten_title(title, name),
         "failed": failed,
-        "body": None if failed else builder.body,
-        "how": notebook.write_command(name, scope),
-        "waits": f"{len(builder.left)} runs to make" * working,
+        "body": None if failed else builder.page_json,
+        "how": notebook.format_page_command(name, scope),
+        "waits": f"{len(builder.left)} runs to make" * is_running,
         "href": os.path.relpath(page, paths.FIGURES / profile),
     }

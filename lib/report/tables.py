@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from lib.claims.seeds import planned_pair
-from lib.claims.words import Setting, why_unlearned
+from lib.claims.seeds import find_planned_pair
+from lib.claims.words import Setting, explain_unlearned
 from lib.core.rows import Outcome, Row, format_width
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -33,23 +33,24 @@ PRINTED = re.compile(r"(published|printed)\b")
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
-def collect(
+def collect_results(
     rows: Iterable[Row],
     store: Store | None = None,
-    lost: Mapping[Spec, str] | None = None,
+    reasons_of_loss: Mapping[Spec, str] | None = None,
 ) -> pd.DataFrame:
     """Return a DataFrame of a grid's rows with the results of their Specs.
 
     Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one
-    for each metric. `error` names the first input that could not be made. lost: the
-    failures that `lib.cluster.sweep.make_runs` returned, if it was called before."""
+    for each metric. `error` names the first input that could not be made.
+    reasons_of_loss: the failures that `lib.cluster.sweep.make_runs` returned, if it was
+    called before."""
     store, lines = store or Store(), []
     for row in rows:
-        status = store.lookup(row.spec)
+        status = store.look_up_state(row.spec)
         error = ""
         if not status["run"]:
-            spec, _ = store.look(row.spec)
-            error = (lost or {}).get(spec) or store.why(row.spec)
+            spec, _ = store.find_run_or_twin(row.spec)
+            error = (reasons_of_loss or {}).get(spec) or store.explain_missing(row.spec)
         lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
 
@@ -67,23 +68,25 @@ class Runs:
     profile: str
     page: str = ""  # Page whose claims give its comparisons their seeds.
 
-    def where(self, **labels: Any) -> "Runs":
+    def select_runs(self, **labels: Any) -> "Runs":
         """Return the Runs of only those rows that have these labels."""
 
-        def chosen(frame: pd.DataFrame) -> pd.DataFrame:
+        def select_frame_rows(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
             return frame.loc[[labels.items() <= row.items() for row in rows]]
 
         return replace(
-            self, current=chosen(self.current), recorded=chosen(self.recorded)
+            self,
+            current=select_frame_rows(self.current),
+            recorded=select_frame_rows(self.recorded),
         )
 
-    def frame_of(self, profile: str) -> pd.DataFrame:
+    def find_frame(self, profile: str) -> pd.DataFrame:
         """Return the frame of the page's own profile, or that of mini."""
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
-    def frames(self) -> list[tuple[str, pd.DataFrame, str]]:
+    def frames_by_source(self) -> list[tuple[str, pd.DataFrame, str]]:
         """Return [(source, frame, profile)]: recorded runs if any, then the page's own.
 
         `source` says where the numbers come from, as the head of columns and panels."""
@@ -92,29 +95,32 @@ class Runs:
         if str(self.profile) in ("toy", "paper") and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
-            (compare.name_source(frame, scale), frame, scale)
+            (compare.name_source_of_numbers(frame, scale), frame, scale)
             for frame, scale in collected
         ]
 
     @property
-    def rows(self) -> str:
+    def rows_caption(self) -> str:
         """Return the end of a caption that says which examples the scores are of."""
-        sources = ", ".join(source for source, *_ in self.frames)
+        sources = ", ".join(source for source, *_ in self.frames_by_source)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
         return f"on development rows and, at {scale}, {unseen} ({sources})"
 
-    def caption(self, published: str = "", more: str = "") -> str:
+    def make_caption(self, printed_split: str = "", ending: str = "") -> str:
         """Return the caption of a table of mean scores.
 
-        published: the split of printed scores beside them: "test", "development" or "".
-        more: the end of the caption."""
+        printed_split: the split of printed scores beside them: "test", "development" or
+        "".
+        ending: the end of the caption."""
         opening = "Scores in points"
-        if published:
-            opening = f"Published: {published} scores in points. Measured: scores"
-        return f"{opening} {self.rows}, mean ± standard deviation (seeds){more}"
+        if printed_split:
+            opening = f"Published: {printed_split} scores in points. Measured: scores"
+        return (
+            f"{opening} {self.rows_caption}, mean ± standard deviation (seeds){ending}"
+        )
 
-    def by_task(
+    def tabulate_scores_by_task(
         self, columns: Sequence[Column] = ()
     ) -> list[dict[Any, dict[tuple[str, str], str]]]:
         """Return the mean score of each task in points, as parts of a page's table.
@@ -122,34 +128,42 @@ class Runs:
         columns: the columns of the paper's table (lib.stats.compare.Column).
         """
         return [
-            compare.table_by_task(frame, grids.metrics(scale, columns), source)
-            for source, frame, scale in self.frames
+            compare.make_table_by_task(
+                frame, grids.list_columns_by_task(scale, columns), source
+            )
+            for source, frame, scale in self.frames_by_source
         ]
 
-    def scores_in_points(
+    def list_scores_in_points(
         self,
         columns: Sequence[Column] = (),
-        transform: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: points,
+        transform_points: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
+            points
+        ),
     ) -> pd.DataFrame:
         """Return the scores of all runs in points, with their `source` and profile.
 
-        columns: metrics of the tasks (lib.papers.grids.metrics). transform: a function
-        of the points of one source, such as lib.stats.compare.average_columns."""
+        columns: metrics of the tasks (lib.papers.grids.list_columns_by_task).
+        transform_points: a function of the points of one source, such as
+        lib.stats.compare.average_columns."""
         return pd.concat(
-            transform(
-                compare.scores_in_points(frame, grids.metrics(scale, columns))
+            transform_points(
+                compare.list_scores_in_points(
+                    frame, grids.list_columns_by_task(scale, columns)
+                )
             ).assign(source=source, scale=scale)
-            for source, frame, scale in self.frames
+            for source, frame, scale in self.frames_by_source
         )
 
     def estimate_gaps(
         self,
         method: str,
         baseline: str,
-        by: str | list[str] = "task",
+        group_column: str | list[str] = "task",
         columns: Sequence[Column] = (),
     ) -> dict[tuple[str, Any], Estimate]:
-        """Return {(source, value of the column `by`): Estimate} of `method` minus
+        """Return {(source, value of the column `group_column`): Estimate} of `method`
+        minus
         `baseline`.
 
         A comparison that is a cell of a claim has the seeds and the region of the cell.
@@ -157,11 +171,11 @@ class Runs:
         out.
 
         columns: the columns whose mean the paper's table prints
-        (lib.papers.grids.metrics)."""
+        (lib.papers.grids.list_columns_by_task)."""
         estimates = {}
-        for source, frame, scale in self.frames:
-            metric_of = grids.metrics(scale, columns)
-            for value, rows in frame.groupby(by, sort=False):
+        for source, frame, scale in self.frames_by_source:
+            metric_of = grids.list_columns_by_task(scale, columns)
+            for value, rows in frame.groupby(group_column, sort=False):
                 e = self.estimate_difference(rows, method, baseline, metric_of, scale)
                 if e:
                     estimates[source, value] = e
@@ -172,13 +186,13 @@ class Runs:
         frame: pd.DataFrame,
         method: str,
         baseline: str,
-        metric_of: dict[str, tuple[Column, ...]],
-        scale: str,
+        columns_by_task: dict[str, tuple[Column, ...]],
+        profile: str,
     ) -> Estimate | None:
         """Return the Estimate of the score of `method` minus that of `baseline`, or
         None (`estimate_rows`)."""
         ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
-        return self.estimate_rows(ours, theirs, metric_of, scale)
+        return self.estimate_rows(ours, theirs, columns_by_task, profile)
 
     def estimate_rows(
         self,
@@ -193,7 +207,7 @@ class Runs:
         It is None where no seed has both, or where a model learned too little."""
         sides: Any = [rows.to_dict("records") for rows in (ours, theirs)]
         spared, region = [False, False], ()
-        if match := planned_pair(self.page, str(scale), *sides):
+        if match := find_planned_pair(self.page, str(scale), *sides):
             plan, turned = match
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
@@ -204,9 +218,13 @@ class Runs:
                 spared, region = spared[::-1], (-high, -low)
         setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
         for rows, spare in zip(sides, spared, strict=True):
-            if not spare and "spec" in ours and why_unlearned("", rows, "", setting):
+            if (
+                not spare
+                and "spec" in ours
+                and explain_unlearned("", rows, "", setting)
+            ):
                 return None
-        pairs = compare.align_rows(sides[0], sides[1], metric_of, spared)
+        pairs = compare.pair_rows(sides[0], sides[1], metric_of, spared)
         return replace(paired_difference(pairs), region=region) if pairs else None
 
     def compare_models(
@@ -218,8 +236,8 @@ class Runs:
         baseline: a name of `names_of_models`. Pairs and columns are as in
         `estimate_gaps`."""
         estimates = {}
-        for source, frame, scale in self.frames:
-            metric_of = grids.metrics(scale, columns)
+        for source, frame, scale in self.frames_by_source:
+            metric_of = grids.list_columns_by_task(scale, columns)
             for task, rows in frame.groupby("task", sort=False):
                 parts = split_models(rows)
                 base = parts.pop(baseline, rows[:0])
@@ -232,10 +250,13 @@ class Runs:
     def names_of_models(self) -> list[str]:
         """Return the names of all models with a run, with the width if they have
         one."""
-        parts = [split_models(compare.with_runs(frame)) for _, frame, _ in self.frames]
+        parts = [
+            split_models(compare.select_rows_with_runs(frame))
+            for _, frame, _ in self.frames_by_source
+        ]
         return list(dict.fromkeys(chain(*parts)))
 
-    def differences_to_rivals(
+    def estimate_gaps_to_rivals(
         self, method: str, columns: Sequence[Column] = ()
     ) -> dict[tuple[str, str], Estimate]:
         """Return {(source, "rival, 3/12, task"): Estimate} of `method` minus each
@@ -243,7 +264,10 @@ class Runs:
 
         It is positive where `method` is better. The width is named where the runs have
         one (column `m`). Pairs and columns are as in `estimate_gaps`."""
-        estimates, models = {}, [frame["model"] for _, frame, _ in self.frames]
+        estimates, models = (
+            {},
+            [frame["model"] for _, frame, _ in self.frames_by_source],
+        )
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
             gaps = (
@@ -261,7 +285,7 @@ def split_models(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return {name of a model: its rows} of a collected frame.
 
     The name has the width where the frame has one (column `m`): "Ghost, 3/12"."""
-    parts: Any = frame.groupby(compare.rows_of(frame)[::-1], sort=False)
+    parts: Any = frame.groupby(compare.list_row_columns(frame)[::-1], sort=False)
     return {
         ", ".join([model, *(format_width({"m": m}) for m in width)]): rows
         for (model, *width), rows in parts
@@ -291,27 +315,28 @@ def escape_cell(text: object) -> str:
 
     Marks that count only at the beginning of a line stay as they are."""
     text = " ".join(html.escape(str(text), quote=False).split())
-    return MARK.sub(protect_mark, text)
+    return MARK.sub(escape_mark, text)
 
 
-def protect_mark(mark: re.Match[str]) -> str:
+def escape_mark(mark: re.Match[str]) -> str:
     """Return a mark with a backslash before it.
 
     A span of code stays, with a backslash before each * and | in it."""
     return re.sub(r"[*|]", r"\\\g<0>", mark[0]) if mark[1] else rf"\{mark[0]}"
 
 
-def join_levels(names: Iterable[object], between: str) -> list[str]:
-    """Return the names of rows or columns as text, their levels joined by `between`."""
+def join_levels(names: Iterable[object], separator: str) -> list[str]:
+    """Return the names of rows or columns as text, their levels joined by
+    `separator`."""
     return [
-        between.join(filter(None, map(str, name)))
+        separator.join(filter(None, map(str, name)))
         if isinstance(name, tuple)
         else str(name)
         for name in names
     ]
 
 
-def shape_for_reader(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+def arrange_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     """Return (a table as a page shows it, whether its columns must swap their levels).
 
     A column is (source, title), and the first word of a title is a task. Each measured
@@ -319,7 +344,7 @@ def shape_for_reader(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     tasks, and scores on development rows alone, are left out: the file of the table has
     them. Where no task is common, all printed columns come first."""
 
-    def task(column: tuple[object, ...]) -> str:
+    def find_task(column: tuple[object, ...]) -> str:
         return re.split(r"[\s,(]", str(column[1]))[0]
 
     if frame.columns.nlevels != 2:
@@ -329,31 +354,37 @@ def shape_for_reader(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     measured = [
         c for c in columns if c not in printed and not str(c[1]).endswith(compare.ALONE)
     ]
-    tasks = [task(c) for c in measured]
-    common = [c for c in printed if task(c) in tasks]
+    tasks = [find_task(c) for c in measured]
+    common = [c for c in printed if find_task(c) in tasks]
     if not common:
         return frame[printed + measured], False
-    both = sorted(common + measured, key=lambda c: tasks.index(task(c)))
+    both = sorted(common + measured, key=lambda c: tasks.index(find_task(c)))
     return frame[both], True
 
 
-def table_to_html(text: pd.DataFrame, name: str) -> str:
+def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
     """Return a table of texts as HTML.
 
-    Columns of words are flush left, and cells of numbers do not wrap. name: an
+    Columns of words are flush left, and cells of numbers do not wrap. table_id: an
     identifier that no other table of the page has."""
     shown = Styler(
-        text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html"
+        text_frame,
+        na_rep="–",
+        uuid=re.sub(r"\W", "-", table_id),
+        cell_ids=False,
+        escape="html",
     )
     for axis in (0, 1):
         shown.format_index(escape="html", axis=axis)
         # pyrefly: ignore[missing-attribute]  The stubs of pandas lack it.
         shown.format_index_names(escape="html", axis=axis)
-    words = text.apply(
+    words = text_frame.apply(
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
     left: Any = [{"selector": "", "props": WORDS}]
-    return shown.set_table_styles(dict.fromkeys(text.columns[words], left)).to_html()
+    return shown.set_table_styles(
+        dict.fromkeys(text_frame.columns[words], left)
+    ).to_html()
 
 
 def format_value(value: object) -> str:
@@ -376,7 +407,7 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
     levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
     tables = []
-    for part in part_columns(
+    for part in divide_columns(
         [count_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])], levels
     ):
         chosen = frame.iloc[:, [*range(levels), *part]]
@@ -395,21 +426,24 @@ def count_pixels(column: pd.Series) -> int:
     return BORDER + LETTER * max([*texts, *map(len, words)])
 
 
-def part_columns(widths: Sequence[int], levels: int) -> list[range]:
+def divide_columns(pixel_widths: Sequence[int], label_columns: int) -> list[range]:
     """Return the numbers of the columns behind the row labels, in parts that fit a
     page.
 
-    widths: of all columns, in pixels. levels: number of columns with row labels."""
-    columns = range(levels, len(widths))
-    room, size = WIDTH - sum(widths[:levels]), max(1, len(columns))
+    pixel_widths: of all columns, in pixels. label_columns: number of columns with row
+    labels."""
+    columns = range(label_columns, len(pixel_widths))
+    room, size = WIDTH - sum(pixel_widths[:label_columns]), max(1, len(columns))
     while True:
         parts = [columns[i : i + size] for i in range(0, max(1, len(columns)), size)]
-        if size == 1 or all(sum(widths[c] for c in part) <= room for part in parts):
+        if size == 1 or all(
+            sum(pixel_widths[c] for c in part) <= room for part in parts
+        ):
             return parts
         size = -(-len(columns) // (len(parts) + 1))
 
 
-def show_what_varies(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_labels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table of a frame's labels, with the seeds whose runs are there or
     missing."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}

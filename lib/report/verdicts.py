@@ -24,12 +24,12 @@ TEMPLATE = Path(__file__).parent / "template"
 MOST = 4  # Number of comparisons in a page's answer; its table has all.
 
 
-def mark_word(word: str) -> str:
+def add_mark_to_word(word: str) -> str:
     """Return a word with its mark, so that it can be told without its colour."""
     return f"{(WORDS | CHECKS)[word][0]} {word}"
 
 
-def class_of_word(word: str) -> str:
+def make_css_class(word: str) -> str:
     """Return a word as a CSS class: "no-such-effect-here"."""
     return re.sub(r"\W", "-", word)
 
@@ -39,8 +39,8 @@ ENVIRONMENT = jinja2.Environment(
 )
 # pyrefly: ignore[bad-assignment]  # jinja2 has no type of its globals but that of its own ones.
 ENVIRONMENT.globals |= {
-    "mark": mark_word,
-    "slug": class_of_word,
+    "mark": add_mark_to_word,
+    "slug": make_css_class,
     "words": WORDS,
     "reading": READING,
 }
@@ -63,39 +63,41 @@ def write_counts(verdicts: Collection[Verdict]) -> str:
     return text[:1].upper() + text[1:]
 
 
-def printed_or_interest(result: Result) -> str:
+def format_printed_effect(result: Result) -> str:
     """Return the printed value of a comparison as text; without one, its smallest
     effect of interest in brackets."""
     if result.counts and result.printed is not None:
         return f"{result.printed:+.0f} % of the runs"
     if result.printed is not None:
-        return result.number(result.printed)
-    return f"({result.number(result.interest)} of interest)" if result.interest else ""
+        return result.format_number(result.printed)
+    return (
+        f"({result.format_number(result.interest)} of interest)"
+        if result.interest
+        else ""
+    )
 
 
 def write_sentence(result: Result) -> str:
     """Return a comparison as a sentence with the measured effect, the printed one and
     the word."""
-    if result.unmeasured and not result.estimate:
-        return f"{result.sentence}: not measured ({result.unmeasured})."
+    if result.why_unmeasured and not result.estimate:
+        return f"{result.sentence}: not measured ({result.why_unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
     printed = (
-        "" if result.printed is None else f", printed {printed_or_interest(result)}"
+        "" if result.printed is None else f", printed {format_printed_effect(result)}"
     )
     lost = f" ({result.collapsed})" if result.collapsed else ""
     if result.word == NO_EFFECT and result.printed is None and result.interest:
-        printed = f", of interest from {result.number(result.interest)}"
-    few = f" (a word takes {SEEDS} seeds)" if result.unmeasured else ""
-    return (
-        f"{result.sentence}: {result.ours}{unit}{printed}{lost}: {result.reading}{few}."
-    )
+        printed = f", of interest from {result.format_number(result.interest)}"
+    few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
+    return f"{result.sentence}: {result.measured_text}{unit}{printed}{lost}: {result.reading}{few}."
 
 
 def write_answer(
     verdicts: Collection[Verdict],
-    drawn: Sequence[str] = (),
-    scale: str = "",
-    opening: str = "",
+    difference_sentences: Sequence[str] = (),
+    judged_profile: str = "",
+    prefix: str = "",
 ) -> list[str]:
     """Return the answer of a page as at most MOST sentences, each with its numbers.
 
@@ -104,25 +106,26 @@ def write_answer(
     further findings; all drawn differences. A page without any says why, and counts
     equal printed numbers.
 
-    drawn: sentences on the differences that the page draws. scale: the profile that is
-    judged. opening: text before each comparison, where it is of another profile."""
+    difference_sentences: sentences on the differences that the page draws.
+    judged_profile: the profile that is judged. prefix: text before each comparison,
+    where it is of another profile."""
     leading = [r for v in verdicts if is_central(v) for r in v.results if not r.beside]
     cells = [r for v in verdicts for r in v.results if not r.beside]
-    sure = [r for r in leading if not r.unmeasured]
-    few = [r for r in leading if r.unmeasured and r.estimate and not r.reason]
-    further = [r for r in cells if not (leading or r.unmeasured)]
+    sure = [r for r in leading if not r.why_unmeasured]
+    few = [r for r in leading if r.why_unmeasured and r.estimate and not r.reason]
+    further = [r for r in cells if not (leading or r.why_unmeasured)]
     sure, few, further = (
-        [f"{opening}{write_sentence(r)}" for r in part] for part in (sure, few, further)
+        [f"{prefix}{write_sentence(r)}" for r in part] for part in (sure, few, further)
     )
-    intervals = [line for line in drawn if "[" in line]
-    for part in (sure, intervals, few, further, list(drawn)):
+    intervals = [line for line in difference_sentences if "[" in line]
+    for part in (sure, intervals, few, further, list(difference_sentences)):
         if part:
             return part[:MOST]
     lines = []
     if cells:
-        reasons = dict.fromkeys(r.unmeasured or "–" for r in leading or cells)
+        reasons = dict.fromkeys(r.why_unmeasured or "–" for r in leading or cells)
         why = "; ".join([*reasons][:2])
-        lines = [f"No comparison of this page is measured at {scale}: {why}."]
+        lines = [f"No comparison of this page is measured at {judged_profile}: {why}."]
     sums = [v.word for v in verdicts if v.word]
     if sums:
         equal = sums.count("equal")
@@ -139,17 +142,17 @@ def is_central(verdict: Verdict) -> bool:
     return role in ("central", "own") and verdict.kind == "finding"
 
 
-def verdict_to_json(verdict: Verdict) -> Json:
+def convert_verdict_to_json(verdict: Verdict) -> Json:
     """Return the fields of a Verdict for a page's JSON file, its cells as texts."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
-            "ours": r.ours + (f" ({r.collapsed})" if r.collapsed else ""),
-            "printed": printed_or_interest(r),
+            "ours": r.measured_text + (f" ({r.collapsed})" if r.collapsed else ""),
+            "printed": format_printed_effect(r),
             "word": r.word,
             "reading": r.reading,
-            "reason": r.unmeasured,
+            "reason": r.why_unmeasured,
             "beside": r.beside,
         }
         for r in verdict.results

@@ -18,30 +18,33 @@ _MARKS = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-def normalise(text: str) -> str:
+def normalise_answer(answer: str) -> str:
     """Return a text in lower case without punctuation, English articles and extra
     blanks."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_MARKS)).split())
 
 
-def exact(prediction: str, golds: Sequence[str]) -> float:
+def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
     """Return 1.0 where the prediction equals one of the accepted texts, else 0.0.
 
     Both are normalised first.
 
-    golds: the accepted texts; [] for a question without an answer."""
-    return float(normalise(prediction) in _golds(golds))
+    accepted_answers: the accepted texts; [] for a question without an answer."""
+    return float(normalise_answer(prediction) in _normalise_answers(accepted_answers))
 
 
-def span_f1(prediction: str, golds: Sequence[str]) -> float:
+def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
     """Return the F1 of a prediction's words, the largest over the accepted texts
-    `golds`."""
-    words = normalise(prediction).split()
-    return max(_f1(words, gold.split()) for gold in _golds(golds))
+    `accepted_answers`."""
+    words = normalise_answer(prediction).split()
+    return max(
+        _compute_word_f1(words, gold.split())
+        for gold in _normalise_answers(accepted_answers)
+    )
 
 
-def score(
-    predictions: Sequence[str], answers: Sequence[Sequence[str]]
+def score_answers(
+    predictions: Sequence[str], accepted_answers: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Return {"exact": mean, "span_f1": mean} over N questions.
 
@@ -49,11 +52,11 @@ def score(
     follow, under names that begin with "has_answer_" and "no_answer_".
 
     predictions: N texts, "" for no answer.
-    answers: N lists of accepted texts (Split.answers)."""
+    accepted_answers: N lists of accepted texts (Split.answers)."""
     if not len(predictions):
         raise Refused("no questions to score")
-    cases = list(zip(predictions, answers, strict=True))
-    has = np.array([bool(golds) for golds in answers])
+    cases = list(zip(predictions, accepted_answers, strict=True))
+    has = np.array([bool(golds) for golds in accepted_answers])
     parts = {"": np.ones_like(has)}
     if not has.all():
         parts |= {"has_answer_": has, "no_answer_": ~has}
@@ -66,12 +69,12 @@ def score(
     return scores
 
 
-def _golds(golds: Sequence[str]) -> list[str]:
-    return [text for text in map(normalise, golds) if text] or [""]
+def _normalise_answers(accepted_answers: Sequence[str]) -> list[str]:
+    return [text for text in map(normalise_answer, accepted_answers) if text] or [""]
 
 
-def _f1(words: list[str], gold: list[str]) -> float:
-    if not (words and gold):
-        return float(words == gold)
-    same = sum((Counter(words) & Counter(gold)).values())
-    return 2 * same / (len(words) + len(gold)) if same else 0.0
+def _compute_word_f1(predicted_words: list[str], accepted_words: list[str]) -> float:
+    if not (predicted_words and accepted_words):
+        return float(predicted_words == accepted_words)
+    same = sum((Counter(predicted_words) & Counter(accepted_words)).values())
+    return 2 * same / (len(predicted_words) + len(accepted_words)) if same else 0.0

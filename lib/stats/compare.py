@@ -2,8 +2,8 @@
 tables.
 
 A collected frame is a table with a line for each Outcome of a grid. All scores are on
-the examples of `judged_rows`, so a verdict uses the same difference that two cells of a
-table show."""
+the examples of `read_judged_rows`, so a verdict uses the same difference that two cells
+of a table show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lib.stats.paired import (
     paired_difference,
     predict_classes,
 )
-from lib.stats.paired import score as score_answers
+from lib.stats.paired import compute_score as score_answers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,12 +49,12 @@ class Column:
     split: str = "dev"
 
     @property
-    def name_of_score(self) -> str:
+    def score_key(self) -> str:
         """Return the key of the score in a run's `metrics.json`."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
     @property
-    def predictions(self) -> str:
+    def predictions_file_stem(self) -> str:
         """Return the stem of the run's file with the predictions behind the score."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
@@ -63,7 +63,7 @@ def pair_columns(
     frame: pd.DataFrame,
     method: str,
     baseline: str,
-    columns: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
     """Return the Pairs of two models' runs in a collected frame, one for each Column,
     task and seed.
@@ -73,56 +73,59 @@ def pair_columns(
 
     frame: a frame with the columns task, seed, model and run.
     method, baseline: names in the column `model`.
-    columns: {task: its Columns}."""
+    columns_by_task: {task: its Columns}."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     ours, theirs = (
         [row for row in rows if row["model"] == model] for model in (method, baseline)
     )
     # pyrefly: ignore[bad-argument-type]  # pandas types names of columns as Hashable.
-    return align_rows(ours, theirs, columns)
+    return pair_rows(ours, theirs, columns_by_task)
 
 
-def align_rows(
-    ours: Sequence[Mapping[str, Any]],
-    theirs: Sequence[Mapping[str, Any]],
-    columns: Mapping[str, Sequence[Column]],
-    spared: Sequence[bool] = (False, False),
+def pair_rows(
+    method_rows: Sequence[Mapping[str, Any]],
+    baseline_rows: Sequence[Mapping[str, Any]],
+    columns_by_task: Mapping[str, Sequence[Column]],
+    count_collapsed: Sequence[bool] = (False, False),
 ) -> list[Pair]:
     """Return the Pairs of two models' rows, matched by task and seed.
 
     A seed in which one of the two models collapsed (`Level`) makes no Pair. Raises
     Refused where two runs were evaluated on different examples.
 
-    ours, theirs: rows of a collected frame, with task, seed and run.
-    columns: {task: its Columns}.
-    spared: for each of the two models, whether its collapsed runs count too."""
-    both = select_one_dtype([*ours, *theirs])
+    method_rows, baseline_rows: rows of a collected frame, with task, seed and run.
+    columns_by_task: {task: its Columns}.
+    count_collapsed: for each of the two models, whether its collapsed runs count
+    too."""
+    both = select_one_dtype([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
-        for rows in (both[: len(ours)], both[len(ours) :])
+        for rows in (both[: len(method_rows)], both[len(method_rows) :])
     )
     replicates = []
     for task, seed in sorted(runs.keys() & others.keys()):
         run, other = members = runs[task, seed], others[task, seed]
-        lost = [level_of_run(member, columns[task][0]).collapsed for member in members]
+        lost = [
+            measure_level(member, columns_by_task[task][0]).has_collapsed
+            for member in members
+        ]
         if any(
-            is_lost and not spare for is_lost, spare in zip(lost, spared, strict=True)
+            is_lost and not spare
+            for is_lost, spare in zip(lost, count_collapsed, strict=True)
         ):
             continue
-        for column in columns[task]:
-            has_scores = all(
-                column.name_of_score in member.metrics for member in members
-            )
+        for column in columns_by_task[task]:
+            has_scores = all(column.score_key in member.metrics for member in members)
             if column.split != "dev" and not has_scores:
                 continue
-            a, b = (judged_rows(member, column) for member in members)
+            a, b = (read_judged_rows(member, column) for member in members)
             if a["index"] != b["index"]:
                 raise Refused(
                     f"{run.name} and {other.name} were evaluated on different rows of "
                     f"{column.title}"
                 )
             said = a["labels"], a["said"], b["said"]
-            about = column.metric, a["cluster"], "".join(dtypes(run.spec))
+            about = column.metric, a["cluster"], "".join(collect_dtypes(run.spec))
             replicates.append(Pair(column.title, seed, *said, *about))
     return replicates
 
@@ -131,20 +134,24 @@ def align_rows(
 MIXED = "with runs of two dtypes"
 
 
-def dtypes(spec: Json) -> set[str]:
+def collect_dtypes(spec_json: Json) -> set[str]:
     """Return the dtypes in which the run of a Spec and all its inputs were computed.
 
     The dtype of a latency is left out, as its models may be of another one.
 
-    spec: the Spec as JSON."""
+    spec_json: the Spec as JSON."""
     numerics = (
-        {} if spec.get("step") == "latency" else spec["args"].get("numerics") or {}
+        {}
+        if spec_json.get("step") == "latency"
+        else spec_json["args"].get("numerics") or {}
     )
     types = {numerics["dtype"]} if numerics else set()
-    return types.union(*map(dtypes, spec.get("inputs", {}).values()))
+    return types.union(*map(collect_dtypes, spec_json.get("inputs", {}).values()))
 
 
-def group_by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def group_by_task_and_seed(
+    rows: Iterable[Mapping[str, Any]],
+) -> list[list[Mapping[str, Any]]]:
     """Return lists of rows, each with the rows of one task and seed that are compared
     with each other.
 
@@ -156,48 +163,51 @@ def group_by_place(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, 
     return list(groups.values())
 
 
-def shared_dtypes(runs: Iterable[Run]) -> set[str]:
+def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
     """Return the set of all dtypes in which some runs and their inputs were
     computed."""
-    return set().union(*(dtypes(run.spec) for run in runs))
+    return set().union(*(collect_dtypes(run.spec) for run in runs))
 
 
 def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return rows in which all runs of one task and seed have one dtype, so that their
     difference is not one of rounding.
 
-    Where runs have two dtypes, their float32 twins (`lib.core.store.Run.twin`) take
-    their place. Where twins are missing, the rows get the run None and the state
+    Where runs have two dtypes, their float32 twins (`lib.core.store.Run.float32_twin`)
+    take their place. Where twins are missing, the rows get the run None and the state
     MIXED."""
     changed = {}
-    for group in group_by_place(rows):
+    for group in group_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
-        if len(shared_dtypes(runs.values())) < 2:
+        if len(collect_dtypes_of_runs(runs.values())) < 2:
             continue
-        twins = {key: run.twin or run for key, run in runs.items()}
-        is_mixed = len(shared_dtypes(twins.values())) > 1
+        twins = {key: run.float32_twin or run for key, run in runs.items()}
+        is_mixed = len(collect_dtypes_of_runs(twins.values())) > 1
         for row in group:
             metrics = row["run"].metrics if row["run"] else ()
             labels = {name: row[name] for name in row if name not in metrics}
             if is_mixed or id(row) not in twins:
                 changed[id(row)] = labels | {"run": None, "state": MIXED}
             else:
-                changed[id(row)] = with_metrics(labels | {"run": twins[id(row)]})
+                changed[id(row)] = add_metrics_to_row(labels | {"run": twins[id(row)]})
     return [changed.get(id(row), row) for row in rows]
 
 
-def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
+def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a list with a sentence on the dtypes of the compared runs, or [] where all
     have one dtype.
 
-    parts: lists of rows. In each list, the rows of one task and seed are compared."""
+    compared_rows: lists of rows. In each list, the rows of one task and seed are
+    compared."""
     counts = Counter()
     groups = [
-        group for part in parts for group in group_by_place(select_one_dtype(part))
+        group
+        for part in compared_rows
+        for group in group_by_task_and_seed(select_one_dtype(part))
     ]
     for group in (group for group in groups if len(group) > 1):
         is_whole = all(row["run"] for row in group)
-        known = shared_dtypes(row["run"] for row in group if row["run"])
+        known = collect_dtypes_of_runs(row["run"] for row in group if row["run"])
         counts["".join(known) if is_whole else MIXED] += 1
     mixed = counts.pop(MIXED, 0)
     single = [f"{n} in {name}" for name, n in sorted(counts.items()) if name]
@@ -208,14 +218,14 @@ def describe_dtypes(*parts: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
-def unseen_of_run(run: Run) -> Json | None:
+def read_unseen_description(run: Run) -> Json | None:
     """Return the description of unseen rows in a run's Spec ({"rows", "digest", ...}),
     or None where the run has none."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
-def judged_rows(run: Run, column: Column) -> dict[str, Any]:
+def read_judged_rows(run: Run, column: Column) -> dict[str, Any]:
     """Return labels and predictions of the N examples that a run is scored on.
 
     The keys are "labels" [N], "said" [N] (predicted classes or scores; for answer spans
@@ -225,7 +235,10 @@ def judged_rows(run: Run, column: Column) -> dict[str, Any]:
     The examples are the rows of the Column's split. After development rows follow the
     unseen rows that are judged, where the run has some (lib.data.unseen). Without
     unseen rows each example is a cluster."""
-    stored, unseen_spec = run.arrays(column.predictions), unseen_of_run(run)
+    stored, unseen_spec = (
+        run.read_arrays(column.predictions_file_stem),
+        read_unseen_description(run),
+    )
     if column.metric in MARKS:
         said = stored[column.metric]
     else:
@@ -233,9 +246,9 @@ def judged_rows(run: Run, column: Column) -> dict[str, Any]:
     labels, index = stored["labels"], stored["index"].tolist()
     cluster = np.arange(len(labels))
     if column.split == "dev" and unseen_spec:
-        more = data.judging_arrays(run.spec["args"]["data"])
+        more = data.read_judging_arrays(run.spec["args"]["data"])
         answers = data.unpack_predictions(
-            run.arrays("predictions_unseen"), unseen_spec["rows"]
+            run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         rows, cluster = more["judged"], more["cluster"]
         labels = np.concatenate([labels, more["labels"][rows]])
@@ -257,12 +270,12 @@ class Level:
     constant: bool  # Whether the predictions for all examples are equal.
 
     @property
-    def collapsed(self) -> bool:
+    def has_collapsed(self) -> bool:
         return self.constant or self.score <= self.chance
 
 
 @lru_cache(maxsize=8192)
-def level_of_run(run: Run, column: Column) -> Level:
+def measure_level(run: Run, column: Column) -> Level:
     """Return the Level of a run in a Column.
 
     A model without knowledge reaches the accuracy of the most frequent class, the F1 of
@@ -270,7 +283,7 @@ def level_of_run(run: Run, column: Column) -> Level:
     accuracies and correlations. A run whose loss was not finite has no predictions, and
     counts as constant."""
     try:
-        rows = judged_rows(run, column)
+        rows = read_judged_rows(run, column)
     except FileNotFoundError:
         return Level(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
@@ -291,58 +304,61 @@ def level_of_run(run: Run, column: Column) -> Level:
 
 
 def find_collapsed(
-    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
     """Return whether the run of each of N rows of a collected frame collapsed
     (`Level`): bool [N]."""
     both = zip(frame["run"], frame["task"], strict=True)
-    lost = [run and level_of_run(run, columns[task][0]).collapsed for run, task in both]
+    lost = [
+        run and measure_level(run, columns_by_task[task][0]).has_collapsed
+        for run, task in both
+    ]
     return np.array(lost, bool)
 
 
-def development_score(run: Run | None, column: Column) -> float:
+def read_development_score(run: Run | None, column: Column) -> float:
     """Return a run's score on the split of a Column, without unseen rows, from 0 to 1;
     nan where it has none."""
-    return getattr(run, "metrics", {}).get(column.name_of_score, nan)
+    return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
-def score(run: Run | None, column: Column) -> float:
-    """Return a run's score in a Column, on `judged_rows`, from 0 to 1; nan where it has
-    none.
+def read_score(run: Run | None, column: Column) -> float:
+    """Return a run's score in a Column, on `read_judged_rows`, from 0 to 1; nan where
+    it has none.
 
     A metric that is no score of examples, such as a share of weights, is returned as it
     is."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
-        return development_score(run, column)
-    rows = judged_rows(run, column)
+        return read_development_score(run, column)
+    rows = read_judged_rows(run, column)
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-SCORES = ("score", "development")  # Columns that `scores_in_points` adds.
+SCORES = ("score", "development")  # Columns that `list_scores_in_points` adds.
 # End of the title of a table's column whose scores leave out unseen rows.
 ALONE = "development rows alone"
 
 
-def scores_in_points(
-    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+def list_scores_in_points(
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
     """Return a frame of scores in points, with a line for each row of a collected frame
     and Column.
 
     It has the columns of the frame, "column" (title of the Column), "score" (on
-    `judged_rows`) and "development" (without unseen rows). A Column whose split no run
-    has is left out.
+    `read_judged_rows`) and "development" (without unseen rows). A Column whose split no
+    run has is left out.
 
-    columns: {task: its Columns}."""
+    columns_by_task: {task: its Columns}."""
     import pandas as pd
 
     lines = []
     for row in frame.to_dict("records"):
-        for column in columns[row["task"]]:
-            if column.split == "dev" or column.name_of_score in frame:
+        for column in columns_by_task[row["task"]]:
+            if column.split == "dev" or column.score_key in frame:
                 run = row.get("run")
-                values = score(run, column), development_score(run, column)
+                values = read_score(run, column), read_development_score(run, column)
                 scores = dict(
                     zip(SCORES, (100 * value for value in values), strict=True)
                 )
@@ -351,7 +367,7 @@ def scores_in_points(
     return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
 
-def name_source(frame: pd.DataFrame, profile: str) -> str:
+def name_source_of_numbers(frame: pd.DataFrame, profile: str) -> str:
     """Return the head of a table's columns that tells where its numbers come from, such
     as "this run, toy" or "recorded, mini"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
@@ -360,25 +376,29 @@ def name_source(frame: pd.DataFrame, profile: str) -> str:
     return f"{label or 'not run'}, {profile}"
 
 
-def rows_of(frame: pd.DataFrame) -> list[str]:
+def list_row_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a frame that tell the rows of a table apart: "model",
     behind "m" (kept heads) if the frame has it."""
     return [name for name in ("m", "model") if name in frame]
 
 
-def blank_unpaired(scored: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+def blank_unpaired_scores(
+    scores: pd.DataFrame, model_columns: list[str]
+) -> pd.DataFrame:
     """Return a frame of scores without those at seeds that only one model has.
 
     So the means of a table are over the same seeds. Models of one width and Column are
     compared; if they share no seed, all scores stay.
 
-    scored: a frame of `scores_in_points`.
-    names: the columns that tell models apart."""
-    model_ids = scored.groupby(names).ngroup().where(scored["score"].notna())
-    place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
-    shared = model_ids.groupby([*place, scored["seed"]]).transform("nunique") > 1
+    scores: a frame of `list_scores_in_points`.
+    model_columns: the columns that tell models apart."""
+    model_ids = scores.groupby(model_columns).ngroup().where(scores["score"].notna())
+    place = [
+        scores[name] for name in ("column", "m") if name in ("column", *model_columns)
+    ]
+    shared = model_ids.groupby([*place, scores["seed"]]).transform("nunique") > 1
     shared |= ~shared.groupby(place).transform("any")
-    return scored.assign(**{name: scored[name].where(shared) for name in SCORES})
+    return scores.assign(**{name: scores[name].where(shared) for name in SCORES})
 
 
 def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
@@ -386,15 +406,18 @@ def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
     Seeds that lack the score of a Column are left out.
 
-    frame: a frame of `scores_in_points`."""
-    frame = blank_unpaired(frame, rows_of(frame)).dropna(subset=["score"])
-    groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
+    frame: a frame of `list_scores_in_points`."""
+    frame = blank_unpaired_scores(frame, list_row_columns(frame)).dropna(
+        subset=["score"]
+    )
+    groups = frame.groupby([*list_row_columns(frame), "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
 
-def table(
-    *parts: Mapping[Any, Mapping[Any, Any]], names: Sequence[str] = ("m", "model")
+def join_tables(
+    *tables: Mapping[Any, Mapping[Any, Any]],
+    index_names: Sequence[str] = ("m", "model"),
 ) -> pd.DataFrame:
     """Return one DataFrame of several dicts {row: {column: value}}, with values
     unchanged.
@@ -402,26 +425,28 @@ def table(
     Rows or columns that are tuples make a MultiIndex. Rows and columns stand in the
     order in which they first occur.
 
-    names: names of the levels of the row index, the last for the last level."""
+    index_names: names of the levels of the row index, the last for the last level."""
     import pandas as pd
 
     merged: dict[Any, dict[Any, Any]] = {}
     heads: dict[Any, None] = {}
-    for part in parts:
+    for part in tables:
         for key, row in part.items():
             merged.setdefault(key, {}).update(row)
             heads |= dict.fromkeys(row)
     values = [[row.get(head, nan) for head in heads] for row in merged.values()]
     frame = pd.DataFrame(values, pd.Index([*merged]), pd.Index([*heads]), dtype=object)
     levels = frame.index.nlevels
-    return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
+    return frame.rename_axis(
+        [*[None] * (levels - len(index_names)), *index_names][-levels:]
+    )
 
 
 FAR = 10.0  # Points from the median over seeds beyond which a seed's score is a stray.
 
 
-def describe_strays(
-    frame: pd.DataFrame, columns: Mapping[str, Sequence[Column]]
+def describe_outlying_seeds(
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[str]:
     """Return a sentence for each model and Column where some seeds score far (FAR) from
     the others.
@@ -429,17 +454,17 @@ def describe_strays(
     It warns a reader that a few seeds move the mean.
 
     frame: a collected frame; without task, model, seed and run there are no sentences.
-    columns: {task: its Columns}."""
+    columns_by_task: {task: its Columns}."""
     if not {"task", "model", "seed", "run"} <= {*frame}:
         return []
     frame = frame[
         frame["run"].notna() & frame["spec"].map(lambda spec: spec.step in SCORED)
     ]
-    frame = frame[frame["task"].isin([*columns])]
+    frame = frame[frame["task"].isin([*columns_by_task])]
     lines = []
-    names = [*rows_of(frame), "column"]
+    names = [*list_row_columns(frame), "column"]
     for key, rows in (
-        scores_in_points(frame, columns)
+        list_scores_in_points(frame, columns_by_task)
         .dropna(subset="score")
         .groupby(names, sort=False)
     ):
@@ -463,34 +488,36 @@ def join_in_words(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def with_metrics(row: dict[str, Any]) -> dict[str, Any]:
+def add_metrics_to_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the metrics of its run appended; its own columns win over
     metrics of the same name."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}
 
 
-def with_runs(frame: pd.DataFrame) -> pd.DataFrame:
+def select_rows_with_runs(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a collected frame whose runs exist."""
     return frame[frame["run"].notna()]
 
 
 def spread_text(
-    values: Iterable[float | None], mean: float | None = None, lost: int = 0
+    values: Iterable[float | None],
+    shown_mean: float | None = None,
+    collapsed_count: int = 0,
 ) -> str:
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
     The number in brackets is that of seeds. Values that are None or not finite are left
     out; without others the text is a dash.
 
-    mean: a value to show in place of the mean.
-    lost: the number of collapsed seeds, shown behind the number of seeds."""
+    shown_mean: a value to show in place of the mean.
+    collapsed_count: the number of collapsed seeds, shown behind the number of seeds."""
     x = np.array([v for v in values if v is not None and isfinite(v)])
     if not len(x):
         return "–"
     deviation = f" ± {x.std(ddof=1):.1f}" if len(x) > 1 else ""
-    beside = f"; {lost} collapsed" if lost else ""
-    return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)}{beside})"
+    beside = f"; {collapsed_count} collapsed" if collapsed_count else ""
+    return f"{x.mean() if shown_mean is None else shown_mean:.1f}{deviation} ({len(x)}{beside})"
 
 
 def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
@@ -509,41 +536,43 @@ def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
-def table_by_task(
+def make_table_by_task(
     frame: pd.DataFrame,
-    columns: Mapping[str, Sequence[Column]],
-    source: str,
-    by: Sequence[str] = (),
+    columns_by_task: Mapping[str, Sequence[Column]],
+    source_title: str,
+    row_columns: Sequence[str] = (),
 ) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
     """Return a part of a page's table from a collected frame: {row: {(source, title):
     mean over seeds as text}}.
 
     A row is a model, or (kept heads, model). Collapsed runs are left out, unless all
     runs of a row and Column collapsed; so are seeds without a partner
-    (`blank_unpaired`). With several Columns, (source, "average") is the mean of their
-    means over seeds; its spread is over the seeds that have all Columns. Where unseen
-    rows count too, columns without them follow. A cell without runs is a dash.
+    (`blank_unpaired_scores`). With several Columns, (source, "average") is the mean of
+    their means over seeds; its spread is over the seeds that have all Columns. Where
+    unseen rows count too, columns without them follow. A cell without runs is a dash.
 
-    columns: {task: its Columns}.
-    source: head of the columns (`name_source`).
-    by: columns of the frame that name the rows instead, as "value · value"; there is no
-    average then, and cells without a score are left out."""
+    columns_by_task: {task: its Columns}.
+    source_title: head of the columns (`name_source_of_numbers`).
+    row_columns: columns of the frame that name the rows instead, as "value · value";
+    there is no average then, and cells without a score are left out."""
     import pandas as pd
 
-    names, table = list(by) or rows_of(frame), {}
-    scored = scores_in_points(frame, columns)
-    lost = pd.Series(find_collapsed(scored, columns), scored.index, dtype=bool)
+    names, table = list(row_columns) or list_row_columns(frame), {}
+    scored = list_scores_in_points(frame, columns_by_task)
+    lost = pd.Series(find_collapsed(scored, columns_by_task), scored.index, dtype=bool)
     # Keep the scores of a row all of whose runs collapsed.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
         "all"
     )
     sound = {name: scored[name].mask(lost) for name in SCORES}
-    scored = blank_unpaired(scored.assign(**sound), names)
+    scored = blank_unpaired_scores(scored.assign(**sound), names)
     means = (
-        dict(list(average_columns(scored).groupby(names)["score"])) if not by else {}
+        dict(list(average_columns(scored).groupby(names)["score"]))
+        if not row_columns
+        else {}
     )
     for key, rows in scored.groupby(names, sort=False):
-        if by:
+        if row_columns:
             name = " · ".join(key)
         else:
             name = (
@@ -551,28 +580,30 @@ def table_by_task(
             )
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):
-            if not by or part["score"].notna().any():
-                row[source, title] = spread_text(
-                    part["score"], lost=lost[part.index].sum()
+            if not row_columns or part["score"].notna().any():
+                row[source_title, title] = spread_text(
+                    part["score"], collapsed_count=lost[part.index].sum()
                 )
             if (part["score"] - part["development"]).any():
-                alone[source, f"{title}, {ALONE}"] = spread_text(part["development"])
-        if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
+                alone[source_title, f"{title}, {ALONE}"] = spread_text(
+                    part["development"]
+                )
+        if not row_columns and scored.dropna(subset=["score"])["column"].nunique() > 1:
             of_tasks = rows.groupby("column")["score"].mean().mean()
-            row[source, "average"] = spread_text(means.get(key, ()), of_tasks)
+            row[source_title, "average"] = spread_text(means.get(key, ()), of_tasks)
         table[name] = row | alone
     return table
 
 
-def difference(
+def estimate_difference(
     frame: pd.DataFrame,
     method: str,
     baseline: str,
-    metric_of: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[Column]],
 ) -> Estimate | None:
     """Return the Estimate of the paired difference of two models in points, or None
     where no two runs make a Pair.
 
-    metric_of: {task: its Columns}."""
-    replicates = pair_columns(frame, method, baseline, metric_of)
+    columns_by_task: {task: its Columns}."""
+    replicates = pair_columns(frame, method, baseline, columns_by_task)
     return paired_difference(replicates) if replicates else None

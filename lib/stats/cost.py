@@ -55,7 +55,7 @@ TABLES = ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 UNTYPED = ("mpnet", "distilbert")  # Families without token types.
 
 
-def size_names(family: str) -> list[str]:
+def list_size_fields(family: str) -> list[str]:
     """Return transformers' names of the fields of a Shape from `layers` to `types`.
 
     The last is left out for a family without token types."""
@@ -63,23 +63,24 @@ def size_names(family: str) -> list[str]:
     return [*widths, *TABLES[: 2 if family in UNTYPED else 3]]
 
 
-def configuration(shape: Shape, **more: Any) -> PretrainedConfig:
-    """Return the transformers configuration of a Shape, with further fields `more`."""
+def make_configuration(shape: Shape, **further_fields: Any) -> PretrainedConfig:
+    """Return the transformers configuration of a Shape, with further fields
+    `further_fields`."""
     from transformers import AutoConfig
 
     if shape.family == "electra":
-        more["embedding_size"] = shape.embedding
+        further_fields["embedding_size"] = shape.embedding
     family, *sizes = astuple(shape)
-    more |= dict(zip(size_names(family), sizes, strict=False))
-    return AutoConfig.for_model(family, **more)
+    further_fields |= dict(zip(list_size_fields(family), sizes, strict=False))
+    return AutoConfig.for_model(family, **further_fields)
 
 
-def shape_of_config(config: Mapping[str, Any]) -> Shape:
+def read_shape_of_config(config: Mapping[str, Any]) -> Shape:
     """Return the Shape of an encoder from its transformers configuration."""
     family = config["model_type"]
     names = [field.name for field in fields(Shape)][1:-1]
     sizes: dict[str, Any]
-    sizes = dict(zip(names, map(config.get, size_names(family)), strict=False))
+    sizes = dict(zip(names, map(config.get, list_size_fields(family)), strict=False))
     embedding = config.get("embedding_size", sizes["hidden"])
     return Shape(family, **{"types": 0} | sizes, embedding=embedding)
 
@@ -92,26 +93,27 @@ SHAPES = {
 }
 
 
-def kept_heads(shape: Shape, heads: int | None = None) -> int:
-    """Return the number of kept heads: `heads` after a check, or all where it is None.
+def check_kept_heads(shape: Shape, remaining_heads: int | None = None) -> int:
+    """Return the number of kept heads: `remaining_heads` after a check, or all where it
+    is None.
 
     Raises Refused unless it is from 1 to A, and for a cut model where A does not divide
     the F neurons."""
     all_heads = shape.heads
-    heads = all_heads if heads is None else heads
-    if heads not in range(1, all_heads + 1):
+    remaining_heads = all_heads if remaining_heads is None else remaining_heads
+    if remaining_heads not in range(1, all_heads + 1):
         raise Refused(
-            f"heads is {heads!r}; this model keeps a whole number from 1 to {all_heads}"
+            f"heads is {remaining_heads!r}; this model keeps a whole number from 1 to {all_heads}"
         )
-    if heads < all_heads and shape.ffn % all_heads:
+    if remaining_heads < all_heads and shape.ffn % all_heads:
         raise Refused(
             f"{shape.ffn} neurons do not split into {all_heads} folds of equal size"
         )
-    return int(heads)
+    return int(remaining_heads)
 
 
-def widths(
-    shape: Shape, heads: int | None = None, ghost: Ghost | None = None
+def compute_layer_widths(
+    shape: Shape, remaining_heads: int | None = None, ghost: Ghost | None = None
 ) -> tuple[int, int, int, int]:
     """Return the widths of each layer: (queries and keys, values, inputs of the output
     projection, neurons).
@@ -120,16 +122,16 @@ def widths(
     projection stay whole. A ghost at "v" generates the contexts of cut heads, so the
     output projection stays whole (GhostBERT section 4.2).
 
-    heads: kept heads; None means all."""
-    cut = kept_heads(shape, heads) * shape.hidden // shape.heads
+    remaining_heads: kept heads; None means all."""
+    cut = check_kept_heads(shape, remaining_heads) * shape.hidden // shape.heads
     positions = ghost.positions if ghost else ()
     values = shape.hidden if "qk" in positions else cut
     contexts = shape.hidden if "v" in positions else values
     return cut, values, contexts, shape.ffn * cut // shape.hidden
 
 
-def _kernels(
-    shape: Shape, ghost: Ghost, heads: int | None, position: str
+def _count_kernels(
+    shape: Shape, ghost: Ghost, remaining_heads: int | None, position: str
 ) -> tuple[int, int]:
     """Return (number of kernels in one ghost module, channels of each kernel).
 
@@ -138,24 +140,28 @@ def _kernels(
     convolves the sum over heads or folds of neurons. With more than one ghost feature
     there is a kernel for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2,
     B.4)."""
-    remaining = kept_heads(shape, heads)
+    remaining = check_kept_heads(shape, remaining_heads)
     if position in ("qk", "v"):
         return remaining * (shape.heads - remaining), shape.hidden // shape.heads
-    channels = widths(shape, heads)[3] if position == "ffn1" else shape.hidden
+    channels = (
+        compute_layer_widths(shape, remaining_heads)[3]
+        if position == "ffn1"
+        else shape.hidden
+    )
     return remaining * ghost.features if ghost.features > 1 else 1, channels
 
 
-def _ghost(
-    shape: Shape, ghost: Ghost | None, heads: int | None, tokens: int
+def _count_ghost_costs(
+    shape: Shape, ghost: Ghost | None, remaining_heads: int | None, tokens: int
 ) -> tuple[int, int]:
     """Return (parameters, FLOPs) of all ghost modules: one for each layer and position,
     without biases."""
     if ghost is None:
         return 0, 0
-    ghost.fits(kept_heads(shape, heads) < shape.heads)
+    ghost.check_fit(check_kept_heads(shape, remaining_heads) < shape.heads)
     weights = products = 0
     for position in ghost.positions:
-        number, channels = _kernels(shape, ghost, heads, position)
+        number, channels = _count_kernels(shape, ghost, remaining_heads, position)
         columns = tokens if position == "qk" else channels  # Attention maps are [T, T].
         each_tap, moves = {
             "dwconv": (channels, tokens),
@@ -177,11 +183,11 @@ def ghost_parameters(
 
     A kernel of size k over C channels has C * k weights as "dwconv", C * C * k as
     "conv1d_s", T * T * k as "conv1d_f", and k * k as "conv2d". Raises Refused as
-    `Ghost.fits` and `kept_heads` do.
+    `Ghost.check_fit` and `check_kept_heads` do.
 
     heads: kept heads; None means all.
     tokens: T, which matters for "conv1d_f" alone."""
-    return _ghost(shape, ghost, heads, tokens)[0]
+    return _count_ghost_costs(shape, ghost, heads, tokens)[0]
 
 
 def ghost_flops(
@@ -191,11 +197,12 @@ def ghost_flops(
 
     The output has the size of the input. A kernel of size k over C channels takes 2TCk
     as "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where
-    C = T on attention maps. Raises Refused as `Ghost.fits` and `kept_heads` do.
+    C = T on attention maps. Raises Refused as `Ghost.check_fit` and `check_kept_heads`
+    do.
 
     heads: kept heads; None means all.
     tokens: T."""
-    return _ghost(shape, ghost, heads, tokens)[1]
+    return _count_ghost_costs(shape, ghost, heads, tokens)[1]
 
 
 def parameters(
@@ -210,12 +217,12 @@ def parameters(
     They are those of the embeddings, L layers, an H x H dense layer (BERT's pooler, or
     the dense layer in the head of families without a pooler) and the H x `labels`
     output. MPNet's relative position bias is one table for all layers, and stays whole
-    in a cut model. Raises Refused as `Ghost.fits` and `kept_heads` do.
+    in a cut model. Raises Refused as `Ghost.check_fit` and `check_kept_heads` do.
 
     heads: kept heads; None means all.
     tokens: tokens of an input, which matter for ghosts of kind "conv1d_f" alone."""
     h, e = shape.hidden, shape.embedding
-    qk, v, o, f = widths(shape, heads, ghost)
+    qk, v, o, f = compute_layer_widths(shape, heads, ghost)
     embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
     projection = e * h + h if e != h else 0
     bias = BUCKETS * shape.heads if shape.family == "mpnet" else 0
@@ -246,10 +253,11 @@ def flops(
     activation and one logit. The layers' products alone miss all 16 BERT cells of
     Tables 1, 3 and 5; with this term two miss.
 
-    Raises Refused for another convention, and as `Ghost.fits` and `kept_heads` do."""
+    Raises Refused for another convention, and as `Ghost.check_fit` and
+    `check_kept_heads` do."""
     check_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
-    qk, v, o, f = widths(shape, heads, ghost)
+    qk, v, o, f = compute_layer_widths(shape, heads, ghost)
     layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (
         qk + v
     )
@@ -260,49 +268,61 @@ def flops(
     return products + projection + 2 * h * h + 2 * h * labels
 
 
-def layer_flops(
-    hidden: int, embedding: Any, qk: Any, values: Any, ffn: Any, tokens: int = 128
+def count_flops_of_layer(
+    hidden_size: int,
+    read_inputs: Any,
+    query_key_width: Any,
+    value_width: Any,
+    neurons: Any,
+    token_count: int = 128,
 ) -> Any:
     """Return the FLOPs of one layer; they are linear in each width, which may be a
     tensor in a search.
 
-    embedding: inputs of H that queries, keys and values read.
-    qk: columns of queries, and as many of keys.
-    values: columns of values.
-    ffn: feed-forward neurons."""
-    projections = 2 * tokens * (embedding * (2 * qk + values) + values * hidden)
-    products = 2 * tokens**2 * (qk + values)
-    return projections + products + 4 * tokens * hidden * ffn
+    read_inputs: inputs of H that queries, keys and values read.
+    query_key_width: columns of queries, and as many of keys.
+    value_width: columns of values.
+    neurons: feed-forward neurons."""
+    projections = (
+        2
+        * token_count
+        * (
+            read_inputs * (2 * query_key_width + value_width)
+            + value_width * hidden_size
+        )
+    )
+    products = 2 * token_count**2 * (query_key_width + value_width)
+    return projections + products + 4 * token_count * hidden_size * neurons
 
 
-def layered_flops(
-    hidden: int,
-    size: int,
-    widths: Iterable[Mapping[str, Any]],
-    tokens: int = 128,
-    pooler: bool = True,
+def count_flops_of_layers(
+    hidden_size: int,
+    head_size: int,
+    widths_by_layer: Iterable[Mapping[str, Any]],
+    token_count: int = 128,
+    has_pooler: bool = True,
 ) -> Any:
     """Return the FLOPs of a model whose layers may have different widths.
 
-    size: head size D.
-    widths: a dict for each layer, with "heads" and "ffn". A search over more widths
-    adds "embedding" (default H), "qk" and "v" (defaults D * heads).
-    pooler: whether a dense layer [H, H] on one token is added."""
-    total = 2 * hidden**2 if pooler else 0
-    for width in widths:
-        columns = size * width["heads"]
-        inputs, qk = width.get("embedding", hidden), width.get("qk", columns)
-        total += layer_flops(
-            hidden, inputs, qk, width.get("v", columns), width["ffn"], tokens
+    head_size: head size D.
+    widths_by_layer: a dict for each layer, with "heads" and "ffn". A search over more
+    widths adds "embedding" (default H), "qk" and "v" (defaults D * heads).
+    has_pooler: whether a dense layer [H, H] on one token is added."""
+    total = 2 * hidden_size**2 if has_pooler else 0
+    for width in widths_by_layer:
+        columns = head_size * width["heads"]
+        inputs, qk = width.get("embedding", hidden_size), width.get("qk", columns)
+        total += count_flops_of_layer(
+            hidden_size, inputs, qk, width.get("v", columns), width["ffn"], token_count
         )
     return total
 
 
-def layer_widths(
+def count_widths_by_layer(
     architecture: Mapping[str, Sequence[Sequence[int]]],
 ) -> list[dict[str, int]]:
     """Return a dict {"heads": number, "ffn": number, ...} for each layer of an
-    architecture, for `layered_flops`.
+    architecture, for `count_flops_of_layers`.
 
     architecture: {"heads": L lists of kept indices, "neurons": L lists, ...}."""
     indices = {

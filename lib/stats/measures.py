@@ -42,39 +42,42 @@ class Measure:
     share: bool = False  # Whether values are yes or no, and are reported as counts.
 
 
-def smooth_loss(loss: np.ndarray, share: float = 0.05) -> np.ndarray:
-    """Return the trailing mean [N] of a loss [N], over a window of `share` * N points.
+def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
+    """Return the trailing mean [N] of a loss [N], over a window of `window_share` * N
+    points.
 
     At the start the window has fewer points."""
     import pandas as pd
 
-    wide = max(1, round(share * len(loss)))
+    wide = max(1, round(window_share * len(loss)))
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
 def has_collapsed(
-    frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
     """Return whether each run of a frame collapsed: it scores no better than chance or
     predicts a constant (lib.stats.compare.Level)."""
     return [
-        compare.level_of_run(run, metric_of[task][0]).collapsed
+        compare.measure_level(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
     ]
 
 
-def scores(frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]) -> pd.Series:
+def list_scores(
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+) -> pd.Series:
     """Return the scores in points [N] of the N trained models of a frame that did not
     collapse (lib.stats.compare.Level)."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
-    sound = [not is_collapsed for is_collapsed in has_collapsed(made, metric_of)]
-    return compare.scores_in_points(made[sound], metric_of)["score"]
+    sound = [not is_collapsed for is_collapsed in has_collapsed(made, columns_by_task)]
+    return compare.list_scores_in_points(made[sound], columns_by_task)["score"]
 
 
-def variance_ratio(
-    parts: Sequence[pd.DataFrame],
-    metric_of: Mapping[str, Sequence[Column]],
+def estimate_variance_ratio(
+    frames_by_model: Sequence[pd.DataFrame],
+    columns_by_task: Mapping[str, Sequence[Column]],
     _: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of the ratio of the variances over seeds of two models'
@@ -83,9 +86,12 @@ def variance_ratio(
     Interval and p-value come from the F distribution. It is None where a model has
     fewer than two scores, or the second model's scores do not vary.
 
-    parts: a collected frame of each model.
-    metric_of: {task: its Columns}."""
-    a, b = (scores(part, metric_of).dropna().to_numpy() for part in parts)
+    frames_by_model: a collected frame of each model.
+    columns_by_task: {task: its Columns}."""
+    a, b = (
+        list_scores(part, columns_by_task).dropna().to_numpy()
+        for part in frames_by_model
+    )
     least = min(len(a), len(b))
     if least < 2 or not b.var():
         return None
@@ -96,21 +102,23 @@ def variance_ratio(
     return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
-def candidate_scores(
-    parts: Sequence[pd.DataFrame], metric_of: Mapping[str, Sequence[Column]]
+def list_candidate_scores(
+    frames_by_model: Sequence[pd.DataFrame],
+    columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
     """Return a frame with a row for each candidate of a search and two scores in
     points: "search" (the proxy of the search) and "final" (after full training).
 
     A candidate without one of the two scores is left out.
 
-    parts: the collected frames of the full trainings and of the search's runs.
-    metric_of: {task: its Columns}."""
+    frames_by_model: the collected frames of the full trainings and of the search's
+    runs.
+    columns_by_task: {task: its Columns}."""
     import pandas as pd
 
-    students, searches = parts
+    students, searches = frames_by_model
     final = (
-        compare.scores_in_points(students, metric_of)
+        compare.list_scores_in_points(students, columns_by_task)
         .drop_duplicates("model")
         .set_index("model")["score"]
     )
@@ -120,18 +128,20 @@ def candidate_scores(
     return pd.DataFrame({"search": search, "final": final}).dropna()
 
 
-def rank_correlation(
-    parts: Sequence[pd.DataFrame],
-    metric_of: Mapping[str, Sequence[Column]],
+def estimate_rank_correlation(
+    frames_by_model: Sequence[pd.DataFrame],
+    columns_by_task: Mapping[str, Sequence[Column]],
     _: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of Kendall's tau between the candidates' scores in a search
     and after full training, or None for fewer than RANKED candidates.
 
-    parts, metric_of: as in `candidate_scores`."""
-    both = candidate_scores(parts, metric_of)
+    frames_by_model, columns_by_task: as in `list_candidate_scores`."""
+    both = list_candidate_scores(frames_by_model, columns_by_task)
     search, final = both.to_numpy().T
-    return paired.rank_correlation(search, final) if len(both) >= RANKED else None
+    return (
+        paired.estimate_rank_correlation(search, final) if len(both) >= RANKED else None
+    )
 
 
 SCORE = Measure("points")  # Task score: the Measure of a Cell that names no other.
@@ -147,6 +157,8 @@ MEASURES = {
     "distance": Measure("of the distillation loss", "1.0 * distance"),
     "F1": Measure("F1 points", "100 * span_f1"),
     "kept weights": Measure("points of weights", "100 * remaining"),
-    "rank correlation": Measure("of Kendall's tau", of_all=rank_correlation),
-    "variance ratio": Measure("times the variance", of_all=variance_ratio, null=1.0),
+    "rank correlation": Measure("of Kendall's tau", of_all=estimate_rank_correlation),
+    "variance ratio": Measure(
+        "times the variance", of_all=estimate_variance_ratio, null=1.0
+    ),
 }

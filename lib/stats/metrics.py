@@ -19,14 +19,14 @@ CORRELATIONS = ("pearson", "spearman")
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
-def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
+def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> float:
     """Return a metric (METRICS) of predictions, computed as `lib.stats.paired` does for
     verdicts.
 
     F1 is that of class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation
     takes any number of classes. Raises Refused for an unknown name, values that are not
     finite, no rows, and a class below 0."""
-    check_name("metric", name, METRICS)
+    check_name("metric", metric, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
         raise Refused(
@@ -37,13 +37,15 @@ def score(name: str, predictions: ArrayLike, labels: ArrayLike) -> float:
         raise Refused(
             f"predictions {said.shape} do not fit labels {true.shape}, or no rows"
         )
-    if true.min() < 0 and name not in CORRELATIONS:
+    if true.min() < 0 and metric not in CORRELATIONS:
         raise Refused(
             f"the label {true.min():g} is no class: the rows are of a test split?"
         )
-    return paired.score(name, said, true)
+    return paired.compute_score(metric, said, true)
 
 
-def scores(task: Task, logits: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+def compute_metrics(
+    task: Task, logits: ArrayLike, labels: ArrayLike
+) -> dict[str, float]:
     """Return {metric: value} of all metrics of a Task, its first metric first."""
-    return {name: score(name, logits, labels) for name in task.metrics}
+    return {name: compute_metric(name, logits, labels) for name in task.metrics}

@@ -28,7 +28,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from lib.core.disk import sha
+from lib.core.disk import digest_bytes
 from lib.core.names import Refused, check_name
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ class Estimate:
     n_tasks: int
     # Standard deviation over seeds of the mean over tasks (ddof = 1); nan for one seed.
     spread: float
-    p: float  # Two-sided p-value of the hypothesis that the true value is `null`.
+    p: float  # Two-sided p-value of the hypothesis that the true value is that of no effect.
     noise: float = 0.0  # Standard error of the mean from the choice of examples alone.
     freedom: float = inf  # Degrees of freedom of Student's interval.
     null: float = 0.0  # Value that means no effect: 1 for a ratio.
     region: tuple[float, ...] = ()  # Ends of the region that a paper claims, if any.
 
-    def p_of(self, value: float) -> float:
+    def compute_p_value(self, value: float) -> float:
         """Return the two-sided p-value of the hypothesis that the true value is
         `value`.
 
@@ -97,13 +97,20 @@ class Estimate:
         return float(2 * scipy.stats.t.sf(t, self.freedom))
 
 
-def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
+def draw_bootstrap_weights(
+    rng: np.random.Generator, draw_count: int, example_count: int
+) -> np.ndarray:
     """Return how often each of n examples occurs in each bootstrap sample, [draws, n].
 
     Each row sums to n."""
-    index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
+    index = (
+        rng.integers(example_count, size=(draw_count, example_count))
+        + np.arange(draw_count)[:, None] * example_count
+    )
     return (
-        np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
+        np.bincount(index.ravel(), minlength=draw_count * example_count)
+        .reshape(draw_count, example_count)
+        .astype(float)
     )
 
 
@@ -116,9 +123,9 @@ def predict_classes(logits: np.ndarray) -> np.ndarray:
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
 
 
-def weighted_score(
+def compute_weighted_scores(
     metric: str,
-    said: Iterable[np.ndarray],
+    predictions: Iterable[np.ndarray],
     labels: np.ndarray,
     weights: np.ndarray | LeaveOneOut,
 ) -> np.ndarray:
@@ -127,24 +134,24 @@ def weighted_score(
 
     It is 0 where it is undefined. Raises Refused for an unknown metric.
 
-    said: M predictions [N] or [N, C]; for MARKS, scores [N] of the questions.
+    predictions: M predictions [N] or [N, C]; for MARKS, scores [N] of the questions.
     labels: [N].
     weights: how often each sample has each example [D, N]."""
     check_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
-    answers = np.stack([predict_classes(x) for x in said], 1)  # [N, M]
+    answers = np.stack([predict_classes(x) for x in predictions], 1)  # [N, M]
     truth = labels[:, None]
     if metric == "f1":
         hit, positive = answers == 1, truth == 1
-        return _ratio(
+        return _divide_or_zero(
             2 * (weights @ (hit & positive)), weights @ hit + weights @ positive
         )
     if metric == "spearman":
-        return _spearman(answers, labels, weights)
+        return _compute_spearman(answers, labels, weights)
     n = weights @ np.ones((len(labels), 1))  # Size of each sample [D, 1].
     if metric == "pearson":
-        return _pearson(answers, labels, weights, n)
+        return _compute_pearson(answers, labels, weights, n)
     right = weights @ (answers if metric in MARKS else answers == truth)
     if metric != "matthews":
         return right / n
@@ -153,64 +160,76 @@ def weighted_score(
     codes = np.eye(k)[answers.astype(int)]  # One-hot predictions [N, M, k].
     guess = (weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
     spread = (n**2 - (guess**2).sum(2)) * (n**2 - (true**2).sum(1, keepdims=True))
-    return _ratio(right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
+    return _divide_or_zero(right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
 
 
-def score(metric: str, said: np.ndarray, labels: np.ndarray) -> float:
+def compute_score(metric: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the metric of one model's predictions, with each example counted once.
 
-    said, labels: as in `weighted_score`."""
+    predictions, labels: as in `compute_weighted_scores`."""
     return float(
-        weighted_score(metric, [said], labels, np.ones((1, len(labels))))[0, 0]
+        compute_weighted_scores(
+            metric, [predictions], labels, np.ones((1, len(labels)))
+        )[0, 0]
     )
 
 
-def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12)
+def _divide_or_zero(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    return np.divide(
+        numerator, denominator, out=np.zeros_like(numerator), where=denominator > 1e-12
+    )
 
 
-def _standard(x: np.ndarray) -> np.ndarray:
-    """Return x with zero mean and unit standard deviation, or zeros where it is
+def _standardise(values: np.ndarray) -> np.ndarray:
+    """Return values with zero mean and unit standard deviation, or zeros where it is
     constant.
 
     On this scale weighted moments lose few digits, and one threshold on the variance
-    serves all x."""
-    x = x.astype(float)
-    return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
-
-
-def _pearson(
-    answers: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray | LeaveOneOut,
-    n: np.ndarray,
-) -> np.ndarray:
-    y = _standard(labels)[:, None]
-    x = np.stack([_standard(column) for column in answers.T], 1)
-    mx, my = weights @ x / n, weights @ y / n
-    vx, vy = weights @ x**2 / n - mx**2, weights @ y**2 / n - my**2
-    varies = (vx > 1e-12) & (vy > 1e-12)
-    return _ratio(
-        weights @ (x * y) / n - mx * my, np.sqrt(np.where(varies, vx * vy, 0))
+    serves all values."""
+    values = values.astype(float)
+    return (
+        (values - values.mean()) / values.std()
+        if np.ptp(values) > 0
+        else np.zeros(len(values))
     )
 
 
-def _spearman(
-    answers: np.ndarray, labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+def _compute_pearson(
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | LeaveOneOut,
+    example_counts: np.ndarray,
 ) -> np.ndarray:
-    answers = np.where(np.isfinite(answers).all(0), answers, 0)
+    y = _standardise(labels)[:, None]
+    x = np.stack([_standardise(column) for column in predictions.T], 1)
+    mx, my = weights @ x / example_counts, weights @ y / example_counts
+    vx, vy = (
+        weights @ x**2 / example_counts - mx**2,
+        weights @ y**2 / example_counts - my**2,
+    )
+    varies = (vx > 1e-12) & (vy > 1e-12)
+    return _divide_or_zero(
+        weights @ (x * y) / example_counts - mx * my,
+        np.sqrt(np.where(varies, vx * vy, 0)),
+    )
+
+
+def _compute_spearman(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+) -> np.ndarray:
+    predictions = np.where(np.isfinite(predictions).all(0), predictions, 0)
     correlations = []
-    for counts, (y, *others) in _ranked([labels, *answers.T], weights):
+    for counts, (y, *others) in _iterate_ranks([labels, *predictions.T], weights):
         y_weighted, scores = counts * y, []
         spread = np.vecdot(y_weighted, y)
         for x in others:
             squares = np.vecdot(counts * x, x) * spread
-            scores.append(_ratio(np.vecdot(y_weighted, x), np.sqrt(squares)))
+            scores.append(_divide_or_zero(np.vecdot(y_weighted, x), np.sqrt(squares)))
         correlations.append(np.stack(scores, 1))
     return np.concatenate(correlations)
 
 
-def _ranked(
+def _iterate_ranks(
     columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
     """Yield blocks of B weighted samples: (weights [B, N], [twice the ranks of each
@@ -220,17 +239,17 @@ def _ranked(
     left out, so the ranks of a jackknife follow from those of all examples. Twice a
     rank is a whole number, so sums of products are exact in any order."""
     if isinstance(weights, np.ndarray):
-        yield weights, [_ranks(x, weights) for x in columns]
+        yield weights, [_compute_ranks(x, weights) for x in columns]
         return
     cluster, everything = weights.cluster, np.ones((1, len(weights.cluster)))
-    ranks = [_ranks(x, everything) for x in columns]
+    ranks = [_compute_ranks(x, everything) for x in columns]
     yield everything, ranks
     order, count = np.argsort(cluster, kind="stable"), int(cluster.max()) + 1
     ends = np.searchsorted(cluster[order], np.arange(count + 1))
     for first in range(0, count, BLOCK):
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
-        moves = [_signs(x, x[rows]) for x in columns]
+        moves = [_compare_to_others(x, x[rows]) for x in columns]
         # Add up the moves of clusters that have several examples.
         if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
@@ -241,23 +260,23 @@ def _ranked(
         yield cluster != block[:, None], left
 
 
-def _ranks(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return twice the mid-ranks of x [N], less their mean, in each of D weighted
+def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return twice the mid-ranks of values [N], less their mean, in each of D weighted
     samples, [D, N].
 
     Each smaller example adds 1 to it, and each larger one subtracts 1.
 
     weights: how often each sample has each example [D, N]."""
-    place = np.unique(x, return_inverse=True)[1]
+    place = np.unique(values, return_inverse=True)[1]
     mass = np.stack([np.bincount(place, row) for row in weights])
     reach = mass.cumsum(1)
     return (2 * reach - mass - reach[:, -1:])[:, place]
 
 
-def _signs(x: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return what each of K other values adds to twice the ranks of x [N]: 1, 0 or -1,
-    [K, N]."""
-    above, below = x > others[:, None], x < others[:, None]
+def _compare_to_others(values: np.ndarray, other_values: np.ndarray) -> np.ndarray:
+    """Return what each of K other values adds to twice the ranks of values [N]: 1, 0 or
+    -1, [K, N]."""
+    above, below = values > other_values[:, None], values < other_values[:, None]
     return above.view(np.int8) - below.view(np.int8)
 
 
@@ -281,7 +300,7 @@ class LeaveOneOut:
 _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
-def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
+def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     """Return the jackknife scores [1 + K] in points of a and b of each Pair: [a of the
     first, b of the first, ...].
 
@@ -291,11 +310,13 @@ def left_out_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
     predictions = [prediction for pair in pairs for prediction in (pair.a, pair.b)]
     cluster = np.arange(len(labels)) if cluster is None else cluster
-    place = metric, sha(labels.tobytes()), sha(cluster.tobytes())
-    keys = [(*place, sha(prediction.tobytes())) for prediction in predictions]
+    place = metric, digest_bytes(labels.tobytes()), digest_bytes(cluster.tobytes())
+    keys = [(*place, digest_bytes(prediction.tobytes())) for prediction in predictions]
     new = {k: x for k, x in zip(keys, predictions, strict=True) if k not in _left_out}
     if new:
-        scores = weighted_score(metric, [*new.values()], labels, LeaveOneOut(cluster))
+        scores = compute_weighted_scores(
+            metric, [*new.values()], labels, LeaveOneOut(cluster)
+        )
         _left_out.update(zip(new, 100 * scores.T, strict=True))
     return [_left_out[key] for key in keys]
 
@@ -308,7 +329,9 @@ def keep_common_tasks(groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
     return [[pair for pair in group if pair.task in tasks] for group in groups]
 
 
-def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estimate:
+def estimate_contrast(
+    groups: Sequence[Sequence[Pair]], coefficients: ArrayLike
+) -> Estimate:
     """Return the Estimate of a linear combination of the mean differences of groups of
     Pairs.
 
@@ -337,7 +360,7 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
                 raise Refused(
                     f"{task}: all pairs must share examples, clusters and the metric"
                 )
-        scores = left_out_scores([*of_task.values()])
+        scores = compute_jackknife_scores([*of_task.values()])
         cluster = None if first.cluster is None else first.cluster.tobytes()
         # Key of the examples: tasks that differ in their metric alone share examples.
         rows = first.labels.tobytes(), cluster
@@ -364,32 +387,32 @@ def contrast(groups: Sequence[Sequence[Pair]], coefficients: ArrayLike) -> Estim
         of_seeds = spread**2 / n
     total = of_seeds + of_examples
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else inf
-    low, high, p = _students(mean, total, freedom)
+    low, high, p = _compute_student_interval(mean, total, freedom)
     p = p if n > 1 else 1.0
     noise = float(of_examples**0.5)
     return Estimate(mean, low, high, n, len(tasks), spread, p, noise, freedom)
 
 
-def _students(
-    mean: float, variance: float, freedom: float
+def _compute_student_interval(
+    mean: float, variance: float, degrees_of_freedom: float
 ) -> tuple[float, float, float]:
     """Return (low, high, p) of Student's 95 % interval of a mean, and its two-sided
     p-value against 0.
 
     variance: the variance of the mean.
-    freedom: the degrees of freedom."""
-    half = float(scipy.stats.t.ppf(0.975, freedom) * variance**0.5)
+    degrees_of_freedom: the degrees of freedom."""
+    half = float(scipy.stats.t.ppf(0.975, degrees_of_freedom) * variance**0.5)
     if variance < 1e-18:  # Without variance, p is 1 for a mean of 0 and else 0.
         p = float(abs(mean) < 1e-9)
     else:
-        p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, freedom))
+        p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, degrees_of_freedom))
     return mean - half, mean + half, p
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
     """Return the Estimate of method minus baseline (a - b) in points: the mean over
     seeds, then over tasks."""
-    return contrast([pairs], np.ones(1))
+    return estimate_contrast([pairs], np.ones(1))
 
 
 def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
@@ -405,47 +428,48 @@ def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
         len(p.labels) if p.cluster is None else len({*p.cluster.tolist()})
         for p in pairs
     )
-    limit = share_gap([False] * rows).high
+    limit = estimate_share_gap([False] * rows).high
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
 
-def mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
+def estimate_mean_over_seeds(values: ArrayLike, smallest_step: float = 0.0) -> Estimate:
     """Return the Estimate of the mean over seeds of values that are no mean over
     examples, such as a share of steps.
 
     It has Student's interval; with one seed both ends are the value.
 
-    resolution: number of which all values are multiples. Rounding to it adds a twelfth
-    of its square to their variance."""
+    smallest_step: number of which all values are multiples. Rounding to it adds a
+    twelfth of its square to their variance."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
-    spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
-    low, high, p = _students(mean, spread**2 / n, n - 1)
+    spread = float(np.hypot(x.std(ddof=1), smallest_step / 12**0.5))
+    low, high, p = _compute_student_interval(mean, spread**2 / n, n - 1)
     return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 
 
-def ratio_of_medians(
-    above: ArrayLike,
-    below: ArrayLike,
-    block: int = 10,
-    draws: int = 20_000,
+def estimate_ratio_of_medians(
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    block_size: int = 10,
+    draw_count: int = 20_000,
     seed: int = 0,
 ) -> Estimate:
-    """Return the Estimate of the median of above / below, of two models timed in turn.
+    """Return the Estimate of the median of numerators / denominators, of two models
+    timed in turn.
 
     The interval is a bootstrap over blocks of successive turns, because other work on
     the machine lasts longer than one turn. It does not cover the variance between
     machines.
 
-    above, below: seconds [N] of the two models in N turns.
-    block: turns in a block.
-    draws: bootstrap samples."""
-    x = np.asarray(above, float) / np.asarray(below, float)
-    count, rng = -(-len(x) // block), np.random.default_rng(seed)
-    starts = rng.integers(len(x) - block + 1, size=(draws, count, 1))
-    turns = (starts + np.arange(block)).reshape(draws, -1)[:, : len(x)]
+    numerators, denominators: seconds [N] of the two models in N turns.
+    block_size: turns in a block.
+    draw_count: bootstrap samples."""
+    x = np.asarray(numerators, float) / np.asarray(denominators, float)
+    count, rng = -(-len(x) // block_size), np.random.default_rng(seed)
+    starts = rng.integers(len(x) - block_size + 1, size=(draw_count, count, 1))
+    turns = (starts + np.arange(block_size)).reshape(draw_count, -1)[:, : len(x)]
     low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
     middle = float(np.median(x))
     return Estimate(
@@ -453,19 +477,23 @@ def ratio_of_medians(
     )
 
 
-def share_gap(
-    yes: Sequence[bool] | pd.Series, others: Sequence[bool] | pd.Series | None = None
+def estimate_share_gap(
+    outcomes: Sequence[bool] | pd.Series,
+    other_outcomes: Sequence[bool] | pd.Series | None = None,
 ) -> Estimate:
-    """Return the Estimate in points of the share of True in `yes`, minus the share in
-    `others` if given.
+    """Return the Estimate in points of the share of True in `outcomes`, minus the share
+    in
+    `other_outcomes` if given.
 
     A difference has Newcombe's interval (1998, method 10) and Fisher's exact p-value. A
     single share has Wilson's interval; its p-value is 1 for a share of 0, and else
     0."""
     counts = [
-        (int(np.sum(flags)), len(flags)) for flags in (yes, others) if flags is not None
+        (int(np.sum(flags)), len(flags))
+        for flags in (outcomes, other_outcomes)
+        if flags is not None
     ]
-    # Without `others`, the second share is exactly 0.
+    # Without `other_outcomes`, the second share is exactly 0.
     shares, lows, highs = np.zeros((3, 2))
     for i, (k, size) in enumerate(counts):
         ends = scipy.stats.binomtest(k, size).proportion_ci(method="wilson")
@@ -474,7 +502,7 @@ def share_gap(
     gap = shares[0] - shares[1]
     low, high = gap - np.hypot(below[0], above[1]), gap + np.hypot(above[0], below[1])
     p = float(gap == 0)
-    if others is not None:
+    if other_outcomes is not None:
         table = [[k, size - k] for k, size in counts]
         p = float(scipy.stats.fisher_exact(table).pvalue)
     mean, low, high = (100 * float(x) for x in (gap, low, high))
@@ -482,28 +510,28 @@ def share_gap(
     return Estimate(mean, low, high, min(size for _, size in counts), 1, spread, p)
 
 
-def slope_weights(x: ArrayLike) -> np.ndarray:
+def compute_slope_weights(x: ArrayLike) -> np.ndarray:
     """Return weights w such that w @ y is the least-squares slope of y over x."""
     values = np.asarray(x, float)
     centred = values - values.mean()
     return centred / (centred**2).sum()
 
 
-def straighter_weights(x: ArrayLike, other: ArrayLike) -> np.ndarray:
+def compute_straightness_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
     """Return weights w such that w @ y tells whether y is closer to linear in x than in
-    `other`.
+    `other_x`.
 
     Where y rises with both, w @ y is above 0 exactly where a line over x leaves the
     smaller residuals. It is the root of the sum of squares that a line over x explains
-    in y, minus the root for a line over `other`: with unit vectors u and v along the
-    centred x and `other`, the two sums of squared residuals differ by
+    in y, minus the root for a line over `other_x`: with unit vectors u and v along the
+    centred x and `other_x`, the two sums of squared residuals differ by
     (u @ y)^2 - (v @ y)^2."""
-    u, v = (w / np.sqrt((w**2).sum()) for w in map(slope_weights, (x, other)))
+    u, v = (w / np.sqrt((w**2).sum()) for w in map(compute_slope_weights, (x, other_x)))
     return u - v
 
 
-def rank_correlation(
-    x: ArrayLike, y: ArrayLike, draws: int = 20_000, seed: int = 0
+def estimate_rank_correlation(
+    scores: ArrayLike, other_scores: ArrayLike, draw_count: int = 20_000, seed: int = 0
 ) -> Estimate:
     """Return the Estimate of Kendall's tau-b between two scores of the same n
     candidates.
@@ -511,23 +539,32 @@ def rank_correlation(
     The interval is a bootstrap over candidates; one that is drawn twice makes no pair
     with itself. In simulations of 8 and 12 candidates it covers 93 to 98 %.
 
-    x, y: the two scores [n].
-    draws: bootstrap samples."""
-    x, y = np.asarray(x, float), np.asarray(y, float)
-    a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
-    weights = draw_weights(np.random.default_rng(seed), draws, len(x))
+    scores, other_scores: the two scores [n].
+    draw_count: bootstrap samples."""
+    scores, other_scores = np.asarray(scores, float), np.asarray(other_scores, float)
+    a, b = (
+        np.sign(scores[:, None] - scores),
+        np.sign(other_scores[:, None] - other_scores),
+    )
+    weights = draw_bootstrap_weights(
+        np.random.default_rng(seed), draw_count, len(scores)
+    )
 
-    def pairs(signs: np.ndarray) -> np.ndarray:
+    def sum_pair_signs(signs: np.ndarray) -> np.ndarray:
         return ((weights @ signs) * weights).sum(1)
 
-    drawn = _ratio(pairs(a * b), np.sqrt(pairs(a * a) * pairs(b * b)))
+    drawn = _divide_or_zero(
+        sum_pair_signs(a * b), np.sqrt(sum_pair_signs(a * a) * sum_pair_signs(b * b))
+    )
     low, high = np.quantile(drawn, (0.025, 0.975))
-    tau, p = scipy.stats.kendalltau(x, y)
+    tau, p = scipy.stats.kendalltau(scores, other_scores)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
-    return Estimate(float(tau), float(low), float(high), len(x), 1, np.nan, float(p))
+    return Estimate(
+        float(tau), float(low), float(high), len(scores), 1, np.nan, float(p)
+    )
 
 
-def holm(p_values: ArrayLike) -> np.ndarray:
+def adjust_p_values_by_holm(p_values: ArrayLike) -> np.ndarray:
     """Return Holm's step-down adjusted p-values, in the order given."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")

@@ -28,9 +28,9 @@ from lib.core.store import Run
 from lib.core.types import Arrays
 from lib.data import tokens
 from lib.model import backbone
-from lib.model.parts import base
+from lib.model.parts import get_encoder
 from lib.train import loop
-from lib.train.batches import Encoded, collate
+from lib.train.batches import Encoded, make_batch
 
 # Largest number of tokens in a batch, padding included, by type of device.
 TOKENS = {"cpu": 1024, "cuda": 65536}
@@ -54,7 +54,7 @@ class Source:
         # Masked-LM head from hidden states [B, H] to scores [B, V], or None.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
         # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-        table = self.model.to(loop.device()).get_input_embeddings().weight
+        table = self.model.to(loop.get_device()).get_input_embeddings().weight
         assert isinstance(table, torch.Tensor)
         self.embeddings = table.detach()
         special = self.tokenizer.all_special_tokens
@@ -68,13 +68,13 @@ class Source:
         )
         self.vectors = functional.normalize(self.embeddings[self.places])
 
-    def pieces(self, word: str) -> list[int]:
+    def split_into_pieces(self, word: str) -> list[int]:
         """Return the ids of a word's pieces, or [] where the vocabulary lacks some."""
         ids = [token.id for token in self.rules.model.tokenize(word)]
         return [] if self.tokenizer.unk_token_id in ids else ids
 
 
-def words_and_places(source: Source, text: str) -> tuple[list[str], list[int]]:
+def split_into_words(source: Source, text: str) -> tuple[list[str], list[int]]:
     """Return (the words of a text, the indices of those that may be replaced)."""
     text = source.rules.normalizer.normalize_str(text)
     words = [word for word, _ in source.rules.pre_tokenizer.pre_tokenize_str(text)]
@@ -85,13 +85,13 @@ def words_and_places(source: Source, text: str) -> tuple[list[str], list[int]]:
     ]
 
 
-def candidates(
+def find_candidates(
     texts: Iterable[str],
     source: Source,
-    count: int,
+    candidates_per_word: int,
     numerics: Numerics,
-    near: dict[str, list[int]],
-    tokens: int | None = None,
+    nearest_words_cache: dict[str, list[int]],
+    max_batch_tokens: int | None = None,
 ) -> Arrays:
     """Return the candidates of every replaceable word in some texts.
 
@@ -100,15 +100,15 @@ def candidates(
     and "one_piece" (number of words that are one piece of the vocabulary).
 
     texts: different texts.
-    count: candidates of a word.
-    near: {word: its nearest words}, a cache that this function adds to.
-    tokens: the largest number of tokens in a batch, padding included."""
+    candidates_per_word: candidates of a word.
+    nearest_words_cache: {word: its nearest words}, a cache that this function adds to.
+    max_batch_tokens: the largest number of tokens in a batch, padding included."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
-    tokens = tokens or TOKENS[loop.device().type]
+    max_batch_tokens = max_batch_tokens or TOKENS[loop.get_device().type]
     limit = source.model.config.max_position_embeddings
     for text in texts:
-        words, eligible = words_and_places(source, text)
-        pieces = list(map(source.pieces, words))
+        words, eligible = split_into_words(source, text)
+        pieces = list(map(source.split_into_pieces, words))
         spelled = [ids or [source.tokenizer.unk_token_id] for ids in pieces]
         row = [i for ids in spelled for i in ids]
         starts = np.cumsum([1, *map(len, spelled)])
@@ -125,83 +125,100 @@ def candidates(
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
     order, start = np.argsort(lengths, kind="stable"), 0
     for end in range(1, len(order) + 1):
-        if end == len(order) or (end + 1 - start) * lengths[order[end]] > tokens:
+        if (
+            end == len(order)
+            or (end + 1 - start) * lengths[order[end]] > max_batch_tokens
+        ):
             batch = [masked[i] for i in order[start:end]]
-            best = likeliest_pieces(source, batch, count, numerics)
+            best = predict_likeliest_pieces(
+                source, batch, candidates_per_word, numerics
+            )
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
-    near.update(
-        nearest_words(source, sorted(set(others.values()) - near.keys()), count)
+    nearest_words_cache.update(
+        find_nearest_words(
+            source,
+            sorted(set(others.values()) - nearest_words_cache.keys()),
+            candidates_per_word,
+        )
     )
-    candidate_ids |= {slot: near[word] for slot, word in others.items()}
-    ids = np.full((slot, count), -1, dtype=np.int32)
+    candidate_ids |= {slot: nearest_words_cache[word] for slot, word in others.items()}
+    ids = np.full((slot, candidates_per_word), -1, dtype=np.int32)
     for index, best in candidate_ids.items():
         ids[index, : len(best)] = best
     return {"ids": ids, "sizes": np.array(sizes), "one_piece": np.array(one_piece)}
 
 
 @torch.inference_mode()
-def likeliest_pieces(
+def predict_likeliest_pieces(
     source: Source,
-    masked: Sequence[tuple[int, list[int], int]],
-    count: int,
+    masked_words: Sequence[tuple[int, list[int], int]],
+    pieces_per_word: int,
     numerics: Numerics,
 ) -> list[list[int]]:
-    """Return the ids of up to `count` likeliest pieces for each masked word.
+    """Return the ids of up to `pieces_per_word` likeliest pieces for each masked word.
 
     The model reads the sentence twice, the first time with the mask. Both together are
     cut to its longest input.
 
-    masked: for each word (its number, ids of its sentence, index of the masked
+    masked_words: for each word (its number, ids of its sentence, index of the masked
     token)."""
-    tokenizer, where = source.tokenizer, loop.device()
+    tokenizer, where = source.tokenizer, loop.get_device()
     limit = source.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
-    for _, row, place in masked:
+    for _, row, place in masked_words:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
         both = (row + row[1:])[:limit]
         both[place] = tokenizer.mask_token_id
         columns["input_ids"].append(both)
         columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
-    batch = collate(
-        Encoded(columns, None, tokenizer.pad_token_id), range(len(masked)), 0, where
+    batch = make_batch(
+        Encoded(columns, None, tokenizer.pad_token_id),
+        range(len(masked_words)),
+        0,
+        where,
     )
-    with loop.autocast(numerics):
-        hidden = base(source.model)(**batch)[0]
+    with loop.use_dtype(numerics):
+        hidden = get_encoder(source.model)(**batch)[0]
     # Score only the masked tokens, in float32: bfloat16 would tie the last candidates.
-    hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()
+    hidden = hidden[
+        range(len(masked_words)), [place for _, _, place in masked_words]
+    ].float()
     assert source.head is not None
     scores = source.head(hidden)[:, : len(source.usable)]
-    best = scores.topk(min(count, scores.shape[1])).indices.tolist()
+    best = scores.topk(min(pieces_per_word, scores.shape[1])).indices.tolist()
     # Sort by id, because rounding may swap candidates of nearly equal score.
     return [sorted(i for i in row if source.usable[i]) for row in best]
 
 
 @torch.inference_mode()
-def nearest_words(
-    source: Source, words: Iterable[str], count: int, block: int = 512
+def find_nearest_words(
+    source: Source,
+    words: Iterable[str],
+    neighbours_per_word: int,
+    block_size: int = 512,
 ) -> dict[str, list[int]]:
-    """Return {word: ids of up to `count` nearest other words} by cosine of input
-    embeddings.
+    """Return {word: ids of up to `neighbours_per_word` nearest other words} by cosine
+    of input embeddings.
 
     A word that the vocabulary cannot spell has none.
 
-    block: words that are compared at once."""
+    block_size: words that are compared at once."""
     neighbours = {word: [] for word in words}
     queries = {
         word: source.embeddings[ids].mean(0)
         for word in words
-        if (ids := source.pieces(word))
+        if (ids := source.split_into_pieces(word))
     }
     rows = {source.names[place]: row for row, place in enumerate(source.places)}
-    for start in range(0, len(queries), block):
-        part = list(queries)[start : start + block]
+    for start in range(0, len(queries), block_size):
+        part = list(queries)[start : start + block_size]
         asked = functional.normalize(torch.stack([queries[word] for word in part]))
         cosines = asked @ source.vectors.T
         for line, word in enumerate(part):
             if word in rows:
                 cosines[line, rows[word]] = -torch.inf
-        best = cosines.topk(min(count, cosines.shape[1])).indices.tolist()
+        best = cosines.topk(min(neighbours_per_word, cosines.shape[1])).indices.tolist()
         for word, row in zip(part, best, strict=True):
             neighbours[word] = sorted(
                 source.places[i] for i in row if i != rows.get(word)
@@ -212,21 +229,22 @@ def nearest_words(
 def draw_variants(
     text: str,
     source: Source,
-    ids: np.ndarray,
-    options: Augment,
+    candidate_ids: np.ndarray,
+    augment: Augment,
     generator: np.random.Generator,
 ) -> list[str]:
     """Return a text, followed by the different new sentences drawn from it.
 
     Words of new sentences are joined by spaces.
 
-    ids: candidates of each replaceable word of the text, int32 [words, count]."""
-    words, places = words_and_places(source, text)
-    sizes = (ids >= 0).sum(1)
-    chance = generator.random((2, options.tries, len(places)))
-    chosen = ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]
+    candidate_ids: candidates of each replaceable word of the text, int32 [words,
+    count]."""
+    words, places = split_into_words(source, text)
+    sizes = (candidate_ids >= 0).sum(1)
+    chance = generator.random((2, augment.tries, len(places)))
+    chosen = candidate_ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]
     made = {text: 0}
-    for use, new in zip((chance[0] < options.p) & (sizes > 0), chosen, strict=True):
+    for use, new in zip((chance[0] < augment.p) & (sizes > 0), chosen, strict=True):
         replaced = {places[i]: source.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
     if text != " ".join(words):  # Leave out the same words with other spaces.
@@ -234,21 +252,24 @@ def draw_variants(
     return list(made)
 
 
-def expand_rows(sides: list[list[str]]) -> Iterator[tuple[str, str | None]]:
+def expand_rows(variants_by_side: list[list[str]]) -> Iterator[tuple[str, str | None]]:
     """Yield the augmented rows (a, b) of one row; b is None where rows have one text.
 
     Variants of `a` are paired with the original `b`, then variants of `b` with the
     original `a`.
 
-    sides: the variants of each text, the original first."""
-    left, right = sides[0], sides[1] if len(sides) > 1 else [None]
+    variants_by_side: the variants of each text, the original first."""
+    left, right = (
+        variants_by_side[0],
+        variants_by_side[1] if len(variants_by_side) > 1 else [None],
+    )
     for text in left:
         yield text, right[0]
     for text in right[1:]:
         yield left[0], text
 
 
-def encode_augmented(
+def encode_augmented_rows(
     run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
 ) -> Encoded:
     """Return the tokenised training rows of a run of step `augment`, originals
@@ -260,7 +281,7 @@ def encode_augmented(
     path = run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
-    def rows() -> Iterator[dict[str, list[int]]]:
+    def iterate_encoded_rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
             pairs = (pair for line in file for pair in expand_rows(json.loads(line)))
             for part in tokens.split_chunks(pairs):
@@ -270,8 +291,15 @@ def encode_augmented(
                 for row in range(len(part)):
                     yield {name: encoding[name][row] for name in names}
 
-    words, size_and_time = tokens.vocabulary(tokenizer), disk.stamp_of_file(path)[1:3]
+    words, size_and_time = (
+        tokens.digest_vocabulary(tokenizer),
+        disk.read_file_stamp(path)[1:3],
+    )
     key = disk.digest_values("augmented", run.name, *size_and_time, words, max_length)
-    arrays = run.arrays("rows")
+    arrays = run.read_arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
-    return Encoded(tokens.cache_rows(key, rows, names), labels, tokenizer.pad_token_id)
+    return Encoded(
+        tokens.cache_rows(key, iterate_encoded_rows, names),
+        labels,
+        tokenizer.pad_token_id,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lib.core.names import stream
+from lib.core.names import derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -43,14 +43,14 @@ class Encoded:
         ids = self.columns["input_ids"]
         return np.array([*map(len, ids)]) if isinstance(ids, list) else ids.lengths()
 
-    def used(self) -> np.ndarray:
+    def used_ids(self) -> np.ndarray:
         """Return the different token ids that occur, the padding token included."""
         ids = self.columns["input_ids"]
-        seen = np.concatenate(ids) if isinstance(ids, list) else ids.used()
+        seen = np.concatenate(ids) if isinstance(ids, list) else ids.used_ids()
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
 
 
-def encode(
+def encode_split(
     tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int
 ) -> Encoded:
     """Return the tokenised rows of a Split, cut to at most `max_length` tokens."""
@@ -64,28 +64,28 @@ def encode(
 
 
 def order_batches(
-    lengths: np.ndarray, batch: int, seed: int, epoch: int, bucket: bool = True
+    lengths: np.ndarray, batch_size: int, seed: int, epoch: int, by_length: bool = True
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch, in order.
 
     lengths: tokens of each row.
-    batch: rows of a batch.
-    bucket: whether rows of similar length share a batch, which saves padding. Shuffled
-    rows are sorted by length within pools of POOL batches, then batches are
+    batch_size: rows of a batch.
+    by_length: whether rows of similar length share a batch, which saves padding.
+    Shuffled rows are sorted by length within pools of POOL batches, then batches are
     shuffled."""
-    generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
+    generator = np.random.default_rng(derive_seed(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
-    if not bucket:
-        return [rows[i : i + batch] for i in range(0, len(rows), batch)]
+    if not by_length:
+        return [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
     batches = []
-    for start in range(0, len(rows), POOL * batch):
-        pool = rows[start : start + POOL * batch]
+    for start in range(0, len(rows), POOL * batch_size):
+        pool = rows[start : start + POOL * batch_size]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[i : i + batch] for i in range(0, len(pool), batch)]
+        batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def collate(
+def make_batch(
     encoded: Encoded,
     rows: Sequence[int] | np.ndarray,
     pad_to: int = 0,

@@ -18,7 +18,7 @@ from lib.core.types import Arrays, Json
 from lib.data import Split, Task, spans
 from lib.model import backbone
 from lib.stats import answers, metrics
-from lib.train.batches import Encoded, encode
+from lib.train.batches import Encoded, encode_split
 
 Judged = tuple[dict[str, float], Arrays]  # (metrics, arrays that the run saves).
 Marks = Callable[[np.ndarray], Judged]  # Function from logits to Judged.
@@ -26,7 +26,7 @@ Marks = Callable[[np.ndarray], Judged]  # Function from logits to Judged.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
-def network(
+def load_network(
     folder: str | Path, task: Task, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return the model and tokenizer of a saved folder, with the head that a Task
@@ -37,14 +37,14 @@ def network(
 
     dropout: the rate of all layers."""
     head = HEADS[task.span]
-    has_head = head in backbone.architecture(folder)
+    has_head = head in backbone.read_class_name(folder)
     model, tokenizer = backbone.load_with_head(
-        folder, head, task.outputs, dropout, seed
+        folder, head, task.output_width, dropout, seed
     )
     assert model.config.id2label is not None
     head_classes = ", ".join(name for _, name in sorted(model.config.id2label.items()))
     task_classes = ", ".join(task.labels)
-    unnamed = ", ".join(f"LABEL_{i}" for i in range(task.outputs))
+    unnamed = ", ".join(f"LABEL_{i}" for i in range(task.output_width))
     fitting = task_classes.lower(), unnamed.lower()
     if has_head and task.labels and head_classes.lower() not in fitting:
         raise Refused(
@@ -53,7 +53,7 @@ def network(
     return model, tokenizer
 
 
-def rows(
+def encode_rows(
     tokenizer: PreTrainedTokenizerFast,
     split: Split,
     task: Task,
@@ -69,37 +69,43 @@ def rows(
     max_length: tokens to which rows are cut.
     span: the fields of a Span, for a task of answer spans."""
     if not task.span:
-        return encode(tokenizer, split, max_length), partial(class_marks, task, split)
+        return encode_split(tokenizer, split, max_length), partial(
+            score_class_logits, task, split
+        )
     if span is None:
         fix = "give it span=Span(128, 64, 30), or take a task of classes"
         raise Refused(f"{task.name} is a task of spans; fix: {fix}")
     cut = Span(**span)
-    windows = spans.features(tokenizer, split, max_length, cut.stride, cut.max_query)
+    windows = spans.make_features(
+        tokenizer, split, max_length, cut.stride, cut.max_query
+    )
     encoded = Encoded(
         windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id
     )
-    return encoded, partial(span_marks, split, windows, cut.max_answer)
+    return encoded, partial(score_span_logits, split, windows, cut.max_answer)
 
 
-def class_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
+def score_class_logits(task: Task, split: Split, logits: np.ndarray) -> Judged:
     """Return the metrics of logits [N, C] on a Split, and the arrays that a run
     saves."""
     arrays = {"logits": logits, "labels": split.y, "index": split.index}
-    return metrics.scores(task, logits, split.y), arrays
+    return metrics.compute_metrics(task, logits, split.y), arrays
 
 
-def unseen_marks(task: Task, split: Split, logits: np.ndarray) -> Judged:
+def score_unseen_logits(task: Task, split: Split, logits: np.ndarray) -> Judged:
     """Return the metrics of logits [N, C] on unseen rows, and their predictions packed
     in few bytes.
 
     Metrics are computed from the packed values (lib.data.pack_predictions), so that
     they can be computed again from a record."""
     said = logits if task.labels else logits.astype(np.float16)
-    return metrics.scores(task, said, split.y), data.pack_predictions(task.labels, said)
+    return metrics.compute_metrics(task, said, split.y), data.pack_predictions(
+        task.labels, said
+    )
 
 
-def span_marks(
-    split: Split, windows: spans.Features, max_answer: int, logits: np.ndarray
+def score_span_logits(
+    split: Split, windows: spans.Features, max_answer_tokens: int, logits: np.ndarray
 ) -> Judged:
     """Return exact match and F1 of the logits [W, 2, T] of all windows, and the arrays
     that a run saves.
@@ -108,20 +114,20 @@ def span_marks(
     higher than its best span. The official script also fits a threshold to the rows
     that it judges; here the threshold is 0."""
     starts, ends = logits[:, 0], logits[:, 1]
-    places, null = spans.best_places(
-        starts, ends, windows, split, max_answer=max_answer
+    places, null = spans.find_best_spans(
+        starts, ends, windows, split, max_answer_tokens=max_answer_tokens
     )
     assert split.answers is not None
-    texts, all_have = spans.texts(split, places), all(split.answers)
+    texts, all_have = spans.cut_span_texts(split, places), all(split.answers)
     pairs = zip(texts, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
     arrays = {"spans": places, "null": null, "labels": split.y, "index": split.index}
     for metric in (answers.exact, answers.span_f1):
         arrays[metric.__name__] = np.array([*map(metric, said, split.answers)])
-    return answers.score(said, split.answers), arrays
+    return answers.score_answers(said, split.answers), arrays
 
 
-def majority(task: Task, splits: Mapping[str, Split]) -> float:
+def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
     """Return the development score (first metric) of a constant prediction: the
     baseline that needs no model.
 
@@ -130,6 +136,6 @@ def majority(task: Task, splits: Mapping[str, Split]) -> float:
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None
-        return answers.score([""] * len(dev), dev.answers)[task.metrics[0]]
+        return answers.score_answers([""] * len(dev), dev.answers)[task.metrics[0]]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
-    return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)
+    return metrics.compute_metric(task.metrics[0], np.full(len(dev), said), dev.y)

@@ -19,12 +19,12 @@ from transformers import PreTrainedModel
 
 from lib.core.options import Numerics
 from lib.model import scores
-from lib.model.parts import base, embedding_output
+from lib.model.parts import get_embedding_output, get_encoder
 from lib.train.batches import Encoded
 
 
 @cache
-def keep_memory() -> None:
+def keep_freed_memory() -> None:
     """Let the C library keep the memory that a training step frees for the next step.
 
     Otherwise it returns large tensors to the system, and each step pays for some 5,000
@@ -44,21 +44,23 @@ def make_lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
     three times as fast on short rows as PyTorch's fused one. With the dtype bfloat16,
     hidden states have it from the embedding on, so that no casts are needed between
     matrix products. Weights, gates and masks stay in float32. Attention modules of
-    surgery stay as they are. On other devices only memory is kept (`keep_memory`)."""
-    keep_memory()
+    surgery stay as they are. On other devices only memory is kept
+    (`keep_freed_memory`)."""
+    keep_freed_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
         # Run this hook before all others, so that they see the same states as the
         # layers.
-        cast = embedding_output(model).register_forward_hook(
+        cast = get_embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
     with cast, scores.use_eager_attention(model, on_cpu):
         yield
 
 
-def drop_elements(x: Tensor, rate: float) -> Tensor:
-    """Return `x` with each element set to 0 with probability round(256 rate) / 256.
+def apply_byte_dropout(values: Tensor, probability: float) -> Tensor:
+    """Return `values` with each element set to 0 with probability round(256
+    probability) / 256.
 
     The other elements are divided by their probability of staying, so that the mean
     does not change. One 64-bit draw serves eight elements, so the rate is a multiple of
@@ -66,21 +68,27 @@ def drop_elements(x: Tensor, rate: float) -> Tensor:
     least `level`. Clamp and subtraction turn bytes into 0 and 1 ten times as fast as a
     comparison does. The scale is multiplied last, so that bfloat16 does not round
     it."""
-    level = round(256 * rate)
-    draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
-    draws = draws.random_(-(2**63), None).view(torch.uint8)[: x.numel()].view(x.shape)
-    stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(x.dtype)
-    return (x * stays).mul_(256 / (256 - level))
+    level = round(256 * probability)
+    draws = torch.empty(
+        (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
+    )
+    draws = (
+        draws.random_(-(2**63), None)
+        .view(torch.uint8)[: values.numel()]
+        .view(values.shape)
+    )
+    stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(values.dtype)
+    return (values * stays).mul_(256 / (256 - level))
 
 
 class ByteDropout(nn.Dropout):
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: Tensor) -> Tensor:
-        return drop_elements(x, self.p) if self.training and self.p else x
+        return apply_byte_dropout(x, self.p) if self.training and self.p else x
 
 
 @contextmanager
-def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
+def use_byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
     """Let a model draw its dropout masks from random bytes while the context is open.
 
     Attention is the eager one of lib.model.scores, because PyTorch's fused one draws
@@ -100,24 +108,24 @@ def byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[No
 
 
 class UsedRows(nn.Module):
-    """A UsedRows is an embedding that trains only the rows `used` of its table.
+    """A UsedRows is an embedding that trains only the rows `used_ids` of its table.
 
     Token ids keep their meaning. In training they are looked up among the used rows. In
     eval mode they are looked up in the whole table, which first gets the trained
     rows."""
 
-    def __init__(self, embedding: nn.Embedding, used: Tensor) -> None:
+    def __init__(self, embedding: nn.Embedding, used_ids: Tensor) -> None:
         super().__init__()
         # Hide the embedding from torch in a list, so that its table is not trained or
         # saved twice.
         self.full = [embedding]
-        self.used = used
-        self.place = torch.full((embedding.num_embeddings,), -1, device=used.device)
-        self.place[used] = torch.arange(len(used), device=used.device)
+        self.used = used_ids
+        self.place = torch.full((embedding.num_embeddings,), -1, device=used_ids.device)
+        self.place[used_ids] = torch.arange(len(used_ids), device=used_ids.device)
         self.padding_idx = None
         if embedding.padding_idx is not None and self.place[embedding.padding_idx] >= 0:
             self.padding_idx = int(self.place[embedding.padding_idx])
-        rows = embedding.weight.detach()[used].clone()
+        rows = embedding.weight.detach()[used_ids].clone()
         self.weight = nn.Parameter(rows, embedding.weight.requires_grad)
         self.train(embedding.training)
 
@@ -134,7 +142,7 @@ class UsedRows(nn.Module):
 
 
 @contextmanager
-def used_rows(
+def train_used_embeddings_only(
     model: PreTrainedModel, encoded: Encoded, weight_decay: float
 ) -> Iterator[None]:
     """Train only those word embeddings that `encoded` uses while the context is open.
@@ -146,13 +154,13 @@ def used_rows(
     if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
-    owner: Any = base(model).embeddings
+    owner: Any = get_encoder(model).embeddings
     table = owner.word_embeddings
     # The network of EfficientBERT has its table inside a module Trigram
     # (lib.model.stack).
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
-    used = torch.from_numpy(encoded.used())
+    used = torch.from_numpy(encoded.used_ids())
     owner.word_embeddings = UsedRows(table, used.to(table.weight.device))
     try:
         yield

@@ -1,8 +1,8 @@
 """This module trains a model on a task and scores it, for all training steps.
 
-A step of lib.train.steps calls `learn` with a TaskTraining, a model, an objective
-(lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix
-or a search over gates."""
+A step of lib.train.steps calls `train_and_save` with a TaskTraining, a model, an
+objective (lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a
+layer mix or a search over gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from lib import data as sources
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
@@ -35,8 +35,8 @@ class TaskTraining:
     on them.
 
     `data`, `train`, `numerics` and `span` are the step's arguments as JSON; `train` is
-    None where nothing is trained. `tokenizer` is set by `start`, or by a step that uses
-    another tokenizer."""
+    None where nothing is trained. `tokenizer` is set by `load_start_model`, or by a
+    step that uses another tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
 
@@ -54,14 +54,17 @@ class TaskTraining:
         self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
             sources.load(data, run.seed),
-            sources.task_of_descriptor(data),
+            sources.find_described_task(data),
         )
 
-    def start(self) -> PreTrainedModel:
-        """Return the model of the run's input `start`, with the head that the task
-        needs, and set `tokenizer`."""
-        folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
-        model, self.tokenizer = heads.network(
+    def load_start_model(self) -> PreTrainedModel:
+        """Return the model of the run's input `load_start_model`, with the head that
+        the task needs, and set `tokenizer`."""
+        folder, seed = (
+            self.run.inputs["start"].model,
+            derive_seed(self.run.seed, "head"),
+        )
+        model, self.tokenizer = heads.load_network(
             folder, self.task, self.train.dropout, seed
         )
         return model
@@ -70,14 +73,16 @@ class TaskTraining:
         """Return the tokenised rows of a split, and a function from their logits to
         metrics."""
         rows, length = self.splits[split], self.train.max_length
-        return heads.rows(self.tokenizer, rows, self.task, length, self.span)
+        return heads.encode_rows(self.tokenizer, rows, self.task, length, self.span)
 
     @cached_property
-    def rows(self) -> Encoded:
+    def training_rows(self) -> Encoded:
         """Return the tokenised training rows: those of the run's input `augmented` if
         it has one, and else those of the task."""
         if made := self.run.inputs.get("augmented"):
-            return augment.encode_augmented(made, self.tokenizer, self.train.max_length)
+            return augment.encode_augmented_rows(
+                made, self.tokenizer, self.train.max_length
+            )
         return self.encode_split("train")[0]
 
     @cached_property
@@ -89,10 +94,10 @@ class TaskTraining:
     def teacher_logits(self) -> Tensor:
         """Return the teacher's logits on the training rows: [N, C], or [N, 2, T] for
         answer spans."""
-        return torch.from_numpy(self.predict(self.teacher[0], self.rows))
+        return torch.from_numpy(self.predict(self.teacher[0], self.training_rows))
 
     @cached_property
-    def held_out(self) -> tuple[Encoded, Tensor]:
+    def held_out_rows(self) -> tuple[Encoded, Tensor]:
         """Return the tokenised held-out rows, and the teacher's logits on them."""
         rows = self.encode_split("held_out")[0]
         return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
@@ -103,37 +108,48 @@ class TaskTraining:
         return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Return the number of optimiser steps of the training, over all epochs."""
-        return -(-len(self.rows) // self.train.batch) * self.train.epochs
+        return -(-len(self.training_rows) // self.train.batch) * self.train.epochs
 
-    def judges(
-        self, model: PreTrainedModel, names: str | tuple[str, ...] = ("dev", "unseen")
+    def make_scorers(
+        self,
+        model: PreTrainedModel,
+        split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
     ) -> dict[str, Judge]:
         """Return {split: function that scores a model on it}.
 
         Unseen rows are for the final model alone: no model may be selected on them.
 
-        names: beginnings of the names of the splits."""
+        split_prefixes: beginnings of the names of the splits."""
 
-        def judge(split: str) -> Judge:
+        def make_scorer(split: str) -> Judge:
             encoded, marks = self.encode_split(split)
             if split == "unseen":
-                marks = partial(heads.unseen_marks, self.task, self.splits[split])
+                marks = partial(
+                    heads.score_unseen_logits, self.task, self.splits[split]
+                )
             return lambda: marks(self.predict(model, encoded))
 
-        return {name: judge(name) for name in self.splits if name.startswith(names)}
+        return {
+            name: make_scorer(name)
+            for name in self.splits
+            if name.startswith(split_prefixes)
+        }
 
-    def score(self, judge: Judge) -> float:
-        """Return the score by which the best model is selected (`mean_score`)."""
-        return mean_score(self.train, self.task, judge()[0])
+    def compute_selection_score(self, score_model: Judge) -> float:
+        """Return the score by which the best model is selected
+        (`compute_selection_score`)."""
+        return compute_selection_score(self.train, self.task, score_model()[0])
 
 
-def mean_score(train: Train, task: Task, values: Mapping[str, float]) -> float:
+def compute_selection_score(
+    train: Train, task: Task, metrics: Mapping[str, float]
+) -> float:
     """Return the mean of the metrics by which a training selects its best model:
     `select_by`, or the task's first metric."""
     names = train.select_by or task.metrics[:1]
-    return sum(values[name] for name in names) / len(names)
+    return sum(metrics[name] for name in names) / len(names)
 
 
 def call_on_task(
@@ -150,29 +166,33 @@ def call_on_task(
     return step(TaskTraining(run, data, train, numerics, span), **args)
 
 
-def learn(
+def train_and_save(
     training: TaskTraining,
     model: PreTrainedModel,
     objective: AbstractContextManager[loop.Loss],
     methods: Sequence[loop.Method] = (),
-    judged: str | tuple[str, ...] = ("dev", "unseen"),
+    scored_splits: str | tuple[str, ...] = ("dev", "unseen"),
     may_diverge: bool = False,
 ) -> Json:
     """Train a model in place, score and save it, and return the metrics.
 
-    Where `train.select` is "best", the held-out rows select if `judged` has them, and
-    else the development set.
+    Where `train.select` is "best", the held-out rows select if `scored_splits` has
+    them, and else the development set.
 
     objective: a context that yields the loss (lib.train.objectives).
     methods: additions to the training, which finish the model after the last step.
-    judged: beginnings of the names of splits whose predictions are saved.
+    scored_splits: beginnings of the names of splits whose predictions are saved.
     may_diverge: whether a loss that is not finite gives the result `diverged`, without
     predictions, instead of an error."""
-    run, rows, judges = training.run, training.rows, training.judges(model, judged)
+    run, rows, judges = (
+        training.run,
+        training.training_rows,
+        training.make_scorers(model, scored_splits),
+    )
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
-        judge = training.judges(model, "dev")["dev"]
-    score = partial(training.score, judge) if judge else None
+        judge = training.make_scorers(model, "dev")["dev"]
+    score = partial(training.compute_selection_score, judge) if judge else None
 
     with objective as loss:
         try:
@@ -197,16 +217,16 @@ def learn(
 
 
 def save_predictions(
-    run: Scratch, judges: Mapping[str, Judge], name: str = ""
+    run: Scratch, scorers: Mapping[str, Judge], prefix: str = ""
 ) -> dict[str, float]:
-    """Save a model's predictions on every split of `judges`, and return the metrics.
+    """Save a model's predictions on every split of `scorers`, and return the metrics.
 
-    Names of arrays and metrics have `name` and the split; the split "dev" is left
+    Names of arrays and metrics have `prefix` and the split; the split "dev" is left
     out."""
     result = {}
-    for split, judge in judges.items():
+    for split, judge in scorers.items():
         values, arrays = judge()
-        affix = "_".join(part for part in (name, split) if part and part != "dev")
+        affix = "_".join(part for part in (prefix, split) if part and part != "dev")
         run.save_arrays(f"predictions_{affix}" if affix else "predictions", **arrays)
         result |= {
             f"{affix}.{metric}" if affix else metric: value
@@ -239,8 +259,8 @@ class Trainer:
             {"dtype": "float32", "threads": 1}
         )
         length = train.max_length
-        self.rows, _ = heads.rows(tokenizer, splits["train"], task, length)
-        self.dev, self.marks = heads.rows(tokenizer, splits["dev"], task, length)
+        self.rows, _ = heads.encode_rows(tokenizer, splits["train"], task, length)
+        self.dev, self.marks = heads.encode_rows(tokenizer, splits["dev"], task, length)
 
     def scores(self, model: PreTrainedModel) -> dict[str, float]:
         """Return the metrics of a model on the development rows."""
@@ -252,7 +272,9 @@ class Trainer:
     def labels(self, model: PreTrainedModel) -> loop.Loss:
         """Return a loss function (lib.train.loop.Loss): a model's cross-entropy to the
         labels."""
-        return objectives.predict_targets(self, model, Targets("hard")).enter_result
+        return objectives.make_target_objective(
+            self, model, Targets("hard")
+        ).enter_result
 
     def fit(
         self,
@@ -272,7 +294,7 @@ class Trainer:
         train = replace(self.train, **changes)
 
         def score() -> float:
-            return mean_score(train, self.task, self.scores(model))
+            return compute_selection_score(train, self.task, self.scores(model))
 
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)

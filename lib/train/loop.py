@@ -17,12 +17,12 @@ from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
 from lib.core import disk, paths, processor
-from lib.core.names import Refused, stream
+from lib.core.names import Refused, derive_seed
 from lib.core.options import Numerics, Train
-from lib.core.store import Scratch, say
+from lib.core.store import Scratch, print_once
 from lib.core.types import Json
-from lib.train.batches import Encoded, collate, order_batches
-from lib.train.lean import byte_dropout, make_lean, used_rows
+from lib.train.batches import Encoded, make_batch, order_batches
+from lib.train.lean import make_lean, train_used_embeddings_only, use_byte_dropout
 
 ABSENT = -1e4  # Logit of padded tokens: probability 0 without infinities.
 STATE = "state.pt"  # File of a checkpoint: weights, optimiser, random states and log.
@@ -36,23 +36,25 @@ Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of a bat
 _chosen = "cpu"  # Device of the run that this process makes.
 
 
-def device() -> torch.device:
+def get_device() -> torch.device:
     """Return the device for tensors, which `read_numerics` has set from the run's
     Numerics."""
     return torch.device(_chosen)
 
 
-def autocast(numerics: Numerics) -> torch.autocast:
+def use_dtype(numerics: Numerics) -> torch.autocast:
     """Return a context in which forward passes use the dtype of the Numerics."""
-    return torch.autocast(device().type, torch.bfloat16, numerics.dtype == "bfloat16")
+    return torch.autocast(
+        get_device().type, torch.bfloat16, numerics.dtype == "bfloat16"
+    )
 
 
-def schedule(step: int, steps: int, warmup: float) -> float:
+def compute_rate_factor(step: int, steps: int, warmup_share: float) -> float:
     """Return the factor of the learning rate at a step, counted from 0.
 
-    It rises linearly from 0 over the first `warmup` fraction of all steps, then it
-    falls linearly to 0."""
-    first = int(warmup * steps)
+    It rises linearly from 0 over the first `warmup_share` fraction of all steps, then
+    it falls linearly to 0."""
+    first = int(warmup_share * steps)
     if step < first:
         return (step + 1) / first
     return (steps - step) / max(1, steps - first)
@@ -70,19 +72,19 @@ class Method:
     # follow the run's schedule.
     groups: Sequence[dict[str, Any]] = ()
     # Parameters that neither the optimiser nor gradient clipping handles; the method
-    # may update them in `gradients`.
+    # may update them in `adjust_gradients`.
     apart: Sequence[Tensor] = ()
 
-    def before(self, step: int, steps: int) -> None:
+    def prepare_step(self, step: int, steps: int) -> None:
         """Change the model before each forward pass, such as its thresholds.
 
         step, steps: number of the step from 0, and of all steps."""
 
-    def penalty(self) -> dict[str, Tensor]:
+    def compute_penalty(self) -> dict[str, Tensor]:
         """Return {name: scalar} of terms that are added to the loss."""
         return {}
 
-    def gradients(self, step: int, steps: int) -> None:
+    def adjust_gradients(self, step: int, steps: int) -> None:
         """Read the gradients, or change them, before they are clipped."""
 
     def finish(self) -> Json:
@@ -98,7 +100,7 @@ def fit(
     loss: Loss,
     train: Train,
     numerics: Numerics,
-    score: Callable[[], float] | None = None,
+    score_model: Callable[[], float] | None = None,
     methods: Sequence[Method] = (),
     batches: Batches | None = None,
 ) -> Json:
@@ -106,24 +108,24 @@ def fit(
 
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
     FloatingPointError, naming the step, where the loss is not finite, and Refused where
-    `train.select` is "best" without a `score`.
+    `train.select` is "best" without a `score_model`.
 
     loss: the loss function, which may be a Method too.
-    score: function that scores the model as it is, higher being better; it is called
-    where `train.select` is "best".
+    score_model: function that scores the model as it is, higher being better; it is
+    called where `train.select` is "best".
     batches: f(epoch) -> row numbers of each batch, in place of `order_batches`; all
     epochs must have the same number of batches."""
     selects = train.select == "best"
-    if selects and not score:
+    if selects and not score_model:
         fault = "select is 'best', and nothing judges this training"
         raise Refused(f"{fault}; it must be 'last'")
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    model.to(device()).train()
+    model.to(get_device()).train()
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
         make_lean(model, numerics),
-        byte_dropout(model, train.byte_dropout),
-        used_rows(model, encoded, train.weight_decay),
+        use_byte_dropout(model, train.byte_dropout),
+        train_used_embeddings_only(model, encoded, train.weight_decay),
     ):
         groups = parameter_groups(model, train, methods)
         rates = [group["lr"] for group in groups]
@@ -138,8 +140,8 @@ def fit(
         )
         per_epoch = len(batches(0))
         steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
-        torch.manual_seed(stream(run.seed, "dropout"))
-        first, best = restore(run, model, optimiser, numerics.dtype)
+        torch.manual_seed(derive_seed(run.seed, "dropout"))
+        first, best = load_checkpoint(run, model, optimiser, numerics.dtype)
         began = saved = time.monotonic()
         rows_of_epoch: list[np.ndarray] = []
         for step in range(first, steps):
@@ -147,15 +149,15 @@ def fit(
             if offset == 0 or step == first:
                 rows_of_epoch = batches(epoch)
             rows, done = rows_of_epoch[offset], step + 1
-            batch = collate(encoded, rows, train.pad_to, device())
+            batch = make_batch(encoded, rows, train.pad_to, get_device())
             for group, rate in zip(optimiser.param_groups, rates, strict=True):
-                group["lr"] = rate * schedule(step, steps, train.warmup)
+                group["lr"] = rate * compute_rate_factor(step, steps, train.warmup)
             for method in methods:
-                method.before(step, steps)
-            with autocast(numerics):
+                method.prepare_step(step, steps)
+            with use_dtype(numerics):
                 parts = loss(batch, rows)
                 for method in methods:
-                    for name, value in method.penalty().items():
+                    for name, value in method.compute_penalty().items():
                         parts |= {name: value, "loss": parts["loss"] + value}
             if not torch.isfinite(parts["loss"]):
                 raise FloatingPointError(
@@ -164,7 +166,7 @@ def fit(
                 )
             parts["loss"].backward()
             for method in methods:
-                method.gradients(step, steps)
+                method.adjust_gradients(step, steps)
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
@@ -173,13 +175,13 @@ def fit(
                 parameter.grad = None
             if step % -(-steps // POINTS) == 0:
                 curve = {name: float(value.detach()) for name, value in parts.items()}
-                run.log(step, curve=curve)
-            if score and selects and (done == steps or done % every == 0):
-                best = keep_best(run, model, score(), done, best)
+                run.log_step(step, curve=curve)
+            if score_model and selects and (done == steps or done % every == 0):
+                best = keep_best(run, model, score_model(), done, best)
                 model.train()
-            run.progress(done / steps)
+            run.report_progress(done / steps)
             if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
-                checkpoint(run, model, optimiser, done, best, numerics.dtype)
+                write_checkpoint(run, model, optimiser, done, best, numerics.dtype)
                 saved = time.monotonic()
         if best:
             model.load_state_dict(best["weights"])
@@ -235,51 +237,53 @@ def keep_best(
     model: PreTrainedModel,
     score: float,
     step: int,
-    best: dict[str, Any] | None,
+    best_before: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return {"score", "step", "weights"} of the model if its score is the highest so
-    far, and else `best`, the same of the best model before."""
-    run.log(step=step, score=score)
-    if best and score <= best["score"]:
-        return best
+    far, and else `best_before`, the same of the best model before."""
+    run.log_step(step=step, score=score)
+    if best_before and score <= best_before["score"]:
+        return best_before
     weights = {
         name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
     }
     return {"score": float(score), "step": step, "weights": weights}
 
 
-def checkpoint(
+def write_checkpoint(
     run: Scratch,
     model: PreTrainedModel,
     optimiser: torch.optim.Optimizer,
     step: int,
-    best: dict[str, Any] | None,
+    best_before: dict[str, Any] | None,
     dtype: str,
 ) -> None:
     """Write a checkpoint with everything that a resumed run needs, atomically.
 
     The one before it stays, in case this one is damaged; older ones are removed."""
-    target = run.resume / f"step-{step:08d}"
+    target = run.checkpoint_folder / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
         "step": step,
         "dtype": dtype,
-        "best": best,
+        "best": best_before,
         "lines": run.lines,
         "cpu": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
+        "cuda": torch.cuda.get_rng_state() if get_device().type == "cuda" else None,
     }
     with disk.atomic_path(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
-        disk.seal_folder(folder)
-    halves = list(run.resume.glob(".step-*"))  # Half-written ones of killed processes.
-    for old in [*halves, *sorted(run.resume.glob("step-*"))[:-2]]:
-        disk.remove(old)
+        disk.write_manifest(folder)
+    halves = list(
+        run.checkpoint_folder.glob(".step-*")
+    )  # Half-written ones of killed processes.
+    for old in [*halves, *sorted(run.checkpoint_folder.glob("step-*"))[:-2]]:
+        disk.remove_path(old)
 
 
-def restore(
+def load_checkpoint(
     run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
 ) -> tuple[int, dict[str, Any] | None]:
     """Load the last checkpoint, and return (number of steps done, last result of
@@ -288,20 +292,20 @@ def restore(
     Without a checkpoint it returns (0, None). One that is damaged or of another dtype
     is deleted, and the one before it is tried. Raises Refused where a checkpoint does
     not fit the model, as after a change of code."""
-    for folder in sorted(run.resume.glob("step-*"), reverse=True):
-        if why := disk.damage_of_folder(folder):
-            say(
+    for folder in sorted(run.checkpoint_folder.glob("step-*"), reverse=True):
+        if why := disk.describe_folder_damage(folder):
+            print_once(
                 f"damaged  {why}; this training goes on from an earlier checkpoint, or anew"
             )
-            disk.remove(folder)
+            disk.remove_path(folder)
             continue
         try:
             body = torch.load(folder / STATE, map_location="cpu")
             if (was := body.get("dtype", "an unknown dtype")) != dtype:
-                say(
+                print_once(
                     f"not used  {paths.show_path(folder)} is of {was}, not {dtype}; it begins anew"
                 )
-                disk.remove(folder)
+                disk.remove_path(folder)
                 continue
             step, best, run.lines = body["step"], body["best"], body["lines"]
             model.load_state_dict(body["model"])
@@ -316,11 +320,11 @@ def restore(
     torch.set_rng_state(body["cpu"])
     if body["cuda"] is not None:
         torch.cuda.set_rng_state(body["cuda"])
-    run.log(step=step, resumed=True)
+    run.log_step(step=step, resumed=True)
     return step, best
 
 
-def outputs(model: PreTrainedModel, batch: Batch) -> Tensor:
+def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Return the logits of a batch: [B, C] of classes, or [B, 2, T] of answer spans.
 
     A span has logits of its first and of its last token; padded tokens have ABSENT."""
@@ -336,7 +340,7 @@ def predict(
     model: PreTrainedModel,
     encoded: Encoded,
     numerics: Numerics,
-    tokens: int = 2048,
+    max_batch_tokens: int = 2048,
     pad_to: int = 0,
 ) -> np.ndarray:
     """Return the logits of N tokenised rows in float32: [N, C], or [N, 2, T] of answer
@@ -344,19 +348,21 @@ def predict(
 
     T is the length of the longest row.
 
-    tokens: the largest number of tokens in a batch with padding; a longer row is a
-    batch of its own.
+    max_batch_tokens: the largest number of tokens in a batch with padding; a longer row
+    is a batch of its own.
     pad_to: tokens to which rows are padded at least."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    model.to(device()).eval()
+    model.to(get_device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    with make_lean(model, numerics), autocast(numerics), parametrize.cached():
+    with make_lean(model, numerics), use_dtype(numerics), parametrize.cached():
         while start < len(rows):
-            chosen = rows[start : start + max(1, tokens // lengths[rows[start]])]
+            chosen = rows[
+                start : start + max(1, max_batch_tokens // lengths[rows[start]])
+            ]
             out = (
-                outputs(model, collate(encoded, chosen, pad_to, device()))
+                compute_logits(model, make_batch(encoded, chosen, pad_to, get_device()))
                 .float()
                 .cpu()
                 .numpy()

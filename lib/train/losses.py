@@ -12,7 +12,7 @@ from torch.nn import functional
 from lib.core.options import Targets
 
 
-def prediction(
+def compute_prediction_losses(
     logits: Tensor,
     labels: Tensor,
     targets: Targets,
@@ -56,19 +56,23 @@ def prediction(
     return {"loss": total, **parts}
 
 
-def mean_square(
-    a: Tensor, b: Tensor, real: Tensor | None = None, mask: bool = True
+def compute_mean_square(
+    student: Tensor,
+    teacher: Tensor,
+    token_mask: Tensor | None = None,
+    leave_out_padding: bool = True,
 ) -> Tensor:
-    """Return the mean of (a - b)^2 over states [B, T, H]. Only `a` gets a gradient.
+    """Return the mean of (student - teacher)^2 over states [B, T, H]. Only `student`
+    gets a gradient.
 
-    real: attention mask [B, T], 1 for real tokens.
-    mask: whether the mean leaves out padded tokens."""
-    return MeanSquare.apply(a, b, real if mask else None)
+    token_mask: attention mask [B, T], 1 for real tokens.
+    leave_out_padding: whether the mean leaves out padded tokens."""
+    return MeanSquare.apply(student, teacher, token_mask if leave_out_padding else None)
 
 
 class MeanSquare(torch.autograd.Function):
-    """MeanSquare computes `mean_square` and saves a - b for the backward pass, so that
-    each pass reads the states once."""
+    """MeanSquare computes `compute_mean_square` and saves a - b for the backward pass,
+    so that each pass reads the states once."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, real: Tensor | None) -> Tensor:
@@ -89,38 +93,51 @@ class MeanSquare(torch.autograd.Function):
         )
 
 
-def over_tokens(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation
-    1).
+def compare_scores_over_tokens(
+    student: Tensor, teacher: Tensor, token_mask: Tensor, leave_out_padding: bool
+) -> Tensor:
+    """Return the mean of (student - teacher)^2 over scores [B, A, T, T] (EfficientBERT,
+    equation 1).
 
-    real: attention mask [B, T], 1 for real tokens.
-    mask: whether the mean leaves out pairs with a padded token."""
-    square = (a.float() - b.float()).square()
-    if not mask:
+    token_mask: attention mask [B, T], 1 for real tokens.
+    leave_out_padding: whether the mean leaves out pairs with a padded token."""
+    square = (student.float() - teacher.float()).square()
+    if not leave_out_padding:
         return square.mean()
-    pairs = (real[:, :, None] * real[:, None, :]).to(square.dtype)
+    pairs = (token_mask[:, :, None] * token_mask[:, None, :]).to(square.dtype)
     return (square.mean(1) * pairs).sum() / pairs.sum()
 
 
-def zeroed_distance(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the mean of (a - b)^2 over attention scores [B, A, T, T], with the scores
-    of padded keys set to 0.
+def compare_scores_with_zeroed_padding(
+    student: Tensor, teacher: Tensor, token_mask: Tensor, leave_out_padding: bool
+) -> Tensor:
+    """Return the mean of (student - teacher)^2 over attention scores [B, A, T, T], with
+    the scores of padded keys set to 0.
 
-    Scores of at most -100 become 0 too, as in EfficientBERT's code. real, mask: as in
-    `over_tokens`."""
-    gone = (real == 0)[:, None, None, :]
-    a, b = (x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float()))
-    return over_tokens(a, b, real, mask)
+    Scores of at most -100 become 0 too, as in EfficientBERT's code. token_mask,
+    leave_out_padding: as in
+    `compare_scores_over_tokens`."""
+    gone = (token_mask == 0)[:, None, None, :]
+    student, teacher = (
+        x.masked_fill(gone | (x <= -100), 0.0)
+        for x in (student.float(), teacher.float())
+    )
+    return compare_scores_over_tokens(student, teacher, token_mask, leave_out_padding)
 
 
-def over_keys(a: Tensor, b: Tensor, real: Tensor, mask: bool) -> Tensor:
-    """Return the mean of (a - b)^2 over attention scores [B, A, T, T], with differences
-    at padded keys set to 0.
+def compare_scores_over_keys(
+    student: Tensor, teacher: Tensor, token_mask: Tensor, leave_out_padding: bool
+) -> Tensor:
+    """Return the mean of (student - teacher)^2 over attention scores [B, A, T, T], with
+    differences at padded keys set to 0.
 
-    TinyBERT's code does the same. real, mask: as in `over_tokens`."""
-    real = real.bool()
-    pairs = real[:, None, None, :]
-    if mask:
-        pairs = pairs & real[:, None, :, None]
-    square = (a.float() - b.float()).square() * pairs
-    return square.sum() / (pairs.expand_as(square).sum() if mask else square.numel())
+    TinyBERT's code does the same. token_mask, leave_out_padding: as in
+    `compare_scores_over_tokens`."""
+    token_mask = token_mask.bool()
+    pairs = token_mask[:, None, None, :]
+    if leave_out_padding:
+        pairs = pairs & token_mask[:, None, :, None]
+    square = (student.float() - teacher.float()).square() * pairs
+    return square.sum() / (
+        pairs.expand_as(square).sum() if leave_out_padding else square.numel()
+    )

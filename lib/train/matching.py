@@ -21,13 +21,13 @@ from transformers import PreTrainedModel
 
 from lib.core.names import Refused
 from lib.core.options import Numerics
-from lib.model.parts import base, layers
-from lib.model.scores import watch_scores
-from lib.model.taps import taps
+from lib.model.parts import get_encoder, get_layers
+from lib.model.scores import record_scores
+from lib.model.taps import record_hidden_states
 from lib.train import loop
-from lib.train.batches import Encoded, collate
+from lib.train.batches import Encoded, make_batch
 from lib.train.lean import make_lean
-from lib.train.losses import mean_square
+from lib.train.losses import compute_mean_square
 
 # States of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn" and
 # "scores" are lists with a tensor for each layer.
@@ -59,108 +59,113 @@ class Match:
     # all.
     heads: Sequence[Sequence[int]] = ()
     # f(student's states, teacher's states, attention mask [B, T], mask) -> scalar.
-    distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = mean_square
+    distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = compute_mean_square
 
 
-def layer_map(student: int, teacher: int) -> tuple[tuple[int, int], ...]:
+def map_layers(student_layers: int, teacher_layers: int) -> tuple[tuple[int, int], ...]:
     """Return the pairs (layer of the student, layer of the teacher) to match, from 0.
 
     Counted from 1, layer m of a student with L_s layers is matched to layer m L_t / L_s
     of the teacher where that is a whole number. A student deeper than its teacher has
     layers without a partner. Raises Refused where neither number divides the other.
 
-    student, teacher: the numbers of layers L_s and L_t."""
-    if student % teacher and teacher % student:
+    student_layers, teacher_layers: the numbers of layers L_s and L_t."""
+    if student_layers % teacher_layers and teacher_layers % student_layers:
         raise Refused(
-            f"a student of {student} layers and a teacher of {teacher}: "
+            f"a student of {student_layers} layers and a teacher of {teacher_layers}: "
             "one must be a multiple of the other"
         )
     return tuple(
-        (m - 1, m * teacher // student - 1)
-        for m in range(1, student + 1)
-        if m * teacher % student == 0
+        (m - 1, m * teacher_layers // student_layers - 1)
+        for m in range(1, student_layers + 1)
+        if m * teacher_layers % student_layers == 0
     )
 
 
 @contextmanager
-def observe_states(model: PreTrainedModel, scores: bool = True) -> Iterator[States]:
+def observe_states(
+    model: PreTrainedModel, with_scores: bool = True
+) -> Iterator[States]:
     """Yield a dict that each forward pass fills with the model's hidden states
     (lib.model.taps).
 
     The active part of a supernet may change between two passes.
 
-    scores: whether it has the L attention scores before the softmax, [B, A, T, T]
+    with_scores: whether it has the L attention scores before the softmax, [B, A, T, T]
     each, too."""
     with (
-        taps(model) as seen,
-        watch_scores(model) if scores else nullcontext() as seen["scores"],
+        record_hidden_states(model) as seen,
+        record_scores(model) if with_scores else nullcontext() as seen["scores"],
     ):
         yield seen
 
 
-def states_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
+def run_encoder_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
     """Run the encoder of a model without its head, where only hidden states are
     needed."""
-    base(model)(**batch)
+    get_encoder(model)(**batch)
 
 
 @contextmanager
 def run_teacher(
     model: PreTrainedModel,
     numerics: Numerics,
-    forward: Forward = states_alone,
-    scores: bool = True,
+    run_forward: Forward = run_encoder_alone,
+    with_scores: bool = True,
 ) -> Iterator[Teach]:
     """Yield a function f(batch, rows) -> (states, logits) of a teacher without
     gradients.
 
-    forward: the forward pass; by default the encoder runs alone, and logits are None.
-    scores: whether the states include attention scores before the softmax."""
+    run_forward: the forward pass; by default the encoder runs alone, and logits are
+    None.
+    with_scores: whether the states include attention scores before the softmax."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    model.to(loop.device())
-    with make_lean(model, numerics), observe_states(model, scores) as seen:
+    model.to(loop.get_device())
+    with make_lean(model, numerics), observe_states(model, with_scores) as seen:
 
-        def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, Tensor | None]:
+        def run_on_batch(
+            batch: loop.Batch, rows: np.ndarray
+        ) -> tuple[States, Tensor | None]:
             with torch.no_grad():
-                return seen, forward(model, batch, rows)
+                return seen, run_forward(model, batch, rows)
 
-        yield teach
+        yield run_on_batch
 
 
 @contextmanager
 def match_states(
     student: PreTrainedModel,
-    teach: Teach,
+    run_teacher: Teach,
     matches: Sequence[Match],
-    forward: Forward = states_alone,
-    prediction: Prediction | None = None,
+    run_forward: Forward = run_encoder_alone,
+    prediction_loss: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
     """Yield the loss of a student that matches a teacher's states: f(batch, rows) ->
     {"loss": scalar, parts...}.
 
-    teach: f(batch, rows) -> (states, logits) of the teacher.
-    forward: the student's forward pass; by default the encoder runs alone.
-    prediction: weight and function of a loss on logits, added as "prediction"."""
+    run_teacher: f(batch, rows) -> (states, logits) of the teacher.
+    run_forward: the student's forward pass; by default the encoder runs alone.
+    prediction_loss: weight and function of a loss on logits, added as "prediction"."""
     with observe_states(
         student, any(match.feature == "scores" for match in matches)
     ) as seen:
 
-        def loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
-            teacher_states, teacher_logits = teach(batch, rows)
-            logits = forward(student, batch, rows)
-            parts = distances(
+        def compute_loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
+            teacher_states, teacher_logits = run_teacher(batch, rows)
+            logits = run_forward(student, batch, rows)
+            parts = compute_distances(
                 matches, seen, teacher_states, batch["attention_mask"], student
             )
             total = sum(parts.values())
-            if prediction:
+            if prediction_loss:
                 assert logits is not None and teacher_logits is not None
-                weight, compare = prediction
+                weight, compare = prediction_loss
                 parts["prediction"] = compare(logits, teacher_logits, rows)
                 total = total + weight * parts["prediction"]
             assert isinstance(total, Tensor)
             return {"loss": total, **parts}
 
-        yield loss
+        yield compute_loss
 
 
 @contextmanager
@@ -169,36 +174,37 @@ def imitate_teacher(
     teacher: PreTrainedModel,
     matches: Sequence[Match],
     numerics: Numerics,
-    forward: Forward = states_alone,
-    prediction: Prediction | None = None,
+    run_forward: Forward = run_encoder_alone,
+    prediction_loss: Prediction | None = None,
 ) -> Iterator[loop.Loss]:
     """Yield the loss of `match_states` with a teacher that runs on each batch too,
     rather than states from disk."""
     scores = any(match.feature == "scores" for match in matches)
     with (
-        run_teacher(teacher, numerics, forward, scores) as teach,
-        match_states(student, teach, matches, forward, prediction) as loss,
+        run_teacher(teacher, numerics, run_forward, scores) as teach,
+        match_states(student, teach, matches, run_forward, prediction_loss) as loss,
     ):
         yield loss
 
 
-def distances(
+def compute_distances(
     matches: Sequence[Match],
     student_states: States,
-    theirs: States,
-    real: Tensor,
+    teacher_states: States,
+    token_mask: Tensor,
     student: nn.Module | None = None,
 ) -> dict[str, Tensor]:
     """Return {part of the loss: sum of its distances}, all with weight 1.
 
     Raises Refused where attention scores have different numbers of heads.
 
-    student_states, theirs: the states of student and teacher (`observe_states`).
-    real: attention mask [B, T], 1 for real tokens.
+    student_states, teacher_states: the states of student and teacher
+    (`observe_states`).
+    token_mask: attention mask [B, T], 1 for real tokens.
     student: the model with the `projection`, where a Match needs it."""
     parts: dict[str, Tensor] = {}
     for match in matches:
-        ours, targets = student_states[match.feature], theirs[match.feature]
+        ours, targets = student_states[match.feature], teacher_states[match.feature]
         if match.feature == "embedding":
             ours, targets = [ours], [targets]
         for i, j in match.layers:
@@ -214,17 +220,17 @@ def distances(
                     "their attention cannot be matched; take as many heads"
                 )
             parts[match.part] = parts.get(match.part, 0) + match.distance(
-                a, b, real, match.mask
+                a, b, token_mask, match.mask
             )
     return parts
 
 
-def make_projection(student: int, teacher: int) -> nn.Linear:
+def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
     """Return a linear layer from the student's width to the teacher's.
 
     Its weights are drawn from a normal distribution with standard deviation 0.02, and
     its biases are 0."""
-    made = nn.Linear(student, teacher)
+    made = nn.Linear(student_width, teacher_width)
     nn.init.normal_(made.weight, 0.0, 0.02)
     nn.init.zeros_(made.bias)
     return made
@@ -239,57 +245,61 @@ def write_states(
     encoded: Encoded,
     numerics: Numerics,
     path: Path,
-    batch: int = 32,
-    progress: Callable[[float], None] = lambda fraction: None,
+    batch_size: int = 32,
+    report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
     """Write a teacher's hidden states for all rows to `path`, and return {"bytes",
     "tokens"}.
 
     They have the dtype of the Numerics.
 
-    progress: function that gets the share of rows done."""
+    report_progress: function that gets the share of rows done."""
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    model.to(loop.device()).eval()
+    model.to(loop.get_device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.argsort(lengths, kind="stable")
-    width = model.config.hidden_size * (2 * len(layers(model)) + 1)
+    width = model.config.hidden_size * (2 * len(get_layers(model)) + 1)
     dtype = getattr(torch, numerics.dtype)
     table = torch.empty(int(offsets[-1]), width, dtype=dtype)
-    with taps(model) as seen, make_lean(model, numerics), loop.autocast(numerics):
-        for start in range(0, len(rows), batch):
-            chosen = rows[start : start + batch]
-            base(model)(**collate(encoded, chosen, device=loop.device()))
+    with (
+        record_hidden_states(model) as seen,
+        make_lean(model, numerics),
+        loop.use_dtype(numerics),
+    ):
+        for start in range(0, len(rows), batch_size):
+            chosen = rows[start : start + batch_size]
+            get_encoder(model)(**make_batch(encoded, chosen, device=loop.get_device()))
             both = chain.from_iterable(zip(seen["attention"], seen["ffn"], strict=True))
             states = torch.cat([seen["embedding"], *both], -1).to("cpu", dtype)
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
-            progress((start + batch) / len(rows))
+            report_progress((start + batch_size) / len(rows))
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
     return {"bytes": table.nbytes, "tokens": len(table)}
 
 
-def states_on_disk(path: Path, layers: int) -> Teach:
+def read_states_from_disk(path: Path, layer_count: int) -> Teach:
     """Return a function f(batch, rows) -> (states, None) that reads a teacher's states
     from disk, in place of `run_teacher`.
 
     States are padded with zeros to the length of the batch.
 
     path: a file of `write_states`.
-    layers: layers of the teacher."""
+    layer_count: layers of the teacher."""
     tensors = load_file(path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 
-    def teach(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:
+    def read_batch_states(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:
         pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]
         table = nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         missing = batch["input_ids"].shape[1] - table.shape[1]
-        table = nn.functional.pad(table, (0, 0, 0, missing)).to(loop.device())
-        parts = table.chunk(2 * layers + 1, -1)
+        table = nn.functional.pad(table, (0, 0, 0, missing)).to(loop.get_device())
+        parts = table.chunk(2 * layer_count + 1, -1)
         return {
             "embedding": parts[0],
             "attention": parts[1::2],
             "ffn": parts[2::2],
         }, None
 
-    return teach
+    return read_batch_states

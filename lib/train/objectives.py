@@ -19,29 +19,35 @@ from lib.train import loop, losses
 TaskTraining = Any
 
 
-def predict_targets(
+def make_target_objective(
     training: TaskTraining,
     model: PreTrainedModel,
     targets: Targets,
-    alpha: float | None = None,
+    teacher_weight: float | None = None,
 ) -> nullcontext[loop.Loss]:
     """Return the objective that learns the labels, the logits of the run's input
     `teacher`, or both.
 
-    alpha: weight of the teacher's part, where that of the labels is 1 - alpha; without
-    it both weights are 1."""
+    teacher_weight: weight of the teacher's part, where that of the labels is 1 - alpha;
+    without it both weights are 1."""
     rows, teacher = (
-        training.rows,
+        training.training_rows,
         training.teacher_logits if targets.kind != "hard" else None,
     )
 
-    def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
-        logits = loop.outputs(model, batch)
-        labels = rows.labels[chosen].to(logits.device)
-        teacher_logits = None if teacher is None else teacher[chosen].to(logits.device)
-        parts = losses.prediction(logits, labels, targets, teacher_logits)
-        if alpha is not None:
-            parts["loss"] = (1 - alpha) * parts["hard"] + alpha * parts["soft"]
+    def compute_loss(batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
+        logits = loop.compute_logits(model, batch)
+        labels = rows.labels[row_numbers].to(logits.device)
+        teacher_logits = (
+            None if teacher is None else teacher[row_numbers].to(logits.device)
+        )
+        parts = losses.compute_prediction_losses(
+            logits, labels, targets, teacher_logits
+        )
+        if teacher_weight is not None:
+            parts["loss"] = (1 - teacher_weight) * parts[
+                "hard"
+            ] + teacher_weight * parts["soft"]
         return parts
 
-    return nullcontext(loss)
+    return nullcontext(compute_loss)

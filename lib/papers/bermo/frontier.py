@@ -6,19 +6,19 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers import students
 from lib.papers.bermo import recipes
-from lib.papers.points import Method, add_epochs
+from lib.papers.points import Method, join_stages_into_one_training
 
 # Pruning method of these points: BERT diverges under movement pruning (claim B2).
 METHOD = "Magnitude"
 
 
-def fine_pruning_spec(profile: str, task: str, m: int, model: str) -> Spec:
+def fine_pruning_spec(profile: str, task: str, kept_twelfths: int, model: str) -> Spec:
     """Return the Spec of a model that is pruned while it is fine-tuned.
 
-    It keeps m/12 of the encoder's weights."""
-    epochs = add_epochs(students.FINETUNE, profile).epochs
+    It keeps kept_twelfths / 12 of the encoder's weights."""
+    epochs = join_stages_into_one_training(students.FINETUNE, profile).epochs
     return recipes.pruned_spec(
-        profile, task, model, METHOD, epochs, share=m / students.HEADS
+        profile, task, model, METHOD, epochs, share=kept_twelfths / students.HEADS
     )
 
 

@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 MATCH = 0.5
 
 
-def lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
+def measure_lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
     """Return for each run log10 of the gradient norm in the lower half of the layers.
 
     The log is averaged over steps and layers. It shows whether the mix lets gradients
     reach these layers."""
     # norms: one [bins, L] array for each run.
-    norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
+    norms = [
+        run.read_arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]
+    ]
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
-def epochs_of_match(
+def find_matching_epochs(
     frame: pd.DataFrame,
-    metric_of: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[Column]],
     margin: float = MATCH,
 ) -> pd.DataFrame:
     """Return the fewest epochs with which each model matches BERT's longest run.
@@ -47,9 +49,9 @@ def epochs_of_match(
 
     frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
     lines = []
-    for (task, seed), rows in compare.scores_in_points(frame, metric_of).groupby(
-        ["task", "seed"], sort=False
-    ):
+    for (task, seed), rows in compare.list_scores_in_points(
+        frame, columns_by_task
+    ).groupby(["task", "seed"], sort=False):
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
         if len(table) < 2 or table.isna().any(axis=None):
             continue
@@ -67,17 +69,17 @@ def epochs_of_match(
     )
 
 
-def epochs_to_match(
-    frame: pd.DataFrame, metric_of: Mapping[str, Sequence[Column]]
+def list_epochs_to_match(
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[float]:
     """Return for each run the fewest epochs with which its model matches BERT's longest
     run."""
-    least = epochs_of_match(frame, metric_of).set_index(["task", "seed"])
+    least = find_matching_epochs(frame, columns_by_task).set_index(["task", "seed"])
     rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)
     return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 
 
 MEASURES = {
-    "epochs to match": Measure("epochs", by_run=epochs_to_match, resolution=1.0),
-    "gradient of the lower layers": Measure("decades", by_run=lower_gradient),
+    "epochs to match": Measure("epochs", by_run=list_epochs_to_match, resolution=1.0),
+    "gradient of the lower layers": Measure("decades", by_run=measure_lower_gradient),
 }

@@ -27,7 +27,7 @@ class Mix(Option):
     plain: Literal["", "mean", "embedding"] = ""
 
     @property
-    def surgery(self) -> dict[str, Any]:
+    def mix_operation(self) -> dict[str, Any]:
         """Return the operation that puts the mix into a model."""
         operation = {
             "op": "mix",
@@ -60,9 +60,10 @@ class Prune(Option):
     # Kept share to which the penalty's weight is steered; 0 as in the paper: no
     # steering.
     target: Share = 0.0
-    # Whether warm-ups may exceed the run (lib.papers.bermo.schedules.plan).
+    # Whether warm-ups may exceed the run
+    # (lib.papers.bermo.schedules.plan_threshold_ramp).
     overlong: Literal["refuse", "jump"] = "refuse"
 
     @property
-    def scored(self) -> bool:
+    def has_scores(self) -> bool:
         return self.method != "magnitude"

@@ -10,13 +10,18 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import compact
 from lib.model import mix as mixes
-from lib.model.masks import Mask, final_cut, kth_largest, projections
-from lib.model.parts import base, layers
+from lib.model.masks import (
+    Mask,
+    find_final_score_threshold,
+    find_kth_largest,
+    list_linear_layers,
+)
+from lib.model.parts import get_encoder, get_layers
 from lib.model.surgery import operate
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
@@ -37,16 +42,26 @@ class Masks(loop.Method):
     warm-ups do not fit the number of steps."""
 
     def __init__(
-        self, run: Scratch, model: PreTrainedModel, options: Prune, steps: int
+        self,
+        run: Scratch,
+        model: PreTrainedModel,
+        prune_options: Prune,
+        step_count: int,
     ) -> None:
-        self.run, self.model, self.options, self.steps = run, model, options, steps
+        self.run, self.model, self.options, self.steps = (
+            run,
+            model,
+            prune_options,
+            step_count,
+        )
         self.ramp, self.cut, self.weight = (
-            schedules.plan(options, steps),
-            final_cut(options),
+            schedules.plan_threshold_ramp(prune_options, step_count),
+            find_final_score_threshold(prune_options),
             0.0,
         )
         self.places = [
-            (n, part, Mask(part.weight, options)) for n, _, part in projections(model)
+            (n, part, Mask(part.weight, prune_options))
+            for n, _, part in list_linear_layers(model)
         ]
         for _, linear, mask in self.places:
             mask.train(linear.training)
@@ -55,29 +70,31 @@ class Masks(loop.Method):
             mask.scores for *_, mask in self.places if hasattr(mask, "scores")
         ]
         self.groups = (
-            ({"params": self.scores, "lr": options.lr},) if self.scores else ()
+            ({"params": self.scores, "lr": prune_options.lr},) if self.scores else ()
         )
         pruning = model.pruning = nn.Module()
         device = next(model.parameters()).device
-        for name, value in (("steered", options.final_lambda), ("error", 0.0)):
+        for name, value in (("steered", prune_options.final_lambda), ("error", 0.0)):
             made = torch.tensor(value, dtype=torch.float64, device=device)
             pruning.register_buffer(name, made)
 
-    def before(self, step: int, steps: int) -> None:
+    def prepare_step(self, step: int, steps: int) -> None:
         """Set the threshold of the masks and the weight of the penalty for a step.
 
         With a target of the kept share, the weight is steered."""
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
         if self.options.final_lambda:
-            self.weight = schedules.penalty(self.ramp(step), self.options)
+            self.weight = schedules.compute_penalty_weight(
+                self.ramp(step), self.options
+            )
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
-                self.steer(step)
+                self.steer_penalty_weight(step)
             steered = float(self.model.get_buffer("pruning.steered"))
             self.weight *= steered / self.options.final_lambda
 
-    def steer(self, step: int) -> None:
+    def steer_penalty_weight(self, step: int) -> None:
         """Change the weight of the penalty so that the run ends at the target share.
 
         The decisive score is the largest one that the target share leaves out. It has
@@ -89,30 +106,34 @@ class Masks(loop.Method):
         assert self.cut is not None
         every = torch.cat([scores.detach().flatten() for scores in self.scores])
         score = float(
-            kth_largest(every, max(1, int(self.options.target * every.numel())))
+            find_kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.planned_score(step, self.ramp.first, self.steps)
-        weight = schedules.steer_weight(float(steered), error, float(lag), first)
+        error = way - schedules.plan_score_at_kept_share(
+            step, self.ramp.first, self.steps
+        )
+        weight = schedules.steer_penalty_weight(
+            float(steered), error, float(lag), first
+        )
         steered.fill_(weight)
         lag.fill_(error)
 
-    def penalty(self) -> dict[str, Tensor]:
+    def compute_penalty(self) -> dict[str, Tensor]:
         """Return {"penalty": weight times the mean penalty of all matrices}; {} for
         weight 0."""
         if not self.options.final_lambda:
             return {}
-        penalties = torch.stack([mask.penalty() for *_, mask in self.places])
+        penalties = torch.stack([mask.compute_penalty() for *_, mask in self.places])
         return {"penalty": self.weight * penalties.mean()}
 
     @torch.no_grad()
-    def count_kept(self) -> tuple[list[int], list[int]]:
+    def count_kept_weights(self) -> tuple[list[int], list[int]]:
         """Return (kept weights, all weights): two lists with a number for each
         matrix."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
-            int(mask.count_kept(w))
+            int(mask.count_kept_weights(w))
             for (*_, mask), w in zip(self.places, weights, strict=True)
         ]
         return surviving, [w.numel() for w in weights]
@@ -125,11 +146,11 @@ class Masks(loop.Method):
         The masks are removed. Saves `shares`, the kept share of each layer [L]. Returns
         counts of weights, which leave out embeddings, pooler, head and layer mix."""
         of_layer = [number for number, *_ in self.places]
-        everything = sum(p.numel() for p in layers(self.model).parameters())
+        everything = sum(p.numel() for p in get_layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         self.model.eval()  # Masks are final in eval mode.
         surviving, total = (
-            np.bincount(of_layer, counts) for counts in self.count_kept()
+            np.bincount(of_layer, counts) for counts in self.count_kept_weights()
         )
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(
@@ -137,24 +158,28 @@ class Masks(loop.Method):
             )
         del self.model.pruning
         self.run.save_arrays("shares", layers=surviving / total)
-        left = compact.shrink(self.model)
-        metrics = count_metrics(int(total.sum()), int(surviving.sum()), everything)
+        left = compact.remove_zero_parts(self.model)
+        metrics = compute_pruning_metrics(
+            int(total.sum()), int(surviving.sum()), everything
+        )
         metrics |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
         return metrics | {"penalty_weight": self.weight}
 
 
-def count_metrics(masked: int, surviving: int, everything: int) -> dict[str, float]:
+def compute_pruning_metrics(
+    masked_weights: int, kept_weights: int, all_parameters: int
+) -> dict[str, float]:
     """Return the metrics of pruning, from numbers of weights.
 
-    masked: weights with masks. surviving: those that stay. everything: all parameters
-    of the layers, also biases and LayerNorms. "remaining" is what the papers call
-    remaining weights."""
+    masked_weights: weights with masks. kept_weights: those that stay. all_parameters:
+    all parameters of the layers, also biases and LayerNorms. "remaining" is what the
+    papers call remaining weights."""
     return {
-        "masked_weights": masked,
-        "kept_weights": surviving,
-        "encoder_parameters": everything,
-        "kept_share": surviving / masked,
-        "remaining": (surviving + everything - masked) / everything,
+        "masked_weights": masked_weights,
+        "kept_weights": kept_weights,
+        "encoder_parameters": all_parameters,
+        "kept_share": kept_weights / masked_weights,
+        "remaining": (kept_weights + all_parameters - masked_weights) / all_parameters,
     }
 
 
@@ -164,14 +189,14 @@ class LayerMix(loop.Method):
     It saves the arrays `mix`: the weights [L + 1] before and after the training, and
     the scale gamma [1]."""
 
-    def __init__(self, run: Scratch, model: PreTrainedModel, options: Mix) -> None:
+    def __init__(self, run: Scratch, model: PreTrainedModel, mix_options: Mix) -> None:
         self.run, self.model = run, model
-        operate(model, options.surgery, seed=stream(run.seed, "mix"))
+        operate(model, mix_options.mix_operation, seed=derive_seed(run.seed, "mix"))
         mix = mixes.find_mix(model)
         assert mix is not None
         self.mix, self.first = mix, mix.weights().detach().numpy().copy()
         learned = list(self.mix.parameters())
-        self.groups = ({"params": learned, "lr": options.lr},) if learned else ()
+        self.groups = ({"params": learned, "lr": mix_options.lr},) if learned else ()
 
     def finish(self) -> Json:
         self.run.save_arrays(
@@ -181,7 +206,7 @@ class LayerMix(loop.Method):
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
         # The mix needs all L + 1 states, 4 bytes a value, in memory (section 5).
-        number = (len(layers(self.model)) + 1) * self.model.config.hidden_size
+        number = (len(get_layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 
 
@@ -190,7 +215,7 @@ def freeze_part(model: PreTrainedModel, part: str) -> None:
 
     The embeddings are those of words, positions and types with their LayerNorm. Pooler,
     head, mix and scores go on learning."""
-    for name, parameter in base(model).named_parameters():
+    for name, parameter in get_encoder(model).named_parameters():
         if name.startswith(FROZEN[part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
 
@@ -203,23 +228,25 @@ class Course(loop.Method):
     first step of each bin [bins]. Both are NaN after a run diverged."""
 
     def __init__(
-        self, run: Scratch, model: PreTrainedModel, steps: int, masks: Masks | None
+        self, run: Scratch, model: PreTrainedModel, step_count: int, masks: Masks | None
     ) -> None:
-        self.run, self.steps, self.masks = run, steps, masks
-        self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
+        self.run, self.steps, self.masks = run, step_count, masks
+        self.edges = np.linspace(0, step_count, min(BINS, step_count) + 1).astype(int)
         self.layers = [
             [p for name, p in layer.named_parameters() if not name.endswith("scores")]
-            for layer in layers(model)
+            for layer in get_layers(model)
         ]
 
-    def gradients(self, step: int, steps: int) -> None:
+    def adjust_gradients(self, step: int, steps: int) -> None:
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
         share = None
         if step in self.edges:
-            surviving, sizes = self.masks.count_kept() if self.masks else ([1], [1])
+            surviving, sizes = (
+                self.masks.count_kept_weights() if self.masks else ([1], [1])
+            )
             share = sum(surviving) / sum(sizes)
-        self.run.log(
+        self.run.log_step(
             step, course={"gradient_norm": norms.tolist(), "kept_share": share}
         )
 

@@ -17,10 +17,10 @@ from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.papers import grids, published
 from lib.papers.bermo.options import Mix, Prune
-from lib.papers.grids import backbone
+from lib.papers.grids import backbone_spec
 from lib.stats.compare import Column
 
-S = grids.settings("bermo")
+S = grids.read_settings("bermo")
 # Tables of settings.toml, which describes each.
 MODELS: tuple[str, ...] = S.MODELS
 PLAIN: dict[str, Literal["mean", "embedding"]] = S.PLAIN
@@ -55,31 +55,37 @@ EPOCHS: dict[str, int] = S.EPOCHS
 ROWS: dict[str, dict[str, int]] = S.ROWS
 # Targets with a teacher; the temperature is that of the public code.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
-DEVIATIONS = published.deviations("bermo")
+DEVIATIONS = published.read_deviations("bermo")
 Value = TypeVar("Value")
 
 
-def setting_of_task(
-    settings: Mapping[str, Mapping[str, Value]], profile: str, task: str, what: str
+def find_setting(
+    settings: Mapping[str, Mapping[str, Value]],
+    profile: str,
+    task: str,
+    setting_name: str,
 ) -> Value:
     """Return the value of a profile and task from {profile: {task: value}}.
 
     The task "" stands for every other task. Raises Refused for a task without a value;
-    `what` is the noun of the value in that message."""
+    `setting_name` is the noun of the value in that message."""
     by_task = settings[profile]
     if "" not in by_task:
-        check_name(f"task with {what} at {profile}", task, by_task)
+        check_name(f"task with {setting_name} at {profile}", task, by_task)
     return by_task[task if task in by_task else ""]
 
 
 def describe_rows(profile: str, task: str) -> Json:
     """Return the descriptor of a task's rows, which all runs of BERMo share."""
     rows = ROWS[profile]
-    return grids.describe_data(profile, task, rows.get(task, rows.get("")))
+    return grids.describe_training_rows(profile, task, rows.get(task, rows.get("")))
 
 
-def common(profile: str, task: str, model: str, **args: Any) -> Json:
-    """Return the arguments that all runs of BERMo on a task share, and `args`.
+def make_common_arguments(
+    profile: str, task: str, model: str, **step_arguments: Any
+) -> Json:
+    """Return the arguments that all runs of BERMo on a task share, and
+    `step_arguments`.
 
     They are its rows, the settings of spans, the model's mix of layers, and the margin
     of divergence. Raises Refused for an unknown model."""
@@ -88,18 +94,18 @@ def common(profile: str, task: str, model: str, **args: Any) -> Json:
     if model in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model])
     model_args = {"margin": DIVERGED, "mix": mix}
-    return grids.common_arguments(
-        profile, task, describe_rows(profile, task), **model_args, **args
+    return grids.make_common_arguments(
+        profile, task, describe_rows(profile, task), **model_args, **step_arguments
     )
 
 
-def train_settings(
+def make_train_settings(
     settings: Mapping[str, Train], profile: str, task: str, **changes: Any
 ) -> Train:
     """Return the settings of training on a task.
 
     changes: fields with other values; 0 or None changes nothing."""
-    long = LONG[profile] if grids.span_settings(profile, task) else {}
+    long = LONG[profile] if grids.find_span_settings(profile, task) else {}
     return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
 
 
@@ -107,36 +113,44 @@ def dense_spec(
     profile: str,
     task: str,
     model: str = "BERT",
-    norm: str | None = None,
-    probe: bool = False,
+    mix_normalisation: str | None = None,
+    freeze_encoder: bool = False,
     lower_case: bool | None = None,
-    lr: float = 0.0,
-    mix_lr: float = 0.0,
+    learning_rate: float = 0.0,
+    mix_learning_rate: float = 0.0,
 ) -> Spec:
     """Return the Spec of an unpruned model.
 
-    norm: another normalisation of the mix. probe: whether encoder and embeddings are
-    frozen. lower_case: False gives cased text to the uncased vocabulary. lr, mix_lr:
-    learning rates of the weights and of the mix; 0 means the profile's."""
-    train = train_settings(DENSE, profile, task, lr=lr or HEAD * probe)
-    more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
-    args = common(profile, task, model, train=train, targets=grids.LABELS, **more)
+    mix_normalisation: another normalisation of the mix. freeze_encoder: whether encoder
+    and embeddings are frozen. lower_case: False gives cased text to the uncased
+    vocabulary. learning_rate, mix_learning_rate: learning rates of the weights and of
+    the mix; 0 means the profile's."""
+    train = make_train_settings(
+        DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
+    )
+    more = {"frozen": "encoder" if freeze_encoder else None, "lower_case": lower_case}
+    args = make_common_arguments(
+        profile, task, model, train=train, targets=grids.LABELS, **more
+    )
     if mix := args["mix"]:
-        args["mix"] = replace(mix, norm=norm or mix.norm, lr=mix_lr or mix.lr)
-    return Spec("fineprune", args, {"start": backbone(profile)})
+        args["mix"] = replace(
+            mix, norm=mix_normalisation or mix.norm, lr=mix_learning_rate or mix.lr
+        )
+    return Spec("fineprune", args, {"start": backbone_spec(profile)})
 
 
-def warmup(w: int, steps: int) -> float:
-    """Return the `Train.warmup` whose linear warm-up takes exactly w of the steps.
+def convert_warmup_steps(warmup_steps: int, steps: int) -> float:
+    """Return the `Train.warmup` whose linear warm-up takes exactly `warmup_steps` of
+    the steps.
 
     Raises Refused where it is longer than the run."""
-    if not 0 <= w <= steps:
+    if not 0 <= warmup_steps <= steps:
         why = f"does not fit a run of {steps}: take at most {steps}"
-        raise Refused(f"a warm-up of {w} steps {why}")
-    return min(1.0, (w + 0.5) / steps) if w else 0.0
+        raise Refused(f"a warm-up of {warmup_steps} steps {why}")
+    return min(1.0, (warmup_steps + 0.5) / steps) if warmup_steps else 0.0
 
 
-def settings(
+def make_pruning_settings(
     profile: str,
     task: str,
     model: str = "BERT",
@@ -163,12 +177,12 @@ def settings(
         check_name("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
-    train = train_settings(MASKED, profile, task, epochs=epochs, lr=lr)
+    train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=lr)
     train = grids.adapt_options(profile, train)
     capped = profile != "paper" and describe_rows(profile, task).get("rows")
-    rows = capped or setting_of_task(EXAMPLES, profile, task, "a known number of rows")
+    rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
-    w, *parts = setting_of_task(WARMUPS, profile, task, "warm-ups")
+    w, *parts = find_setting(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
     first = begin or first
     # With few rows the warm-ups would exceed the run, so they are shortened.
@@ -176,7 +190,7 @@ def settings(
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
-        rate, *weights = setting_of_task(
+        rate, *weights = find_setting(
             PENALTIES[kind], profile, task, f"settings of {method}"
         )
         weight = weights[MODELS.index(model)] if weight is None else weight
@@ -186,7 +200,7 @@ def settings(
     prune = Prune(
         **options, overlong="jump" if w * (first + last) >= steps else "refuse"
     )
-    return replace(train, warmup=warmup(w, steps)), prune
+    return replace(train, warmup=convert_warmup_steps(w, steps)), prune
 
 
 def pruned_spec(
@@ -195,22 +209,24 @@ def pruned_spec(
     model: str = "BERT",
     method: str = "Movement",
     epochs: int = 0,
-    alpha: float = 0.0,
-    **more: Any,
+    teacher_weight: float = 0.0,
+    **pruning_settings: Any,
 ) -> Spec:
     """Return the Spec of a pruned model.
 
-    alpha: weight of the teacher's part of the loss; the teacher is the dense BERT of
-    the task. more: arguments of `settings`."""
-    train, prune = settings(profile, task, model, method, epochs, **more)
+    teacher_weight: weight of the teacher's part of the loss; the teacher is the dense
+    BERT of the task. pruning_settings: arguments of `settings`."""
+    train, prune = make_pruning_settings(
+        profile, task, model, method, epochs, **pruning_settings
+    )
     args = {
         "train": train,
         "prune": prune,
         "frozen": "embeddings",
-        "alpha": alpha or None,
+        "alpha": teacher_weight or None,
     }
-    args = common(
-        profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **args
+    args = make_common_arguments(
+        profile, task, model, targets=TAUGHT if teacher_weight else grids.LABELS, **args
     )
-    guide = dense_spec(profile, task) if alpha else None
-    return Spec("fineprune", args, {"start": backbone(profile), "teacher": guide})
+    guide = dense_spec(profile, task) if teacher_weight else None
+    return Spec("fineprune", args, {"start": backbone_spec(profile), "teacher": guide})

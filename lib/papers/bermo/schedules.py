@@ -42,43 +42,45 @@ class Ramp:
         return self.end + (self.start - self.end) * left**3
 
 
-def plan(options: Prune, steps: int) -> Ramp:
-    """Return the Ramp of the threshold in a run of `steps` steps.
+def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
+    """Return the Ramp of the threshold in a run of `step_count` steps.
 
     Where the two warm-ups leave no step for the ramp, `overlong` decides: "refuse"
     raises Refused, "jump" lets the threshold jump after the initial warm-up, as the
     public code does."""
-    w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
-    if w * both >= steps and options.overlong == "refuse":
-        why = f'that is {w * both} of the {steps} steps: take fewer, or overlong "jump"'
+    w, both = pruning.warmup_steps, pruning.initial_warmup + pruning.final_warmup
+    if w * both >= step_count and pruning.overlong == "refuse":
+        why = f'that is {w * both} of the {step_count} steps: take fewer, or overlong "jump"'
         raise Refused(f"Prune.warmup_steps is {w}, {why}")
-    first, last = options.initial_warmup * w, steps - options.final_warmup * w
-    return Ramp(options.initial_threshold, options.final_threshold, first, last)
+    first, last = pruning.initial_warmup * w, step_count - pruning.final_warmup * w
+    return Ramp(pruning.initial_threshold, pruning.final_threshold, first, last)
 
 
-def penalty(threshold: float, options: Prune) -> float:
+def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
     """Return the weight of the penalty at a threshold: final_lambda * threshold /
     final_threshold.
     """
-    return options.final_lambda * threshold / options.final_threshold
+    return pruning.final_lambda * threshold / pruning.final_threshold
 
 
-def planned_score(step: int, first: int, steps: int) -> float:
+def plan_score_at_kept_share(step: int, first_step: int, steps: int) -> float:
     """Return the planned value of the decisive score at a step, between 1 and 0.
 
-    The controller (`steer_weight`) holds the score to it. It is 1 up to step `first`.
-    Then it falls along a parabola that ends at 0 with zero slope, as the linear
-    learning rate slows the score down. It never rises, as no penalty can raise a score
-    again."""
-    return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
+    The controller (`steer_penalty_weight`) holds the score to it. It is 1 up to step
+    `first_step`. Then it falls along a parabola that ends at 0 with zero slope, as the
+    linear learning rate slows the score down. It never rises, as no penalty can raise a
+    score again."""
+    return (1.0 - max(0.0, (step - first_step) / (steps - first_step))) ** 2
 
 
-def steer_weight(weight: float, error: float, before: float, first: float) -> float:
+def steer_penalty_weight(
+    weight: float, error: float, last_error: float, first_weight: float
+) -> float:
     """Return the next weight of the penalty, by a proportional and integral controller.
 
-    It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a
-    factor of REACH from the initial weight `first`. error: the lag of the decisive
-    score behind `planned_score`, as a share of its whole way. before: the error at the
-    last move."""
-    move = PROPORTIONAL * (error - before) + INTEGRAL * error
-    return min(max(weight * math.exp(move), first / REACH), first * REACH)
+    It is weight * exp(PROPORTIONAL * (error - last_error) + INTEGRAL * error), within a
+    factor of REACH from the initial weight `first_weight`. error: the lag of the
+    decisive score behind `plan_score_at_kept_share`, as a share of its whole way.
+    last_error: the error at the last move."""
+    move = PROPORTIONAL * (error - last_error) + INTEGRAL * error
+    return min(max(weight * math.exp(move), first_weight / REACH), first_weight * REACH)

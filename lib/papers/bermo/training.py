@@ -5,12 +5,12 @@ import numpy as np
 from lib.core.options import Targets
 from lib.core.types import Json
 from lib.model import compact
-from lib.model.parts import size
+from lib.model.parts import count_parameters
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Mix, Prune
 from lib.train import heads, loop
-from lib.train.learn import TaskTraining, learn
-from lib.train.objectives import predict_targets
+from lib.train.learn import TaskTraining, train_and_save
+from lib.train.objectives import make_target_objective
 
 
 def fineprune(
@@ -46,29 +46,41 @@ def fineprune(
     "test.<metric>"; others are the counts of the masks and the bytes of the model,
     dense and sparse. Where the loss was not finite there are no predictions, and
     `diverged` is true."""
-    run, model = training.run, training.start()
+    run, model = training.run, training.load_start_model()
     if lower_case is False:
         cls, folder = type(training.tokenizer), run.inputs["start"].model
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
-    objective = predict_targets(training, model, Targets(**targets), alpha)
+    objective = make_target_objective(training, model, Targets(**targets), alpha)
     methods: list[loop.Method] = (
         [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     )
-    masks = pruning.Masks(run, model, Prune(**prune), training.steps) if prune else None
+    masks = (
+        pruning.Masks(run, model, Prune(**prune), training.step_count)
+        if prune
+        else None
+    )
     methods += ([masks] if masks else []) + [
-        pruning.Course(run, model, training.steps, masks)
+        pruning.Course(run, model, training.step_count, masks)
     ]
     if frozen:
         pruning.freeze_part(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
-    result = learn(training, model, objective, methods, judged, may_diverge=may_diverge)
+    result = train_and_save(
+        training, model, objective, methods, judged, may_diverge=may_diverge
+    )
     if margin is not None:
-        result["majority"] = heads.majority(training.task, training.splits)
+        result["majority"] = heads.score_majority_baseline(
+            training.task, training.splits
+        )
         score = result.get(training.task.metrics[0], -np.inf)
         result["diverged"] = bool(score <= result["majority"] + margin)
     if lower_case is False:
-        ids = np.concatenate(training.rows.columns["input_ids"])
+        ids = np.concatenate(training.training_rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == training.tokenizer.unk_token_id))
-    return result | size(model) | (compact.sizes(model) if prune else {})
+    return (
+        result
+        | count_parameters(model)
+        | (compact.count_stored_bytes(model) if prune else {})
+    )

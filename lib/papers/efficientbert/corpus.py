@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lib.core.names import Refused, stream
+from lib.core.names import Refused, derive_seed
 from lib.data.tokens import Rows
 
 Ids = Sequence[int] | np.ndarray  # Token ids of one document.
@@ -18,9 +18,9 @@ EPOCHS = 5
 SHORT = 0.1
 
 
-def pairs(
+def pair_documents(
     documents: Sequence[Ids] | Rows,
-    special: tuple[int, int],
+    special_tokens: tuple[int, int],
     max_length: int,
     seed: int,
     epoch: int,
@@ -29,8 +29,8 @@ def pairs(
 
     A row is {"input_ids": [CLS] document [SEP] another document [SEP],
     "token_type_ids"} and has at most `max_length` tokens. documents: the token ids of
-    each document. special: the ids of [CLS] and [SEP]. Raises Refused for fewer than
-    two documents, or where fewer than two tokens of text fit."""
+    each document. special_tokens: the ids of [CLS] and [SEP]. Raises Refused for fewer
+    than two documents, or where fewer than two tokens of text fit."""
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
@@ -38,8 +38,8 @@ def pairs(
             f"{given}; fix: put blank lines between documents, or raise max_length"
         )
     (cls, sep), rng = (
-        special,
-        np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}")),
+        special_tokens,
+        np.random.default_rng(derive_seed(seed, f"pairs:{epoch % EPOCHS}")),
     )
     for number in range(count):
         if rng.random() < SHORT:
@@ -53,16 +53,18 @@ def pairs(
 
 
 def _cut_documents(
-    first: Ids, last: Ids, room: int, rng: np.random.Generator
+    first_document: Ids, last_document: Ids, max_tokens: int, rng: np.random.Generator
 ) -> Iterator[Ids]:
-    """Yield two documents, cut to `room` tokens together.
+    """Yield two documents, cut to `max_tokens` tokens together.
 
     The longer one is cut first. For each token that goes, a coin decides whether it is
     taken from the front or from the back."""
-    sizes = len(first), len(last)
-    if sum(sizes) > room:
-        short = min(len(last), max(room // 2, room - len(first)))
-        sizes = (room - short, short)
-    for ids, size in zip((first, last), sizes, strict=True):
+    sizes = len(first_document), len(last_document)
+    if sum(sizes) > max_tokens:
+        short = min(
+            len(last_document), max(max_tokens // 2, max_tokens - len(first_document))
+        )
+        sizes = (max_tokens - short, short)
+    for ids, size in zip((first_document, last_document), sizes, strict=True):
         front = int(rng.binomial(len(ids) - size, 0.5))
         yield ids[front : front + size]

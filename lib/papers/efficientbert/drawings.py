@@ -9,26 +9,28 @@ from mpl_toolkits.mplot3d import Axes3D
 from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import Space
-from lib.papers.efficientbert.search.surface import Recipe, symlog
-from lib.papers.efficientbert.search.surface import surface as heights
+from lib.papers.efficientbert.search.surface import Recipe, scale_by_symlog
+from lib.papers.efficientbert.search.surface import compute_surface as heights
 from lib.report import plot
 
 DECADES = "z in decades, 3 is 1000"
 
 
-def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) -> None:
+def draw_network(
+    axis: Axes, net: Net, title: str = "", compared_net: Net | None = None
+) -> None:
     """Draw a network as a bar for each layer, layer 1 at the bottom.
 
     A bar shows the formula of the layer, its number of stacked copies, and its width as
-    a ratio. Differences from the network `before` are vermilion."""
+    a ratio. Differences from the network `compared_net` are vermilion."""
     count = len(net.layers)
     axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
     for number, layer in enumerate(net.layers, 1):
-        old = before.layers[number - 1] if before else layer
+        old = compared_net.layers[number - 1] if compared_net else layer
         same_size = (layer.stack, layer.q) == (old.stack, old.q)
         text: dict[str, Any] = {"va": "center", "fontsize": 9}
         marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
-        formula, size = layer.formula, f"{layer.stack} × {layer.ratio}"
+        formula, size = layer.formula, f"{layer.stack} × {layer.ratio_text}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
         axis.text(0.97, number, size, ha="right", **text if same_size else marked)
     axis.set(
@@ -40,30 +42,35 @@ def network(axis: Axes, net: Net, title: str = "", before: Net | None = None) ->
     axis.set_frame_on(False)
 
 
-def surface(
+def draw_surface(
     axis: Axes3D,
-    grid: np.ndarray,
-    z: np.ndarray,
+    coordinates: np.ndarray,
+    surface_heights: np.ndarray,
     title: str = "",
-    view: tuple[float, float] = (28, -125),
+    camera_angles: tuple[float, float] = (28, -125),
 ) -> None:
     """Draw a surface of Figure 5 on a 3-d axis.
 
-    z: heights. All surfaces have one linear scale: the share of their own range.
-    view: elevation and angle in degrees."""
-    x, y = np.meshgrid(grid, grid)
-    z = (z - z.min()) / (np.ptp(z) or 1)
-    indices = np.arange(z.size).reshape(z.shape)
+    surface_heights: heights. All surfaces have one linear scale: the share of their own
+    range.
+    camera_angles: elevation and angle in degrees."""
+    x, y = np.meshgrid(coordinates, coordinates)
+    surface_heights = (surface_heights - surface_heights.min()) / (
+        np.ptp(surface_heights) or 1
+    )
+    indices = np.arange(surface_heights.size).reshape(surface_heights.shape)
     a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
     halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
     drawn = axis.plot_trisurf(
-        x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look
+        x.ravel(), y.ravel(), surface_heights.ravel(), triangles=triangles, **look
     )
-    heights = z.ravel()[triangles]  # Means of three corners would stripe a cliff.
+    heights = surface_heights.ravel()[
+        triangles
+    ]  # Means of three corners would stripe a cliff.
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
-    axis.view_init(*view)
+    axis.view_init(*camera_angles)
     axis.set_title(title, fontsize=9, y=0.99)
     ticks, label = [-15, -5, 5], "z, share of its range (linear)"
     axis.set(
@@ -78,23 +85,25 @@ def surface(
     axis.tick_params(labelsize=8, pad=0)
 
 
-def networks(seed: int = 0, candidates: int = 3) -> dict[str, Net]:
+def list_drawn_networks(seed: int = 0, candidate_count: int = 3) -> dict[str, Net]:
     """Return the networks of Figure 5, and random ones of stage 1 with 15 to 16 million
     parameters in the place of the paper's three."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
     rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
     panels = {title: NETS[name] for title, name in titles.items()}
-    names = [f"Random candidate {i + 1}" for i in range(candidates)]
-    return panels | {name: space.draw(rng) for name in names}
+    names = [f"Random candidate {i + 1}" for i in range(candidate_count)]
+    return panels | {name: space.draw_candidate(rng) for name in names}
 
 
-def surfaces(points: int) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+def compute_surfaces(
+    points_per_axis: int,
+) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Return {network of Figure 5: (coordinates [N], {scale: z [N, N]})}.
 
-    points: N, the number of points on each axis."""
+    points_per_axis: N, the number of points on each axis."""
     by_name = {}
-    for name, net in networks().items():
-        line, z = heights(net, Recipe(points=points))
-        by_name[name] = line, {"linear z": z, DECADES: symlog(z)}
+    for name, net in list_drawn_networks().items():
+        line, z = heights(net, Recipe(points=points_per_axis))
+        by_name[name] = line, {"linear z": z, DECADES: scale_by_symlog(z)}
     return by_name

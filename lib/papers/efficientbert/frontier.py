@@ -5,31 +5,36 @@ from functools import partial
 
 from lib.core.spec import Spec
 from lib.papers.efficientbert import recipes
-from lib.papers.efficientbert.search.net import macs
-from lib.papers.points import TOKENS, Method, add_epochs
+from lib.papers.efficientbert.search.net import count_macs
+from lib.papers.points import TOKENS, Method, join_stages_into_one_training
 
 
-def network(profile: str, task: str, m: int, name: str) -> Spec:
-    """Return the Spec of a network of the paper's tables; its one size leaves m
-    unused."""
-    made = recipes.student(profile, task, name)
+def network_spec(profile: str, task: str, unused_width: int, network_name: str) -> Spec:
+    """Return the Spec of a network of the paper's tables; its one size leaves
+    `unused_width` unused."""
+    made = recipes.student_spec(profile, task, network_name)
     return replace(
-        made, args=made.args | {"train": add_epochs(recipes.FINETUNE, profile)}
+        made,
+        args=made.args
+        | {"train": join_stages_into_one_training(recipes.FINETUNE, profile)},
     )
 
 
-def flops(profile: str, name: str) -> int:
-    net = recipes.scale_network(name, profile)
-    return 2 * TOKENS * macs(net) + 2 * net.hidden**2
+def count_network_flops(profile: str, network_name: str) -> int:
+    net = recipes.scale_network_to_profile(network_name, profile)
+    return 2 * TOKENS * count_macs(net) + 2 * net.hidden**2
 
 
-def point(name: str, kind: str = "paper") -> Method:
-    make, count = partial(network, name=name), partial(flops, name=name)
-    return Method(kind, make, name, once=True, flops=count)
+def make_method(network_name: str, group: str = "paper") -> Method:
+    make, count = (
+        partial(network_spec, network_name=network_name),
+        partial(count_network_flops, network_name=network_name),
+    )
+    return Method(group, make, network_name, once=True, flops=count)
 
 
 POINTS = {
-    "EfficientBERT": point("EfficientBERT"),
-    "EfficientBERT TINY": point("EfficientBERT_TINY"),
-    "Base Model": point("Base Model", "control"),
+    "EfficientBERT": make_method("EfficientBERT"),
+    "EfficientBERT TINY": make_method("EfficientBERT_TINY"),
+    "Base Model": make_method("Base Model", "control"),
 }

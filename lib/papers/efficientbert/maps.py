@@ -13,11 +13,11 @@ from lib.core.options import Numerics
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.model import backbone
-from lib.model.parts import base
+from lib.model.parts import get_encoder
 from lib.papers.efficientbert import students
-from lib.papers.efficientbert.similarity import cka, divergence
+from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
 from lib.train import loop
-from lib.train.batches import Encoded, collate, encode
+from lib.train.batches import Encoded, encode_split, make_batch
 from lib.train.matching import observe_states
 
 
@@ -46,10 +46,13 @@ def maps(
     seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)
-        encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
-        project = students.projection(made.model)
+        encoded = encode_split(
+            tokenizer, dev.select_rows(np.arange(last + 1)), max_length
+        )
+        project = students.load_projection(made.model)
         seen[name] = [
-            last_layer(model, encoded, i, project, arithmetic) for i in range(last + 1)
+            run_last_layer(model, encoded, i, project, arithmetic)
+            for i in range(last + 1)
         ]
     reference = seen["reference"]
     lengths = np.array([len(reference[i][1]) for i in rows])
@@ -63,55 +66,60 @@ def maps(
             for line, array in zip(padded, shown, strict=True):
                 line[tuple(map(slice, array.shape))] = array
         if name != "reference":
-            metrics = similarity(reference[:examples], states[:examples])
+            metrics = measure_similarity(reference[:examples], states[:examples])
             result |= {f"{name}.{key}": value for key, value in metrics.items()}
     run.save_arrays("maps", lengths=lengths, rows=np.array(rows), **arrays)
     return result
 
 
 @torch.inference_mode()
-def last_layer(
+def run_last_layer(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
-    row: int,
-    project: tuple[torch.Tensor, torch.Tensor] | None,
+    row_number: int,
+    projection: tuple[torch.Tensor, torch.Tensor] | None,
     numerics: Numerics,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on
     one row.
 
-    Both are in float32. project: (weight, bias) for the output, or None.
+    Both are in float32. projection: (weight, bias) for the output, or None.
     """
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
-    model.to(loop.device()).eval()
-    with observe_states(model) as seen, loop.autocast(numerics):
-        base(model)(**collate(encoded, [row], device=loop.device()))
+    model.to(loop.get_device()).eval()
+    with observe_states(model) as seen, loop.use_dtype(numerics):
+        get_encoder(model)(
+            **make_batch(encoded, [row_number], device=loop.get_device())
+        )
     output = seen["ffn"][-1].float()
-    if project:
-        weight, bias = (value.to(output.device) for value in project)
+    if projection:
+        weight, bias = (value.to(output.device) for value in projection)
         output = torch.nn.functional.linear(output, weight, bias)
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[
         0
     ].cpu().numpy()
 
 
-def similarity(
-    reference: list[tuple[np.ndarray, np.ndarray]],
-    states: list[tuple[np.ndarray, np.ndarray]],
+def measure_similarity(
+    reference_states: list[tuple[np.ndarray, np.ndarray]],
+    model_states: list[tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, float]:
     """Return {"kl_mean_map", "kl", "cka"} of a model against the reference.
 
-    reference, states: (attention [A, T, T], output [T, H]) of each row.
+    reference_states, model_states: (attention [A, T, T], output [T, H]) of each row.
     """
-    both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
+    both = [
+        (a, b) for (a, _), (b, _) in zip(reference_states, model_states, strict=True)
+    ]
     result = {
         "kl_mean_map": np.mean(
-            [divergence(a.mean(0), b.mean(0)).mean() for a, b in both]
+            [compute_kl_divergence(a.mean(0), b.mean(0)).mean() for a, b in both]
         )
     }
-    result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
+    result["kl"] = np.mean([compute_kl_divergence(a, b).mean() for a, b in both])
     outputs = (
-        np.concatenate([output for _, output in rows]) for rows in (reference, states)
+        np.concatenate([output for _, output in rows])
+        for rows in (reference_states, model_states)
     )
-    result["cka"] = cka(*outputs)
+    result["cka"] = compute_cka(*outputs)
     return {name: float(value) for name, value in result.items()}

@@ -38,7 +38,7 @@ class Search(Option):
         if self.method == "evolution" and 2 * self.population > self.budget:
             most = f"evolution proposes candidates after the first {self.population} of them alone"
             fix = f"take a population of at most {self.budget // 2}, half of the budget"
-            raise self.refuse_field(
+            raise self.make_field_error(
                 "population", f"the budget is {self.budget}, and {most}: {fix}"
             )
 

@@ -21,23 +21,23 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from lib.core.names import Refused, stream
+from lib.core.names import Refused, derive_seed
 from lib.core.options import Numerics, Targets
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Task
 from lib.model import backbone, supernet
-from lib.model.parts import base, layers, set_dropout
+from lib.model.parts import get_encoder, get_layers, set_dropout
 from lib.papers.efficientbert.options import Shared, Warmup
-from lib.papers.efficientbert.search.net import Net, from_json, parameters
+from lib.papers.efficientbert.search.net import Net, count_net_parameters, from_json
 from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
 from lib.train.matching import (
     Match,
     Prediction,
     imitate_teacher,
-    layer_map,
     make_projection,
+    map_layers,
 )
 from lib.train.steps.distilling import SURGERY
 
@@ -50,45 +50,62 @@ HEADS = "heads.safetensors"
 DRAWS = 10_000  # Draws of parts of a supernet after which the window counts as empty.
 
 
-def matches(
+def list_matches(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
-    options: Warmup,
-    heads: Sequence[Sequence[int]] = (),
+    warmup: Warmup,
+    kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> list[Match]:
     """List the matches of equations 1 and 2.
 
-    heads: for each layer of a cut student, the teacher's heads that it still has; ()
-    means all."""
-    pairs = layer_map(len(layers(student)), len(layers(teacher)))
-    distance = losses.zeroed_distance if options.zero else losses.over_tokens
+    kept_teacher_heads: for each layer of a cut student, the teacher's heads that it
+    still has; () means all."""
+    pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
+    distance = (
+        losses.compare_scores_with_zeroed_padding
+        if warmup.zero
+        else losses.compare_scores_over_tokens
+    )
     return [
-        Match("hidden", "ffn", pairs, options.mask, projected=True),
-        Match("embedding", "embedding", mask=options.mask, projected=True),
+        Match("hidden", "ffn", pairs, warmup.mask, projected=True),
+        Match("embedding", "embedding", mask=warmup.mask, projected=True),
         Match(
-            "attention", "scores", pairs, options.mask, heads=heads, distance=distance
+            "attention",
+            "scores",
+            pairs,
+            warmup.mask,
+            heads=kept_teacher_heads,
+            distance=distance,
         ),
     ]
 
 
-def prediction(
-    logits: Tensor, teacher: Tensor, labels: Tensor, options: Warmup
+def compute_prediction_loss(
+    logits: Tensor, teacher_logits: Tensor, labels: Tensor, warmup: Warmup
 ) -> Tensor:
     """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and
     classes.
 
-    logits, teacher: [B, C], or [B, 2, T] of spans, where the losses of the two ends are
-    summed. labels: [B]. A regression has the squared error instead, to the label with
+    logits, teacher_logits: [B, C], or [B, 2, T] of spans, where the losses of the two
+    ends are summed. labels: [B]. A regression has the squared error instead, to the
+    label with
     `options.gold`, else to the teacher's score."""
     ends = 2 if logits.dim() == 3 else 1
-    if options.hide_first and ends == 2:
+    if warmup.hide_first and ends == 2:
         first = torch.arange(logits.shape[2], device=logits.device) == 0
-        logits, teacher = (x.masked_fill(first, loop.ABSENT) for x in (logits, teacher))
-    kind = "hard" if options.gold and logits.shape[1] == 1 else "soft"
-    return ends * losses.prediction(logits, labels, Targets(kind), teacher)["loss"]
+        logits, teacher_logits = (
+            x.masked_fill(first, loop.ABSENT) for x in (logits, teacher_logits)
+        )
+    kind = "hard" if warmup.gold and logits.shape[1] == 1 else "soft"
+    return (
+        ends
+        * losses.compute_prediction_losses(
+            logits, labels, Targets(kind), teacher_logits
+        )["loss"]
+    )
 
 
-def make_likeness(
+def make_likeness_score(
     training: TaskTraining, model: PreTrainedModel
 ) -> Callable[[], float]:
     """Return f() -> exp(-L) of a model at the time of the call.
@@ -96,86 +113,92 @@ def make_likeness(
     It is 1 where the student gives the certain answers of its teacher. L is the
     prediction loss (equation 3) on all held-out rows. Unlike an accuracy it is
     continuous, so hardly two models tie. The teacher's logits are computed once."""
-    encoded, teacher_logits = training.held_out
+    encoded, teacher_logits = training.held_out_rows
 
-    def value() -> float:
+    def compute_likeness() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(training.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
-        loss = losses.prediction(
+        loss = losses.compute_prediction_losses(
             logits, encoded.labels, Targets("soft"), teacher_logits
         )["loss"]
         return float(torch.exp(-ends * loss.double()))
 
-    return value
+    return compute_likeness
 
 
-def make_prediction(labels: Tensor, options: Warmup) -> Prediction | None:
-    """Return the argument `prediction` of lib.train.matching.match_states, None for a
-    weight of 0.
+def make_prediction_loss(labels: Tensor, warmup: Warmup) -> Prediction | None:
+    """Return the argument `compute_prediction_loss` of lib.train.matching.match_states,
+    None for a weight of 0.
 
     labels: the labels of all rows.
     """
 
-    def compare(logits: Tensor, teacher: Tensor, rows: np.ndarray) -> Tensor:
-        return prediction(logits, teacher, labels[rows].to(logits.device), options)
+    def compute_loss(
+        logits: Tensor, teacher_logits: Tensor, rows: np.ndarray
+    ) -> Tensor:
+        return compute_prediction_loss(
+            logits, teacher_logits, labels[rows].to(logits.device), warmup
+        )
 
-    return (options.prediction, compare) if options.prediction else None
+    return (warmup.prediction, compute_loss) if warmup.prediction else None
 
 
-def distil_objective(
+def make_distillation_objective(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
-    options: Warmup,
+    warmup: Warmup,
     numerics: Numerics,
     labels: Tensor | None = None,
-    heads: Sequence[Sequence[int]] = (),
+    kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> AbstractContextManager[loop.Loss]:
     """Return the objective that learns attention and states of a teacher.
 
     labels: the labels of all rows; with them it learns the teacher's predictions too.
-    heads: as in `matches`."""
+    kept_teacher_heads: as in `list_matches`."""
     prediction_args: tuple[Any, ...] = (
-        () if labels is None else (logits, make_prediction(labels, options))
+        () if labels is None else (compute_logits, make_prediction_loss(labels, warmup))
     )
     return imitate_teacher(
         student,
         teacher,
-        matches(student, teacher, options, heads),
+        list_matches(student, teacher, warmup, kept_teacher_heads),
         numerics,
         *prediction_args,
     )
 
 
-def logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
-    return loop.outputs(model, batch)
+def compute_logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
+    return loop.compute_logits(model, batch)
 
 
-def for_task(
+def make_student_for_task(
     run: RunWriter,
-    net: Net | Json | None,
+    net_or_json: Net | Json | None,
     task: Task,
     teacher: PreTrainedModel,
     dropout: float,
 ) -> PreTrainedModel:
-    """Return a student with the head of a task (see `student`).
+    """Return a student with the head of a task (see `make_student`).
 
     Where `start` was cut or has ghosts, and there is no net, it is the student itself.
     """
     start = run.inputs.get("start")
-    if net is None and start and (start.folder / SURGERY).exists():
-        seed = stream(run.seed, "head")
+    if net_or_json is None and start and (start.folder / SURGERY).exists():
+        seed = derive_seed(run.seed, "head")
         torch.manual_seed(seed)  # Seeds the projection where no head is drawn.
-        model = heads.network(start.model, task, dropout, seed)[0]
+        model = heads.load_network(start.model, task, dropout, seed)[0]
         model.projection = make_projection(
             model.config.hidden_size, teacher.config.hidden_size
         )
         return model
     cls = getattr(transformers, f"BertFor{heads.HEADS[task.span]}")
-    return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
+    return make_student(
+        run, net_or_json, cls, teacher, dropout, num_labels=task.output_width
+    )
 
 
-def heads_of_cut(run: RunWriter) -> Sequence[Sequence[int]]:
+def list_kept_heads(run: RunWriter) -> Sequence[Sequence[int]]:
     """Return L lists of the teacher's heads that a cut `start` still has, in its order.
 
     It is () where the input `start` was not cut."""
@@ -191,34 +214,36 @@ def heads_of_cut(run: RunWriter) -> Sequence[Sequence[int]]:
     )
 
 
-def student(
+def make_student(
     run: RunWriter,
-    net: Net | Json | None,
-    cls: type[PreTrainedModel],
+    net_or_json: Net | Json | None,
+    model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,
     **config: Any,
 ) -> PreTrainedModel:
-    """Return a model of class `cls` for a net, with a `projection` to the teacher's
-    width.
+    """Return a model of class `model_class` for a net, with a `load_projection` to the
+    teacher's width.
 
-    net: None takes that of `start`. The weights of encoder and projection come from the
-    run's input `start`, a student or a supernet, where there is one. All other weights
-    are drawn from the run's seed, those of a head always. config: further values of the
-    configuration."""
+    net_or_json: None takes that of `start`. The weights of encoder and projection come
+    from the run's input `start`, a student or a supernet, where there is one. All other
+    weights are drawn from the run's seed, those of a head always. config: further
+    values of the configuration."""
     start = run.inputs.get("start")
     larger = backbone.load(start.model)[0] if start else None
-    torch.manual_seed(stream(run.seed, "student"))
-    if net is None:
+    torch.manual_seed(derive_seed(run.seed, "student"))
+    if net_or_json is None:
         assert larger is not None
-        net = supernet.read_net(larger)
-    model = supernet.build(net, cls, teacher.config, **config)
+        net_or_json = supernet.read_net_of_model(larger)
+    model = supernet.build_model_of_net(
+        net_or_json, model_class, teacher.config, **config
+    )
     linear = model.projection = make_projection(
         model.config.hidden_size, teacher.config.hidden_size
     )
     if start and larger is not None:
-        supernet.inherit_weights(model, base(larger))
-        weight, bias = projection(start.model) or (None, ())
+        supernet.inherit_weights(model, get_encoder(larger))
+        weight, bias = load_projection(start.model) or (None, ())
         if len(bias) == len(linear.bias):
             assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
             fill_linear(linear, weight, bias)
@@ -226,7 +251,7 @@ def student(
     return model
 
 
-def projection(folder: Path) -> tuple[Tensor, Tensor] | None:
+def load_projection(folder: Path) -> tuple[Tensor, Tensor] | None:
     """Return (weight, bias) of the projection in a student's folder, or None without
     one."""
     path = folder / PROJECTION
@@ -234,18 +259,20 @@ def projection(folder: Path) -> tuple[Tensor, Tensor] | None:
     return (tensors[MAP + "weight"], tensors[MAP + "bias"]) if tensors else None
 
 
-def save_tensors(tensors: Mapping[str, Tensor], folder: Path | None, name: str) -> None:
+def save_tensors(
+    tensors: Mapping[str, Tensor], folder: Path | None, file_name: str
+) -> None:
     """Write tensors to a file of a folder; None as the folder writes nothing."""
     if folder is not None:
         folder.mkdir(exist_ok=True)
         made = {
             key: value.detach().cpu().contiguous() for key, value in tensors.items()
         }
-        save_file(made, folder / name)
+        save_file(made, folder / file_name)
 
 
-def classifier(
-    folder: Path, name: str
+def load_classifier(
+    folder: Path, task_name: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return the classifier and tokenizer of one task, from the folder of a run of step
     multitask.
@@ -253,23 +280,21 @@ def classifier(
     The classifier is the shared encoder with the head of that task. Raises KeyError for
     a task that the run has not learned."""
     encoder, tokenizer = backbone.load(folder)
-    return with_head(encoder, *head(folder, name)), tokenizer
+    return add_head(encoder, *load_head(folder, task_name)), tokenizer
 
 
-def head(folder: Path, name: str) -> tuple[Tensor, Tensor]:
+def load_head(folder: Path, task_name: str) -> tuple[Tensor, Tensor]:
     """Return (weight [C, H], bias [C]) of one task's head, from such a folder."""
     tensors = load_file(folder / HEADS)
-    return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+    return tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"]
 
 
-def with_head(
-    encoder: PreTrainedModel, weight: Tensor, bias: Tensor
-) -> PreTrainedModel:
+def add_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrainedModel:
     """Return a classifier with copies of the weights of an encoder and of a head, in
     eval mode."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
-    model = supernet.build(
-        supernet.read_net(encoder), cls, encoder.config, num_labels=labels
+    model = supernet.build_model_of_net(
+        supernet.read_net_of_model(encoder), cls, encoder.config, num_labels=labels
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit_weights(model.to(bias.device), encoder)
@@ -286,11 +311,11 @@ def fill_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
         linear.bias.copy_(bias)
 
 
-def methods(
-    run: RunWriter, student: PreTrainedModel, shared: Json | None = None
+def list_methods(
+    run: RunWriter, student: PreTrainedModel, sharing: Json | None = None
 ) -> list[loop.Method]:
-    """List the methods of a warm-up. shared: fields of a Shared."""
-    parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
+    """List the methods of a warm-up. sharing: fields of a Shared."""
+    parts = [Parts(student, Shared(**sharing), run.seed)] if sharing else []
     return [*parts, Kept(run, student)]
 
 
@@ -317,59 +342,63 @@ class Parts(loop.Method):
     The finished model is the whole one again.
     """
 
-    def __init__(self, student: PreTrainedModel, shared: Shared, seed: int) -> None:
-        self.student, self.shared, self.seed = student, shared, seed
-        self.supernet = from_json(supernet.read_net(student))
+    def __init__(self, student: PreTrainedModel, sharing: Shared, seed: int) -> None:
+        self.student, self.shared, self.seed = student, sharing, seed
+        self.supernet = from_json(supernet.read_net_of_model(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)
-        self.tables = tables(student.config, linear.out_features)
+        self.tables = list_embedding_sizes(student.config, linear.out_features)
 
-    def before(self, step: int, steps: int) -> None:
-        supernet.choose(
+    def prepare_step(self, step: int, steps: int) -> None:
+        supernet.activate_net(
             self.student,
-            draw_part(self.supernet, self.shared, self.seed, step, **self.tables),
+            draw_part_of_supernet(
+                self.supernet, self.shared, self.seed, step, **self.tables
+            ),
         )
 
     def finish(self) -> Json:
-        supernet.choose(self.student)
+        supernet.activate_net(self.student)
         return {}
 
 
-def tables(config: PreTrainedConfig, teacher: int) -> dict[str, int]:
+def list_embedding_sizes(
+    config: PreTrainedConfig, teacher_width: int
+) -> dict[str, int]:
     """Return the widths that search.net.parameters needs
     beside a Net.
 
-    teacher: the width of the teacher.
+    teacher_width: the width of the teacher.
     """
     return {
-        "teacher": teacher,
+        "teacher": teacher_width,
         "vocab": config.vocab_size,
         "positions": config.max_position_embeddings,
         "types": config.type_vocab_size,
     }
 
 
-def draw_part(
-    full_net: Net, shared: Shared, seed: int, step: int, **tables: int
+def draw_part_of_supernet(
+    full_net: Net, sharing: Shared, seed: int, step: int, **embedding_sizes: int
 ) -> Net:
     """Return the part of a supernet that a step of stage 3 trains, as a Net.
 
     It depends on seed and step alone. Stack and ratio of each layer are drawn from the
     layer's choices, for all layers again until the size is in the window, as in the
-    code. full_net: the supernet's Net. tables: see `tables`. Raises Refused where no
-    draw is in the window."""
-    dice = random.Random(stream(seed, f"part:{step}"))
+    code. full_net: the supernet's Net. embedding_sizes: see `embedding_sizes`. Raises
+    Refused where no draw is in the window."""
+    dice = random.Random(derive_seed(seed, f"part:{step}"))
     for _ in range(DRAWS):
         layers = tuple(
             replace(layer, stack=k, q=q)
             for layer, (k, q) in zip(
-                full_net.layers, map(dice.choice, shared.choices), strict=True
+                full_net.layers, map(dice.choice, sharing.choices), strict=True
             )
         )
         net = replace(full_net, layers=layers)
-        size = parameters(net, "with projection", **tables)
-        if shared.window[0] <= size <= shared.window[1]:
+        size = count_net_parameters(net, "with projection", **embedding_sizes)
+        if sharing.window[0] <= size <= sharing.window[1]:
             return net
     raise Refused(
-        f"Shared.window is {shared.window}; none of {DRAWS} draws is in it: move it"
+        f"Shared.window is {sharing.window}; none of {DRAWS} draws is in it: move it"
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MANY = 8
 
 
-def rows(
+def make_rows(
     profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
 ) -> list[Row]:
     """Return the rows of the grid of either figure.
@@ -47,22 +47,22 @@ def rows(
 
 
 def load_maps(
-    runs: Runs, kind: str
+    runs: Runs, map_kind: str
 ) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
     """Return {source: [(row, arrays, lengths [4])]} of the finished runs.
 
-    kind: attention or output. arrays: {"teacher" or the name of a network: [4, ...]}
-    for four sentences."""
-    maps, start = {}, f"{kind}.model:"
-    for source, frame, _ in runs.frames:
-        for row in compare.with_runs(frame).to_dict("records"):
-            run_arrays = row["run"].arrays("maps")
+    map_kind: attention or output. arrays: {"teacher" or the name of a network: [4,
+    ...]} for four sentences."""
+    maps, start = {}, f"{map_kind}.model:"
+    for source, frame, _ in runs.frames_by_source:
+        for row in compare.select_rows_with_runs(frame).to_dict("records"):
+            run_arrays = row["run"].read_arrays("maps")
             keys = {
                 key.removeprefix(start): key
                 for key in sorted(run_arrays)
                 if key.startswith(start)
             }
-            keys = {"teacher": f"{kind}.reference"} | keys
+            keys = {"teacher": f"{map_kind}.reference"} | keys
             arrays = {name: run_arrays[key] for name, key in keys.items()}
             maps.setdefault(source, []).append(
                 (row, arrays, run_arrays["lengths"].astype(int))
@@ -73,18 +73,18 @@ def load_maps(
 def show_distances(
     page: Page,
     maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
-    apart: Callable[[Arrays, np.ndarray, str], Iterable[float]],
-    label: str,
-    titles: Mapping[str, str],
+    measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
+    distance_name: str,
+    metric_titles: Mapping[str, str],
 ) -> pd.DataFrame:
     """Show how far each network is from its teacher, in a table and a figure.
 
     Returns the distances, with the columns source, model and distance.
 
-    maps: what `load_maps` returned. apart: a function from (arrays, lengths, network)
-    to the distances of the network's parts, such as heads. label: the name of the
-    distance on the axis. titles: {metric of a run, over many sentences: title of its
-    column in the table}."""
+    maps: what `load_maps` returned. measure_distances: a function from (arrays,
+    lengths, network) to the distances of the network's parts, such as heads.
+    distance_name: the name of the distance on the axis. metric_titles: {metric of a
+    run, over many sentences: title of its column in the table}."""
     import pandas as pd  # Grids do not load pandas.
     import seaborn as sns
 
@@ -93,11 +93,15 @@ def show_distances(
     lines, table = [], {}
     for source, made in maps.items():
         for name in list(made[0][1])[1:]:
-            parts = [one for _, arrays, n in made for one in apart(arrays, n, name)]
+            parts = [
+                one
+                for _, arrays, n in made
+                for one in measure_distances(arrays, n, name)
+            ]
             lines += [
                 {"source": source, "model": name, "distance": part} for part in parts
             ]
-            for key, title in titles.items():
+            for key, title in metric_titles.items():
                 mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in made])
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.table(
@@ -106,7 +110,7 @@ def show_distances(
     data = pd.DataFrame(lines, columns=["source", "model", "distance"])
     if data.groupby(["source", "model"]).size().max() < MANY:
         return data
-    figure, axes = plot.panels(maps, 7, 2.9)
+    figure, axes = plot.make_panels(maps, 7, 2.9)
     parts: Any = data.groupby("source", sort=False)
     for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
@@ -114,6 +118,11 @@ def show_distances(
         axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2)
         seeds = f"{len(maps[source])} seed{'s' * (len(maps[source]) > 1)}"
         axis.set_title(f"Nearest to the teacher: {means.idxmin()} ({source}, {seeds})")
-        axis.set(xlabel=label, xlim=(0, None), ylabel="", ylim=(len(means) - 0.5, -0.5))
+        axis.set(
+            xlabel=distance_name,
+            xlim=(0, None),
+            ylabel="",
+            ylim=(len(means) - 0.5, -0.5),
+        )
     page.figure(figure, data, "similarity")
     return data

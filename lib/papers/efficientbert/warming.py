@@ -15,19 +15,19 @@ import transformers
 from torch import nn
 
 from lib.core import disk
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Train
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Split, texts, tokens, toy
 from lib.model import backbone, stack
-from lib.model.parts import size
+from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
-from lib.papers.efficientbert.corpus import EPOCHS, pairs
+from lib.papers.efficientbert.corpus import EPOCHS, pair_documents
 from lib.papers.efficientbert.options import Warmup
 from lib.train import loop
-from lib.train.batches import Encoded, encode, order_batches
-from lib.train.learn import TaskTraining, learn, save_predictions
+from lib.train.batches import Encoded, encode_split, order_batches
+from lib.train.learn import TaskTraining, save_predictions, train_and_save
 from lib.train.matching import match_states, run_teacher
 from lib.train.steps.pretrain import draw_passages
 
@@ -54,23 +54,27 @@ def warmup(
     best. The loss over the steps is saved as `curve`."""
     run, options = training.run, Warmup(**warmup)
     teacher, training.tokenizer = training.teacher
-    student = students.for_task(
+    student = students.make_student_for_task(
         run, net, training.task, teacher, training.train.dropout
     )
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
         students.fill_linear(
-            linear, *students.head(run.inputs["start"].model, classifier)
+            linear, *students.load_head(run.inputs["start"].model, classifier)
         )
-    judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
-    heads, labels = students.heads_of_cut(run), training.rows.labels
-    objective = students.distil_objective(
+    judged, methods = ("dev", "unseen", "held_out"), students.list_methods(run, student)
+    heads, labels = students.list_kept_heads(run), training.training_rows.labels
+    objective = students.make_distillation_objective(
         student, teacher, options, training.numerics, labels, heads
     )
-    result = learn(training, student, objective, methods, judged) | size(student)
+    result = train_and_save(
+        training, student, objective, methods, judged
+    ) | count_parameters(student)
     return result | (
-        {"held_out.score": students.make_likeness(training, student)()} if score else {}
+        {"held_out.score": students.make_likeness_score(training, student)()}
+        if score
+        else {}
     )
 
 
@@ -93,19 +97,19 @@ def predistil(
     to train (JSON of search.net), by default that of `start`."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
-    encoded, batches = rows(corpus, tokenizer, training, run.seed)
-    student = students.student(
+    encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
+    student = students.make_student(
         run, net, transformers.BertModel, teacher, training.dropout
     )
-    methods = students.methods(run, student, shared)
-    with students.distil_objective(
+    methods = students.list_methods(run, student, shared)
+    with students.make_distillation_objective(
         student, teacher, Warmup(**warmup), arithmetic
     ) as loss:
         result = loop.fit(
             run, student, encoded, loss, training, arithmetic, None, methods, batches
         )
     backbone.save(student, tokenizer, run.model)
-    return result | size(student) | {"rows": len(encoded)}
+    return result | count_parameters(student) | {"rows": len(encoded)}
 
 
 def multitask(
@@ -126,8 +130,8 @@ def multitask(
 
     A batch has rows of one task; batches of all tasks come mixed, in proportion to
     their rows. The run keeps the encoder with its pooler, and one head for each task,
-    which `lib.papers.efficientbert.students.classifier` puts together. It judges each
-    task with the whole net active: metrics are <name>.<metric>, and arrays
+    which `lib.papers.efficientbert.students.load_classifier` puts together. It judges
+    each task with the whole net active: metrics are <name>.<metric>, and arrays
     `predictions_<name>`."""
     options = Warmup(**warmup)
     trainings = {
@@ -141,21 +145,26 @@ def multitask(
     teacher, tokenizer = next(iter(teachers.values()))
     for training in trainings.values():
         training.tokenizer = tokenizer
-    encoder = students.student(
+    encoder = students.make_student(
         run, net, transformers.BertModel, teacher, settings.dropout
     )
     width = encoder.config.hidden_size
     encoder.classifiers = classifiers = nn.ModuleDict()
     for name, training in trainings.items():
-        classifiers[name] = stack.draw(nn.Linear(width, training.task.outputs), encoder)
+        classifiers[name] = stack.initialise_weights(
+            nn.Linear(width, training.task.output_width), encoder
+        )
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_tasks(trainings, settings, run.seed)
-    fit_args = {"methods": students.methods(run, encoder, shared), "batches": batches}
-    matches = students.matches(encoder, teacher, options)
+    fit_args = {
+        "methods": students.list_methods(run, encoder, shared),
+        "batches": batches,
+    }
+    matches = students.list_matches(encoder, teacher, options)
     assert encoded.labels is not None
-    prediction = students.make_prediction(encoded.labels, options)
+    prediction = students.make_prediction_loss(encoded.labels, options)
 
-    def logits(
+    def compute_logits(
         model: transformers.PreTrainedModel,
         batch: dict[str, torch.Tensor],
         rows: np.ndarray,
@@ -163,18 +172,20 @@ def multitask(
         pooled = dropout(model(**batch).pooler_output)
         return classifiers[names[rows[0]]](pooled)
 
-    def teach(
+    def run_task_teacher(
         batch: dict[str, torch.Tensor], rows: np.ndarray
     ) -> tuple[Mapping[str, Any], torch.Tensor | None]:
         return teaches[names[rows[0]]](batch, rows)
 
     with ExitStack() as held:
         teaches = {
-            name: held.enter_context(run_teacher(model, arithmetic, students.logits))
+            name: held.enter_context(
+                run_teacher(model, arithmetic, students.compute_logits)
+            )
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(
-            match_states(encoder, teach, matches, logits, prediction)
+            match_states(encoder, run_task_teacher, matches, compute_logits, prediction)
         )
         result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
     result |= {"rows": len(encoded)}
@@ -184,9 +195,9 @@ def multitask(
     for name, training in trainings.items():
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
-        model = students.with_head(encoder, head.weight, head.bias)
-        result |= save_predictions(run, training.judges(model), name)
-    return result | size(encoder)
+        model = students.add_head(encoder, head.weight, head.bias)
+        result |= save_predictions(run, training.make_scorers(model), name)
+    return result | count_parameters(encoder)
 
 
 def join_tasks(
@@ -196,7 +207,7 @@ def join_tasks(
 
     Labels are float32: classes learn from the teachers' logits, so no loss reads the
     labels as codes."""
-    parts = [training.rows for training in trainings.values()]
+    parts = [training.training_rows for training in trainings.values()]
     columns = {
         name: [row for part in parts for row in part.columns[name]]
         for name in parts[0].columns
@@ -210,21 +221,21 @@ def join_tasks(
     ]
     starts = np.cumsum([0, *map(len, parts)])
 
-    def batches(epoch: int) -> list[np.ndarray]:
+    def order_task_batches(epoch: int) -> list[np.ndarray]:
         every = [
             start + rows
             for start, part in zip(starts, parts, strict=False)
             for rows in order_batches(
-                part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to
+                part.lengths(), train.batch, seed, epoch, by_length=not train.pad_to
             )
         ]
-        dice = np.random.default_rng(stream(seed, f"tasks:{epoch}"))
+        dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
 
-    return encoded, names, batches
+    return encoded, names, order_task_batches
 
 
-def rows(
+def encode_corpus(
     corpus: Json,
     tokenizer: transformers.PreTrainedTokenizerFast,
     train: Train,
@@ -238,20 +249,20 @@ def rows(
     are made, at most, and used in turn, as in the code."""
     if "text" not in corpus:
         first, second, _ = draw_passages(
-            toy.corpus(corpus["sentences"], corpus["seed"]), seed
+            toy.generate_passages(corpus["sentences"], corpus["seed"]), seed
         )
         split = Split(
             first, second, np.zeros(len(first), np.int64), np.arange(len(first))
         )
-        return encode(tokenizer, split, train.max_length), None
+        return encode_split(tokenizer, split, train.max_length), None
     what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key = disk.digest_values("documents", *what, tokens.vocabulary(tokenizer))
+    key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(tokenise_documents, corpus, tokenizer)
     # All runs, epochs and seeds share the tokenised documents.
     documents = tokens.cache_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
-    made = partial(pairs, documents, special, train.max_length, seed)
+    made = partial(pair_documents, documents, special, train.max_length, seed)
     key = disk.digest_values(key, train.max_length, seed, len(epochs))
     cached_columns = tokens.cache_rows(
         key, lambda: chain.from_iterable(map(made, epochs)), names
@@ -267,15 +278,15 @@ def rows(
     )
     lengths = encoded.lengths()
 
-    def batches(epoch: int) -> list[np.ndarray]:
+    def order_epoch_batches(epoch: int) -> list[np.ndarray]:
         start = epoch % len(epochs) * rows_per_epoch
         part = lengths[start : start + rows_per_epoch]
         row_batches = order_batches(
-            part, train.batch, seed, epoch, bucket=not train.pad_to
+            part, train.batch, seed, epoch, by_length=not train.pad_to
         )
         return [start + chosen for chosen in row_batches]
 
-    return encoded, batches
+    return encoded, order_epoch_batches
 
 
 def tokenise_documents(

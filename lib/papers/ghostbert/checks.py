@@ -17,7 +17,7 @@ def count_cost(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
     ours = {
         name: options.pop(name) for name in ("heads", "convention") if name in options
     }
-    ghost = recipes.ghost_options("paper", **options) if options else None
+    ghost = recipes.make_ghost_options("paper", **options) if options else None
     return Fraction(getattr(cost, what)(cost.SHAPES[shape], ghost=ghost, **ours))
 
 

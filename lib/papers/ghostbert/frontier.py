@@ -7,13 +7,17 @@ from lib.papers.points import Method
 from lib.stats import cost
 
 
-def ghosts(profile: str, task: str, m: int) -> Spec:
-    return recipes.student(profile, task, m, recipes.ghost_options(profile))
+def ghost_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+    return recipes.student_spec(
+        profile, task, width_in_twelfths, recipes.make_ghost_options(profile)
+    )
 
 
-def ghost_flops(profile: str) -> int:
+def count_ghost_flops(profile: str) -> int:
     """Return the FLOPs that the ghosts add, which do not depend on the width."""
-    return cost.ghost_flops(grids.shape(profile), recipes.ghost_options(profile))
+    return cost.ghost_flops(
+        grids.find_encoder_shape(profile), recipes.make_ghost_options(profile)
+    )
 
 
-POINTS = {"GhostBERT": Method("paper", ghosts, added=ghost_flops)}
+POINTS = {"GhostBERT": Method("paper", ghost_student_spec, added=count_ghost_flops)}

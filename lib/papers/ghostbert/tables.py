@@ -9,7 +9,7 @@ import pandas as pd
 
 from lib.core import paths
 from lib.core.rows import Row
-from lib.core.store import Run, run_lines
+from lib.core.store import Run, read_run_lines
 from lib.papers import grids
 from lib.report.artefact import Page
 from lib.report.tables import Runs
@@ -22,7 +22,7 @@ COLUMNS = {
 }
 
 
-def show_mending(page: Page, runs: Runs) -> None:
+def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     """Show how far students are off their teacher, at the start and after distillation.
 
     Older runs lack these numbers; a note says how many have them."""
@@ -31,8 +31,8 @@ def show_mending(page: Page, runs: Runs) -> None:
         Row(row["spec"], **{name: row[name] for name in names})
         for row in runs.current.to_dict("records")
     ]
-    distillations = {row.spec: row for row in grids.distillations_behind(students)}
-    frame = page.collect(list(distillations.values()), on_missing="skip")
+    distillations = {row.spec: row for row in grids.list_distillations_behind(students)}
+    frame = page.collect(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
         f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
@@ -41,7 +41,7 @@ def show_mending(page: Page, runs: Runs) -> None:
     page.note([f"{note} are older did not keep them."])
     table = {
         f"{model}, {m:g}/12, {task}": {
-            title: mean(part, *how) for title, how in COLUMNS.items()
+            title: format_mean(part, *how) for title, how in COLUMNS.items()
         }
         for (task, m, model), part in measured.groupby(
             ["task", "m", "model"], sort=False
@@ -64,7 +64,7 @@ def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, floa
 
     The times are of 8 sentences of 128 tokens, for those widths that have both."""
     times = {}
-    for line in run_lines():
+    for line in read_run_lines():
         ours = (line["page"], line["profile"]) == (FRONTIER, scale)
         run = Run(paths.records_root() / line["run"], "record")
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
@@ -98,13 +98,13 @@ def show_times(page: Page, widths: Iterable[int]) -> None:
         )
 
 
-def mean(part: pd.DataFrame, how: str, digits: str) -> str:
+def format_mean(rows: pd.DataFrame, expression: str, number_format: str) -> str:
     """Return the mean of an expression over rows and their number, as text.
 
-    how: an expression of columns. digits: a format of the mean. It is a dash without
-    rows."""
-    names = re.findall(r"[a-z_]{4,}", how)
-    if not {*names} <= {*part}:
+    expression: an expression of columns. number_format: a format of the mean. It is a
+    dash without rows."""
+    names = re.findall(r"[a-z_]{4,}", expression)
+    if not {*names} <= {*rows}:
         return "–"
-    values: Any = part.dropna(subset=names).eval(how)
-    return f"{values.mean():{digits}} ({len(values)})" if len(values) else "–"
+    values: Any = rows.dropna(subset=names).eval(expression)
+    return f"{values.mean():{number_format}} ({len(values)})" if len(values) else "–"

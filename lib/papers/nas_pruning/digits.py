@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import Absent, stream
+from lib.core.names import Absent, derive_seed
 from lib.core.types import Json
-from lib.data import check
+from lib.data import check_digest
 from lib.data.lines import refuse_content
 
 Digits = dict[str, tuple[np.ndarray, np.ndarray]]  # {split: (images, labels)}
@@ -27,72 +27,79 @@ _BUNDLED_TEST = 360
 
 
 @cache
-def load(root: Path | str, kind: str = "files") -> Digits:
+def load_digit_images(data_folder: Path | str, source_kind: str = "files") -> Digits:
     """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels
     int64 [N])}.
 
-    kind: "files" reads the folder `root`, "bundled" takes scikit-learn's digits. Raises
-    FileNotFoundError where a file is missing, ValueError where one is cut off or is no
-    idx file."""
-    if kind == "bundled":
-        return _bundled()
+    source_kind: "files" reads the folder `data_folder`, "bundled" takes scikit-learn's
+    digits. Raises FileNotFoundError where a file is missing, ValueError where one is
+    cut off or is no idx file."""
+    if source_kind == "bundled":
+        return _load_bundled_digits()
     digits = {}
     for split, stem in (("train", "train"), ("test", "t10k")):
-        images = _read(Path(root), f"{stem}-images", 3)
-        digits[split] = images, _read(Path(root), f"{stem}-labels", 1).astype(np.int64)
+        images = _read_idx_file(Path(data_folder), f"{stem}-images", 3)
+        digits[split] = (
+            images,
+            _read_idx_file(Path(data_folder), f"{stem}-labels", 1).astype(np.int64),
+        )
     return digits
 
 
-def describe(root: Path | str, kind: str) -> Json:
+def describe_digits(data_folder: Path | str, source_kind: str) -> Json:
     """Return the descriptor of digits for a Spec: {"kind", "digest"}.
 
     The digest covers images and labels."""
     body = hashlib.sha256()
-    for images, labels in load(root, kind).values():
+    for images, labels in load_digit_images(data_folder, source_kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
-    return {"kind": kind, "digest": body.hexdigest()[:16]}
+    return {"kind": source_kind, "digest": body.hexdigest()[:16]}
 
 
-def load_descriptor(root: Path | str, descriptor: Json) -> Digits:
-    """Return the digits of a descriptor, as `load` does.
+def load_described_digits(data_folder: Path | str, descriptor: Json) -> Digits:
+    """Return the digits of a descriptor, as `load_digit_images` does.
 
     Raises Refused where the local digits have another digest."""
-    kind, what = descriptor["kind"], f"the set of digits in {root}"
-    check(what, describe(root, kind)["digest"], descriptor["digest"])
-    return load(root, kind)
+    kind, what = descriptor["kind"], f"the set of digits in {data_folder}"
+    check_digest(
+        what, describe_digits(data_folder, kind)["digest"], descriptor["digest"]
+    )
+    return load_digit_images(data_folder, kind)
 
 
-def _read(root: Path, name: str, dimensions: int) -> np.ndarray:
+def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.ndarray:
     """Return the values of an idx file as an array with this number of dimensions.
 
     Such a file has a magic number and the length of each dimension, big-endian, then
     one byte for each value. Raises Absent where it is missing, and Refused where it is
     cut off."""
-    path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
+    path = next(
+        iter(sorted(folder.glob(f"{file_name}[-.]idx{dimension_count}-ubyte*"))), None
+    )
     if path is None:
-        reason = f"{name}-idx{dimensions}-ubyte is missing in {root}"
+        reason = f"{file_name}-idx{dimension_count}-ubyte is missing in {folder}"
         raise Absent(f"{reason}; fix: put MNIST's four idx files there")
     body = path.read_bytes()
     try:
         body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
-        _, *shape = np.frombuffer(body, ">u4", 1 + dimensions).tolist()
+        _, *shape = np.frombuffer(body, ">u4", 1 + dimension_count).tolist()
         return (
-            np.frombuffer(body, np.uint8, offset=4 + 4 * dimensions)
+            np.frombuffer(body, np.uint8, offset=4 + 4 * dimension_count)
             .reshape(shape)
             .copy()
         )
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise refuse_content(
-            path, error, f"a whole idx file of {dimensions} dimension(s)"
+            path, error, f"a whole idx file of {dimension_count} dimension(s)"
         ) from None
 
 
-def _bundled() -> Digits:
+def _load_bundled_digits() -> Digits:
     from sklearn.datasets import load_digits
 
     digits: Any = load_digits()  # A Bunch, for which scikit-learn has no types.
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
-    order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
+    order = np.random.default_rng(derive_seed(0, "digits")).permutation(len(images))
     rows = {
         "train": np.sort(order[_BUNDLED_TEST:]),
         "test": np.sort(order[:_BUNDLED_TEST]),

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from lib.core import paths
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.papers.nas_pruning import digits as images_of
@@ -30,24 +30,25 @@ def digits(
     and gates together from random weights; the cost is the number of inputs. There is
     no retraining. A killed run begins anew, as it takes minutes.
 
-    Metrics: `accuracy` on the test images with only the kept inputs, the numbers of
-    kept `pixels` and `noise` inputs, `ratio`, and those of a final trim as in
+    Metrics: `measure_accuracy` on the test images with only the kept inputs, the
+    numbers of kept `pixels` and `noise` inputs, `ratio`, and those of a final trim as
+    in
     `nas_search`. Arrays "inputs": `kept` [2, height, width], pixels first, `alphas` [N]
     and the curve [steps, 4]."""
     loop.read_numerics(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
-    arrays = images_of.load_descriptor(paths.data_root() / "mnist", images)
+    arrays = images_of.load_described_digits(paths.data_root() / "mnist", images)
     splits = {
-        name: [torch.from_numpy(part).to(loop.device()) for part in split]
+        name: [torch.from_numpy(part).to(loop.get_device()) for part in split]
         for name, split in arrays.items()
     }
     shape = splits["train"][0].shape[1:]
     pixels = shape.numel()
-    torch.manual_seed(stream(run.seed, "init"))
-    network = mlp(2 * pixels, options.widths).to(loop.device())
-    search = train(run, network, splits["train"], gate_options, options)
+    torch.manual_seed(derive_seed(run.seed, "init"))
+    network = build_perceptron(2 * pixels, options.widths).to(loop.get_device())
+    search = train_with_gates(run, network, splits["train"], gate_options, options)
     metrics, alphas, curve = search.trim_to_target()
-    selected = search.control.on(alphas)
+    selected = search.control.find_active_gates(alphas)
     run.save_arrays(
         "inputs",
         kept=selected.reshape(2, *shape),
@@ -55,20 +56,24 @@ def digits(
         curve=curve,
     )
     return metrics | {
-        "accuracy": accuracy(network, splits["test"], selected, options, run.seed),
+        "accuracy": measure_accuracy(
+            network, splits["test"], selected, options, run.seed
+        ),
         "pixels": int(selected[:pixels].sum()),
         "noise": int(selected[pixels:].sum()),
         "steps": len(curve),
     }
 
 
-def mlp(inputs: int, widths: tuple[int, ...]) -> nn.Module:
+def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Module:
     """Return linear layers of these widths with ReLU between them."""
-    layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((inputs, *widths))]
+    layers = [
+        (nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((input_size, *layer_widths))
+    ]
     return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
 
-def inputs_of(
+def make_noisy_inputs(
     pixels: torch.Tensor, options: Perceptron, generator: torch.Generator
 ) -> torch.Tensor:
     """Return the inputs [B, 2 P] of images [B, height, width].
@@ -80,17 +85,17 @@ def inputs_of(
     return torch.cat([pixels, options.noise * noise], 1)
 
 
-def train(
+def train_with_gates(
     run: RunWriter,
     network: nn.Module,
-    split: list[torch.Tensor],
+    images_and_labels: list[torch.Tensor],
     gates: Gates,
     options: Perceptron,
 ) -> Gating:
     """Train weights and gates together. Return the Gating of the search."""
-    pixels, labels = split
+    pixels, labels = images_and_labels
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
-    generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
+    generator = torch.Generator().manual_seed(derive_seed(run.seed, "noise"))
     per_epoch = -(-len(labels) // options.batch)
     steps = per_epoch * options.epochs
     alphas = nn.Parameter(
@@ -101,34 +106,38 @@ def train(
     batches: list[np.ndarray] = []
     for step in range(steps):
         if step % per_epoch == 0:
-            dice = np.random.default_rng(stream(run.seed, f"order:{step // per_epoch}"))
+            dice = np.random.default_rng(
+                derive_seed(run.seed, f"order:{step // per_epoch}")
+            )
             batches = np.array_split(dice.permutation(len(labels)), per_epoch)
         rows = torch.from_numpy(batches[step % per_epoch]).to(labels.device)
-        logits = network(inputs_of(pixels[rows], options, generator) * alphas.sigmoid())
+        logits = network(
+            make_noisy_inputs(pixels[rows], options, generator) * alphas.sigmoid()
+        )
         functional.cross_entropy(logits, labels[rows]).backward()
-        search.gradients(step, steps)
+        search.adjust_gradients(step, steps)
         optimiser.step()
         network.zero_grad()
         alphas.grad = None
-        run.progress((step + 1) / steps)
+        run.report_progress((step + 1) / steps)
     return search
 
 
 @torch.inference_mode()
-def accuracy(
+def measure_accuracy(
     network: nn.Module,
-    split: list[torch.Tensor],
-    selected: np.ndarray,
+    images_and_labels: list[torch.Tensor],
+    kept_inputs: np.ndarray,
     options: Perceptron,
     seed: int,
 ) -> float:
     """Return the share of the images that are classified right with only the kept
     inputs.
 
-    selected: whether each input is kept, bool [N]."""
-    pixels, labels = split
-    generator = torch.Generator().manual_seed(stream(seed, "test noise"))
-    batch = inputs_of(pixels, options, generator) * torch.from_numpy(selected).to(
-        labels.device
-    )
+    kept_inputs: whether each input is kept, bool [N]."""
+    pixels, labels = images_and_labels
+    generator = torch.Generator().manual_seed(derive_seed(seed, "test noise"))
+    batch = make_noisy_inputs(pixels, options, generator) * torch.from_numpy(
+        kept_inputs
+    ).to(labels.device)
     return (network(batch).argmax(1) == labels).double().mean().item()

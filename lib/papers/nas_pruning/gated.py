@@ -16,9 +16,9 @@ import math
 
 from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
-from lib.stats.cost import layer_flops as layer
-from lib.stats.cost import layer_widths as layer_widths
-from lib.stats.cost import layered_flops as flops
+from lib.stats.cost import count_flops_of_layer as layer
+from lib.stats.cost import count_flops_of_layers as flops
+from lib.stats.cost import count_widths_by_layer as count_widths_by_layer
 
 TOKENS = 128
 # Mask of an open gate at the start of a search: sigmoid(5) = 0.9933.
@@ -34,37 +34,43 @@ REPORTED = {
 }
 
 
-def masked_flops(shape: Shape, mask: float = 1.0, tokens: int = TOKENS) -> float:
+def masked_flops(
+    shape: Shape, mask_value: float = 1.0, token_count: int = TOKENS
+) -> float:
     """Return the FLOPs of a model of a Shape whose heads and neurons all have one
     mask."""
-    width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
+    width = {"heads": mask_value * shape.heads, "ffn": mask_value * shape.ffn}
     return flops(
-        shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens
+        shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, token_count
     )
 
 
-def head(hidden: int, size: int, tokens: int = TOKENS) -> int:
-    """Return the FLOPs of one head: 8 T H D + 4 T T D. size: D."""
-    return layer(hidden, hidden, size, size, 0, tokens)
+def count_head_flops(
+    hidden_size: int, head_size: int, token_count: int = TOKENS
+) -> int:
+    """Return the FLOPs of one head: 8 T H D + 4 T T D. head_size: D."""
+    return layer(hidden_size, hidden_size, head_size, head_size, 0, token_count)
 
 
-def neuron(hidden: int, tokens: int = TOKENS) -> int:
+def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
     """Return the FLOPs of one feed-forward neuron: 4 T H."""
-    return layer(hidden, hidden, 0, 0, 1, tokens)
+    return layer(hidden_size, hidden_size, 0, 0, 1, token_count)
 
 
-def shares(shape: Shape, tokens: int = TOKENS) -> dict[str, float]:
+def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
     """Return {part: its share of the whole model's FLOPs} (section 7.2).
 
     The parts are "projections", "attention products", "feed-forward" and "pooler".
     """
     h, layers = shape.hidden, shape.layers
     parts = {
-        "projections": layers * (layer(h, h, h, h, 0, tokens) - 4 * tokens**2 * h),
-        "attention products": layers * 4 * tokens**2 * h,
-        "feed-forward": layers * shape.ffn * neuron(h, tokens),
+        "projections": layers
+        * (layer(h, h, h, h, 0, token_count) - 4 * token_count**2 * h),
+        "attention products": layers * 4 * token_count**2 * h,
+        "feed-forward": layers * shape.ffn * count_neuron_flops(h, token_count),
         "pooler": 2 * h * h,
     }
     return {
-        name: part / masked_flops(shape, tokens=tokens) for name, part in parts.items()
+        name: part / masked_flops(shape, token_count=token_count)
+        for name, part in parts.items()
     }

@@ -13,10 +13,10 @@ from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import gates
 from lib.model.cut import count_parts
-from lib.model.parts import layers
+from lib.model.parts import get_layers
 from lib.model.surgery import operate
 from lib.papers.nas_pruning import gated as measured
-from lib.papers.nas_pruning.control import Control, encoder_cost
+from lib.papers.nas_pruning.control import Control, make_encoder_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
@@ -40,48 +40,56 @@ class Gating(loop.Method):
         self,
         run: Scratch,
         model: nn.Module,
-        alphas: Iterable[Tensor],
-        sizes: dict[Any, int],
-        cost: Cost,
+        gate_alphas: Iterable[Tensor],
+        gates_by_region: dict[Any, int],
+        cost_function: Cost,
         options: Gates,
     ) -> None:
-        """Take N gates `alphas`; `sizes` and `cost` are as in a Control."""
-        self.run, self.model, self.apart = run, model, tuple(alphas)
-        self.control = Control(options, sizes, cost, run.seed)
+        """Take N gates `gate_alphas`; `gates_by_region` and `cost_function` are as in a
+        Control."""
+        self.run, self.model, self.apart = run, model, tuple(gate_alphas)
+        self.control = Control(options, gates_by_region, cost_function, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
-    def gradients(self, step: int, steps: int) -> None:
+    def adjust_gradients(self, step: int, steps: int) -> None:
         gradients = [
             a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
         ]
         before = self.model.get_buffer("average")
-        alphas, average, note = self.control.move(
-            flatten(self.apart), before.cpu().numpy(), flatten(gradients), step, steps
+        alphas, average, note = self.control.update_alphas(
+            flatten_tensors(self.apart),
+            before.cpu().numpy(),
+            flatten_tensors(gradients),
+            step,
+            steps,
         )
-        write(self.apart, alphas)
+        fill_tensors(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
-        self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
+        self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def trim_to_target(self) -> tuple[Json, np.ndarray, np.ndarray]:
         """Do the final trim. Return (metrics, alphas [N], the curve [steps, 4] of
         COLUMNS)."""
         control, before, logged = (
             self.control,
-            flatten(self.apart),
+            flatten_tensors(self.apart),
             self.run.read_log("search"),
         )
-        alphas, trimmed = control.trim(
+        alphas, trimmed = control.trim_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
-        write(self.apart, alphas)
+        fill_tensors(self.apart, alphas)
         del self.model.average
-        target, ratio = control.options.ratio, control.ratio(alphas)
+        target, ratio = (
+            control.options.ratio,
+            control.compute_cost_ratio_of_alphas(alphas),
+        )
         metrics = {
             "target": target,
             "ratio": ratio,
             "miss": ratio / target - 1,
-            "before_trim": control.ratio(before),
+            "before_trim": control.compute_cost_ratio_of_alphas(before),
             "trimmed": len(trimmed),
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
@@ -98,14 +106,16 @@ class GateSearch(Gating):
 
     It saves the arrays `search`: the curve [steps, 4] of COLUMNS, and every alpha under
     the name "<layer>.<kind>". Its metrics are `architecture`, which the operation
-    "keep" takes, the `flops`, `whole_flops` and `ratio` of the cut model, and
+    "keep" takes, the `count_flops`, `whole_flops` and `ratio` of the cut model, and
     `before_trim` and `trimmed` of the final trim. Raises Refused for gates that do not
     fit the model."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
         operate(model, {"op": "gates", "regions": list(options.regions)})
         alphas = gates.read_alphas(model).values()
-        super().__init__(run, model, alphas, *costs(model, options.regions), options)
+        super().__init__(
+            run, model, alphas, *make_cost_function(model, options.regions), options
+        )
 
     def finish(self) -> Json:
         metrics, alphas, curve = self.trim_to_target()
@@ -115,26 +125,28 @@ class GateSearch(Gating):
         }
         self.run.save_arrays("search", curve=curve, **every)
         return metrics | {
-            "architecture": architecture(self.control.sizes, self.control.on(alphas)),
+            "architecture": list_kept_indices(
+                self.control.sizes, self.control.find_active_gates(alphas)
+            ),
             "flops": self.control.full * metrics["ratio"],
             "whole_flops": self.control.full,
         }
 
 
-def flatten(tensors: Iterable[Tensor]) -> np.ndarray:
+def flatten_tensors(tensors: Iterable[Tensor]) -> np.ndarray:
     """Return one float64 array of several tensors."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
-def write(tensors: Sequence[Tensor], values: np.ndarray) -> None:
-    """Fill several tensors from one array, as the reverse of `flatten`."""
+def fill_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
+    """Fill several tensors from one array, as the reverse of `flatten_tensors`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
         for tensor, part in zip(tensors, np.split(values, ends), strict=True):
             tensor.copy_(torch.from_numpy(part))
 
 
-def costs(
+def make_cost_function(
     model: PreTrainedModel, regions: Iterable[str]
 ) -> tuple[dict[Region, int], Cost]:
     """Return what a Control needs for some regions of a model, with or without gates.
@@ -142,17 +154,19 @@ def costs(
     These are {(layer, kind): number of gates}, and a function {(layer, kind): sum of
     masks} -> FLOPs."""
     sizes, layer_widths = {}, []
-    for number, layer in enumerate(layers(model)):
-        planned = gates.plan(layer, regions)
+    for number, layer in enumerate(get_layers(model)):
+        planned = gates.plan_gates(layer, regions)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
-        layer_widths.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
+        layer_widths.append(
+            {kind: count_layer_widths(layer)[kind] for kind in ("heads", "ffn")}
+        )
     attention: Any = layer.attention
-    return sizes, encoder_cost(
+    return sizes, make_encoder_cost(
         model.config.hidden_size, attention.self.attention_head_size, layer_widths
     )
 
 
-def widths(layer: nn.Module) -> dict[str, int]:
+def count_layer_widths(layer: nn.Module) -> dict[str, int]:
     """Return the number of parts of each kind in a layer: {"heads", "ffn", "embedding",
     "qk", "v"}."""
     return {
@@ -161,37 +175,43 @@ def widths(layer: nn.Module) -> dict[str, int]:
     }
 
 
-def flops(model: PreTrainedModel) -> int:
+def count_flops(model: PreTrainedModel) -> int:
     """Return the FLOPs of a model as it is, cut or whole, by the report's convention.
 
     See lib.papers.nas_pruning.gated."""
-    attention: Any = layers(model)[0].attention
-    size, layer_widths = attention.self.attention_head_size, map(widths, layers(model))
+    attention: Any = get_layers(model)[0].attention
+    size, layer_widths = (
+        attention.self.attention_head_size,
+        map(count_layer_widths, get_layers(model)),
+    )
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 
-def numbers(
-    architecture: Mapping[str, list[list[int]]], sizes: Mapping[Region, int]
+def count_gates_by_region(
+    architecture: Mapping[str, list[list[int]]], gates_by_region: Mapping[Region, int]
 ) -> list[int]:
     """Return the number of gates that an architecture keeps in each region.
 
-    The order is that of `sizes`, {region: number of gates}. architecture: what the
-    function `architecture` returns."""
-    return [len(architecture[NAMES.get(kind, kind)][layer]) for layer, kind in sizes]
+    The order is that of `gates_by_region`, {region: number of gates}. architecture:
+    what the function `list_kept_indices` returns."""
+    return [
+        len(architecture[NAMES.get(kind, kind)][layer])
+        for layer, kind in gates_by_region
+    ]
 
 
-def architecture(
-    sizes: Mapping[Region, int], on: np.ndarray
+def list_kept_indices(
+    gates_by_region: Mapping[Region, int], is_on: np.ndarray
 ) -> dict[str, list[list[int]]]:
     """Return the argument of the operation "keep": {"heads": L lists of indices,
     "neurons": ...}.
 
-    sizes: the number of gates of each region. on: whether each gate is on, in the order
-    of `sizes`."""
+    gates_by_region: the number of gates of each region. is_on: whether each gate is on,
+    in the order of `gates_by_region`."""
     indices: dict[str, list[list[int]]] = {}
     start = 0
-    for (_, kind), number in sizes.items():
-        chosen = [i for i in range(number) if on[start + i]]
+    for (_, kind), number in gates_by_region.items():
+        chosen = [i for i in range(number) if is_on[start + i]]
         indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
         start += number
     return indices

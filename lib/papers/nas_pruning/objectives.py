@@ -12,45 +12,47 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Targets
-from lib.model.parts import layers, surgery
+from lib.model.parts import get_layers, get_surgery
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
-from lib.train.matching import Match, imitate_teacher, layer_map
-from lib.train.objectives import TaskTraining, predict_targets
+from lib.train.matching import Match, imitate_teacher, map_layers
+from lib.train.objectives import TaskTraining, make_target_objective
 
 
-def objective_of(
+def make_objective(
     training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.Loss]:
     """Return the objective that the options name (report, sections 1.4, 5.4, 5.5,
     7.3)."""
     if options.kind == "prediction":
-        return squared_objective(training, model)
+        return make_squared_error_objective(training, model)
     if options.kind == "intermediate":
-        return intermediate(training, model, options)
+        return match_teacher_states(training, model, options)
     if options.kind == "two_stage":
-        return two_stages(training, model, options)
-    soft = options.kind == "soft_cross_entropy" and training.task.outputs > 1
-    return predict_targets(training, model, Targets("soft" if soft else "hard"))
+        return match_states_then_logits(training, model, options)
+    soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
+    return make_target_objective(training, model, Targets("soft" if soft else "hard"))
 
 
-def squared_objective(
+def make_squared_error_objective(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
     """Return the objective of the mean squared error to the teacher's logits."""
     teacher = training.teacher_logits
 
-    def loss(batch: loop.Batch, chosen: np.ndarray) -> dict[str, Tensor]:
-        made = loop.outputs(model, batch).float()
-        return {"loss": nn.functional.mse_loss(made, teacher[chosen].to(made.device))}
+    def loss(batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
+        made = loop.compute_logits(model, batch).float()
+        return {
+            "loss": nn.functional.mse_loss(made, teacher[row_numbers].to(made.device))
+        }
 
     return nullcontext(loss)
 
 
 @contextmanager
-def intermediate(
+def match_teacher_states(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss on the teacher's states, each part summed over the layers.
@@ -60,7 +62,7 @@ def intermediate(
     its teacher gets a linear layer to the teacher's width, which trains with it, as in
     TinyBERT's code."""
     teacher, _ = training.teacher
-    pairs = layer_map(len(layers(student)), len(layers(teacher)))
+    pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
     mask, between = options.mask, narrow != wide
     matches = [
@@ -68,13 +70,13 @@ def intermediate(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads, over = heads_of_search(student), losses.over_keys
+        heads, over = list_kept_heads(student), losses.compare_scores_over_keys
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
     with ExitStack() as held:
         if between:  # As a part of the student, the layer is saved in checkpoints.
-            torch.manual_seed(stream(training.run.seed, "projection"))
+            torch.manual_seed(derive_seed(training.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
         yield held.enter_context(
@@ -83,7 +85,7 @@ def intermediate(
 
 
 @contextmanager
-def two_stages(
+def match_states_then_logits(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss that matches hidden states in the first half of the steps, then
@@ -91,8 +93,8 @@ def two_stages(
 
     Both are the teacher's."""
     with (
-        squared_objective(training, student) as later,
-        intermediate(training, student, options) as first,
+        make_squared_error_objective(training, student) as later,
+        match_teacher_states(training, student, options) as first,
     ):
         yield Stages(first, later)
 
@@ -101,22 +103,22 @@ class Stages(loop.Method):
     """A Stages trains with one loss in the first half of the steps, then with
     another."""
 
-    def __init__(self, first: loop.Loss, later: loop.Loss) -> None:
-        self.first, self.later = first, later
+    def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
+        self.first, self.later = first_loss, second_loss
 
-    def before(self, step: int, steps: int) -> None:
+    def prepare_step(self, step: int, steps: int) -> None:
         self.now = self.first if step < steps // 2 else self.later
 
     def __call__(self, batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
         return self.now(batch, rows)
 
 
-def heads_of_search(student: PreTrainedModel) -> list[list[int]]:
+def list_kept_heads(student: PreTrainedModel) -> list[list[int]]:
     """Return L lists: the heads of the whole model that each layer of the student has.
 
     Attention is matched by these heads."""
-    heads = [list(range(student.config.num_attention_heads))] * len(layers(student))
-    for op in surgery(student):
+    heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
+    for op in get_surgery(student):
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(heads, op["heads"], strict=True)
             heads = [[layer[i] for i in chosen] for layer, chosen in pairs]

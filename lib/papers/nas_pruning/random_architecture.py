@@ -5,7 +5,11 @@ from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.model import backbone
 from lib.papers.nas_pruning import control
-from lib.papers.nas_pruning.gating import architecture, costs, numbers
+from lib.papers.nas_pruning.gating import (
+    count_gates_by_region,
+    list_kept_indices,
+    make_cost_function,
+)
 from lib.papers.nas_pruning.options import Gates
 
 
@@ -18,19 +22,23 @@ def random_architecture(run: RunWriter, gates: Json) -> Json:
     ratio and tolerance matter; with `search` only the regions. Metrics have the names
     of those of `nas_search`."""
     options = Gates(**gates)
-    sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
+    sizes, cost = make_cost_function(
+        backbone.load(run.inputs["start"].model)[0], options.regions
+    )
     if search := run.inputs.get("search"):
-        on = control.random_of_sizes(
-            sizes, numbers(search.metrics["architecture"], sizes), run.seed
+        on = control.draw_random_gates_of_sizes(
+            sizes,
+            count_gates_by_region(search.metrics["architecture"], sizes),
+            run.seed,
         )
     else:
-        on = control.random_architecture(options, sizes, cost, run.seed)
+        on = control.draw_random_gates(options, sizes, cost, run.seed)
     flops, full_flops = (
         cost(control.Control(options, sizes, cost).sum_masks(on)),
         cost(sizes),
     )
     return {
-        "architecture": architecture(sizes, on),
+        "architecture": list_kept_indices(sizes, on),
         "target": options.ratio,
         "ratio": flops / full_flops,
         "flops": flops,

@@ -17,13 +17,13 @@ from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
 from lib.papers import grids, published
-from lib.papers.grids import backbone, shape, start_checkpoint
+from lib.papers.grids import backbone_spec, find_encoder_shape, start_checkpoint_spec
 from lib.papers.nas_pruning import control, gated
 from lib.papers.nas_pruning.options import Gates, Objective, Perceptron
 from lib.stats.compare import Column
 from lib.stats.cost import SHAPES
 
-S = grids.settings("nas_pruning")
+S = grids.read_settings("nas_pruning")
 # Tables of settings.toml, which describes each.
 MAIN: str = S.MAIN
 RATIOS: tuple[float, ...] = S.RATIOS
@@ -69,53 +69,55 @@ REPORTED: Json = S.REPORTED
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 
-DEVIATIONS = published.deviations("nas_pruning")
-SMALL_TEACHER = published.deviations("nas_pruning", "small_teacher")
-DIGITS = published.deviations("nas_pruning", "digits")
+DEVIATIONS = published.read_deviations("nas_pruning")
+SMALL_TEACHER = published.read_deviations("nas_pruning", "small_teacher")
+DIGITS = published.read_deviations("nas_pruning", "digits")
 
 
 # Other tables pass RANDOM, PAIR, TRIO or TEST in place of TASKS.
-tasks = partial(grids.tasks, by_profile=TASKS)
+tasks = partial(grids.select_tasks, by_profile=TASKS)
 # Other tables pass HEADLINES or REPEATS.
-seeds = partial(grids.seeds, by_profile=SEEDS)
+seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def gates(ratio: float = 0.3, **changes: Any) -> Gates:
+def make_gate_settings(ratio: float = 0.3, **changes: Any) -> Gates:
     """Return the settings of the report's search; changes: other fields of Gates.
 
     ratio: target share of the FLOPs."""
     return Gates(ratio=ratio, **GATES | changes)
 
 
-def general_spec(profile: str, model: str = MAIN) -> Spec:
+def untrained_spec(profile: str, model: str = MAIN) -> Spec:
     """Return the Spec of an encoder before any task.
 
     Raises Refused, with the nearest name, for an unknown model, and for BERT-Mini at
     mini."""
     check_name("model", model, CHECKPOINTS)
     if profile == "paper":
-        return start_checkpoint(profile, CHECKPOINTS[model])
+        return start_checkpoint_spec(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
-        return backbone(profile)
+        return backbone_spec(profile)
     if profile != "toy":
         raise Refused(
             f"model 'BERT-Mini' has no stand-in at profile {profile!r}: take 'toy' or 'paper'"
         )
-    return Spec("pretrain", backbone("toy").args | TOY_MINI, seed=0)
+    return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
 
 
-def whole_model(profile: str, task: str, model: str = MAIN, epochs: int = 0) -> Spec:
+def finetuned_whole_spec(
+    profile: str, task: str, model: str = MAIN, epochs: int = 0
+) -> Spec:
     """Return the Spec of a model on a task before any search, fine-tuned on the labels.
 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: a number other
     than the profile's."""
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled_spec(profile, task, model)
-    train = pace_training(
+    train = make_train_settings(
         TEACHER, profile, task, () if task in TEN else LONG, epochs=epochs
     )
-    spec = grids.teacher(profile, task, train=train)
-    return replace(spec, inputs={"start": general_spec(profile, model)})
+    spec = grids.teacher_spec(profile, task, train=train)
+    return replace(spec, inputs={"start": untrained_spec(profile, model)})
 
 
 def distilled_spec(
@@ -126,125 +128,158 @@ def distilled_spec(
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows
     (6.1.1)."""
-    start, guide = general_spec(profile, model), whole_model(profile, task, "BERT-base")
+    start, guide = (
+        untrained_spec(profile, model),
+        finetuned_whole_spec(profile, task, "BERT-base"),
+    )
     more = profile == "paper"
-    return stages(profile, task, start, guide, None, more, epochs, TINYBERT)
+    return two_stage_distillation_spec(
+        profile, task, start, guide, None, more, epochs, TINYBERT
+    )
 
 
-def pace_training(
+def make_train_settings(
     settings: Mapping[str, Train],
     profile: str,
     task: str,
-    long: Collection[str] = LONG,
+    tasks_with_fewer_epochs: Collection[str] = LONG,
     **changes: Any,
 ) -> Train:
     """Return the Train of a task, out of {profile: Train}.
 
-    long: tasks of fewer epochs at `paper`. For STS-B the best model is chosen by both
-    correlations, as in TinyBERT's code. changes: fields with other values; 0 changes
-    nothing."""
+    tasks_with_fewer_epochs: tasks of fewer epochs at `paper`. For STS-B the best model
+    is chosen by both correlations, as in TinyBERT's code. changes: fields with other
+    values; 0 changes nothing."""
     train, changes = settings[profile], {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
-    few: Json = {"epochs": 3} if profile == "paper" and task in long else {}
+    few: Json = (
+        {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
+    )
     return grids.adapt_options(profile, replace(train, **few | changes))
 
 
-def rows(profile: str, task: str) -> Json:
+def describe_search_rows(profile: str, task: str) -> Json:
     """Return the descriptor of a task's rows for searches and retraining."""
     if profile in ROWS:
-        return grids.describe_data(profile, task, ROWS[profile])
-    return grids.dataset(profile, task)
+        return grids.describe_training_rows(profile, task, ROWS[profile])
+    return grids.describe_dataset(profile, task)
 
 
-def states(
-    profile: str, kind: Literal["intermediate", "two_stage"] = "intermediate"
+def make_states_objective(
+    profile: str, objective_kind: Literal["intermediate", "two_stage"] = "intermediate"
 ) -> Objective:
     """Return the objective that matches attention scores and layer outputs.
 
-    kind: "two_stage" learns logits in the second half of the steps."""
-    return Objective(kind, attention=True, mask=profile != "paper")
+    objective_kind: "two_stage" learns logits in the second half of the steps."""
+    return Objective(objective_kind, attention=True, mask=profile != "paper")
 
 
-def augmentation_spec(profile: str, task: str, augmented: bool = True) -> Spec | None:
+def augmentation_spec(
+    profile: str, task: str, is_augmented: bool = True
+) -> Spec | None:
     """Return the Spec of augmented rows for searches and retraining.
 
-    It is None where not `augmented`."""
-    return grids.augmentation(profile, task, rows(profile, task)) if augmented else None
+    It is None where not `is_augmented`."""
+    return (
+        grids.augmented_rows_spec(profile, task, describe_search_rows(profile, task))
+        if is_augmented
+        else None
+    )
 
 
 def search_spec(
     profile: str,
     task: str,
-    start: Spec | None = None,
-    guide: Spec | None = None,
+    initial_model: Spec | None = None,
+    guiding_teacher: Spec | None = None,
     objective: Objective = LOGITS,
     times: int = 1,
     enlarged: bool = False,
     lr: float = 0.0,
-    **gate: Any,
+    **gate_options: Any,
 ) -> Spec:
-    """Return the Spec of a search in a model `start`, by default that of `whole_model`.
+    """Return the Spec of a search in a model `initial_model`, by default that of
+    `finetuned_whole_spec`.
 
-    guide: the teacher; without one the model is its own (5.5). times: multiple of the
-    profile's epochs. enlarged: whether it sees augmented rows, at `paper` for one epoch
-    (7.6). lr: learning rate; 0 means the profile's. gate: arguments of `gates`."""
-    start, train = (
-        start or whole_model(profile, task),
-        pace_training(SEARCH, profile, task, lr=lr),
+    guiding_teacher: the teacher; without one the model is its own (5.5). times:
+    multiple of the profile's epochs. enlarged: whether it sees augmented rows, at
+    `paper` for one epoch (7.6). lr: learning rate; 0 means the profile's. gate_options:
+    arguments of `make_gate_settings`."""
+    initial_model, train = (
+        initial_model or finetuned_whole_spec(profile, task),
+        make_train_settings(SEARCH, profile, task, lr=lr),
     )
     epochs = 1 if enlarged and profile == "paper" else train.epochs
-    teacher = (guide or start) if objective.kind != "cross_entropy" else None
+    teacher = (
+        (guiding_teacher or initial_model)
+        if objective.kind != "cross_entropy"
+        else None
+    )
     args = {"train": replace(train, epochs=times * epochs), "objective": objective}
-    args = grids.common_arguments(
-        profile, task, rows(profile, task), gates=gates(**gate), **args
+    args = grids.make_common_arguments(
+        profile,
+        task,
+        describe_search_rows(profile, task),
+        gates=make_gate_settings(**gate_options),
+        **args,
     )
     augmented = augmentation_spec(profile, task, enlarged)
     return Spec(
-        "nas_search", args, {"start": start, "teacher": teacher, "augmented": augmented}
+        "nas_search",
+        args,
+        {"start": initial_model, "teacher": teacher, "augmented": augmented},
     )
 
 
-def random_spec(start: Spec, search: Spec | None = None, **gate: Any) -> Spec:
+def random_spec(
+    initial_model: Spec, search: Spec | None = None, **gate_options: Any
+) -> Spec:
     """Return the Spec of a random architecture with the cost of a search (Table 5).
 
     search: the Spec of a search whose numbers of heads and neurons in each layer it
     keeps. This shows whether a search finds more than the number of parts of each
     layer."""
-    inputs = {"start": start, "search": search}
-    return Spec("random_architecture", {"gates": gates(**gate)}, inputs)
+    inputs = {"start": initial_model, "search": search}
+    return Spec(
+        "random_architecture", {"gates": make_gate_settings(**gate_options)}, inputs
+    )
 
 
-def stages(
+def two_stage_distillation_spec(
     profile: str,
     task: str,
-    start: Spec,
-    guide: Spec,
-    search: Spec | None = None,
-    augmented: bool = False,
+    initial_model: Spec,
+    guiding_teacher: Spec,
+    search_to_follow: Spec | None = None,
+    is_augmented: bool = False,
     epochs: Sequence[int] = (),
     objective: Objective = LOGITS,
 ) -> Spec:
-    """Return the Spec of two stages of distillation from `start`: states, then
+    """Return the Spec of two stages of distillation from `initial_model`: states, then
     `objective`.
 
-    guide: the teacher. search: the Spec that finds the architecture to train; None
-    trains the whole model. epochs: epochs of the two stages; by default the
-    profile's."""
-    args = grids.common_arguments(profile, task, rows(profile, task))
+    guiding_teacher: the teacher. search_to_follow: the Spec that finds the architecture
+    to train; None trains the whole model. epochs: epochs of the two stages; by default
+    the profile's."""
+    args = grids.make_common_arguments(
+        profile, task, describe_search_rows(profile, task)
+    )
     one, two = (
-        args | {"train": pace_training(settings, profile, task, epochs=number)}
+        args | {"train": make_train_settings(settings, profile, task, epochs=number)}
         for settings, number in zip(
             (INTERMEDIATE, PREDICTION), epochs or (0, 0), strict=True
         )
     )
     inputs = {
-        "teacher": guide,
-        "augmented": augmentation_spec(profile, task, augmented),
+        "teacher": guiding_teacher,
+        "augmented": augmentation_spec(profile, task, is_augmented),
     }
-    architecture = Output("search", "architecture") if search else None
-    one |= {"objective": states(profile), "architecture": architecture}
-    first = Spec("retrain", one, inputs | {"start": start, "search": search})
+    architecture = Output("search", "architecture") if search_to_follow else None
+    one |= {"objective": make_states_objective(profile), "architecture": architecture}
+    first = Spec(
+        "retrain", one, inputs | {"start": initial_model, "search": search_to_follow}
+    )
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
@@ -253,50 +288,56 @@ def pruned_spec(
     task: str,
     model: str = MAIN,
     objective: Objective = LOGITS,
-    augmented: bool = False,
+    is_augmented: bool = False,
     keep_weights: bool = False,
-    **changes: Any,
+    **search_options: Any,
 ) -> Spec:
     """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut and
     retrain.
 
     The fine-tuned model is the teacher. keep_weights: whether retraining starts from
-    the searched weights (7.8). changes: arguments of `search_spec`."""
-    fine_tuned = whole_model(profile, task, model)
-    search = search_spec(profile, task, fine_tuned, objective=objective, **changes)
-    return stages(
+    the searched weights (7.8). search_options: arguments of `search_spec`."""
+    fine_tuned = finetuned_whole_spec(profile, task, model)
+    search = search_spec(
+        profile, task, fine_tuned, objective=objective, **search_options
+    )
+    return two_stage_distillation_spec(
         profile,
         task,
         search if keep_weights else fine_tuned,
         fine_tuned,
         search,
-        augmented,
+        is_augmented,
     )
 
 
-def random(
+def random_retrained_spec(
     profile: str,
     task: str,
-    sized: bool = False,
+    keeps_searched_sizes: bool = False,
     lr: float = 0.0,
     times: int = 1,
-    **gate: Any,
+    **gate_options: Any,
 ) -> Spec:
     """Return the Spec of a random architecture with the retraining of a searched one.
 
-    sized: whether each layer keeps as many heads and neurons as the search of the same
-    target leaves there (`random_spec`). lr: learning rate of that search. times:
-    multiple of the epochs of retraining."""
-    fine_tuned = whole_model(profile, task)
-    search = search_spec(profile, task, fine_tuned, lr=lr, **gate) if sized else None
+    keeps_searched_sizes: whether each layer keeps as many heads and neurons as the
+    search of the same target leaves there (`random_spec`). lr: learning rate of that
+    search. times: multiple of the epochs of retraining."""
+    fine_tuned = finetuned_whole_spec(profile, task)
+    search = (
+        search_spec(profile, task, fine_tuned, lr=lr, **gate_options)
+        if keeps_searched_sizes
+        else None
+    )
     trainings = (INTERMEDIATE[profile], PREDICTION[profile])
     epochs = [times * train.epochs for train in trainings] if times > 1 else ()
-    return stages(
+    return two_stage_distillation_spec(
         profile,
         task,
         fine_tuned,
         fine_tuned,
-        random_spec(fine_tuned, search, **gate),
+        random_spec(fine_tuned, search, **gate_options),
         epochs=epochs,
     )
 
@@ -304,31 +345,32 @@ def random(
 def magnitude_spec(
     profile: str,
     task: str,
-    share: float,
+    kept_share: float,
     model: str = "BERT-base",
-    taught: bool = False,
+    learns_from_teacher: bool = False,
 ) -> Spec:
     """Return the Spec of iterative magnitude pruning down to a share of the weights
     (Table 10).
 
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model
-    is. taught: whether each round learns the logits of the dense model instead, as a
-    searched network does. Raises Refused for a share that no round ends with."""
-    check_name("kept share", share, ROUNDS[profile])
-    origin = general_spec(profile, model)
-    dense = grids.teacher(profile, task, train=MAGNITUDE[profile])
+    is. learns_from_teacher: whether each round learns the logits of the dense model
+    instead, as a searched network does. Raises Refused for a share that no round ends
+    with."""
+    check_name("kept share", kept_share, ROUNDS[profile])
+    origin = untrained_spec(profile, model)
+    dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = teacher = replace(dense, inputs={"start": origin})
-    if taught:
+    if learns_from_teacher:
         args |= {"objective": LOGITS}
     for round_share in ROUNDS[profile]:
         inputs = {
             "start": spec,
             "origin": origin,
-            "teacher": teacher if taught else None,
+            "teacher": teacher if learns_from_teacher else None,
         }
         spec = Spec("imp", args | {"kept": round_share}, inputs)
-        if round_share == share:
+        if round_share == kept_share:
             break
     return spec
 
@@ -340,41 +382,44 @@ def model_spec(profile: str, task: str, model: str) -> Spec:
     Such a network is retrained on augmented rows at `paper`, for the report's tasks."""
     share, _, base = model.rpartition(" % ")
     if not share:
-        return whole_model(profile, task, model)
+        return finetuned_whole_spec(profile, task, model)
     augmented = profile == "paper" and task in AUGMENTED
-    return pruned_spec(profile, task, base, augmented=augmented, ratio=int(share) / 100)
+    return pruned_spec(
+        profile, task, base, is_augmented=augmented, ratio=int(share) / 100
+    )
 
 
-def label(ratio: float, kind: str = "NAS") -> str:
-    return f"{100 * ratio:.0f} % {kind}"
+def format_label(flops_ratio: float, search_kind: str = "NAS") -> str:
+    return f"{100 * flops_ratio:.0f} % {search_kind}"
 
 
-def random_network(ratio: float, shape: str) -> Json:
+def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
     """Return a random architecture with a share of a model's FLOPs, at its true size.
 
-    It is an argument of the step `latency`. shape: a name of lib.stats.cost.SHAPES."""
-    full = SHAPES[shape]
+    It is an argument of the step `latency`. shape_name: a name of
+    lib.stats.cost.SHAPES."""
+    full = SHAPES[shape_name]
     widths = {"heads": full.heads, "ffn": full.ffn}
     number = {
         (layer, kind): n for layer in range(full.layers) for kind, n in widths.items()
     }
-    cost = control.encoder_cost(
+    cost = control.make_encoder_cost(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
-    on = control.random_architecture(gates(ratio), number, cost, 0)
+    on = control.draw_random_gates(make_gate_settings(flops_ratio), number, cost, 0)
     parts = np.split(on, np.cumsum([*number.values()])[:-1])
     left = [np.flatnonzero(part).tolist() for part in parts]
     return {
-        "shape": shape,
+        "shape": shape_name,
         "surgery": [{"op": "keep", "heads": left[::2], "neurons": left[1::2]}],
     }
 
 
-def least_share(profile: str) -> float:
+def find_least_flops_share(profile: str) -> float:
     """Return the share of FLOPs that is left by one head and one neuron in each layer.
 
     No search can go below it."""
-    encoder = shape(profile)
+    encoder = find_encoder_shape(profile)
     one = gated.flops(
         encoder.hidden,
         encoder.hidden // encoder.heads,
@@ -383,18 +428,22 @@ def least_share(profile: str) -> float:
     return one / gated.masked_flops(encoder)
 
 
-def reachable(profile: str, ratios: Sequence[float] = ()) -> list[float]:
+def select_reachable_ratios(
+    profile: str, wanted_ratios: Sequence[float] = ()
+) -> list[float]:
     """Return the ratios, by default RATIOS, that a search in the profile's encoder can
     reach.
 
     A small encoder can reach high ones alone. Raises Refused where it can reach none.
     """
-    ratios, low = ratios or RATIOS, least_share(profile)
+    wanted_ratios, low = wanted_ratios or RATIOS, find_least_flops_share(profile)
     reachable_ratios = [
-        ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)
+        ratio
+        for ratio in wanted_ratios
+        if low <= ratio * (1 + make_gate_settings().tolerance)
     ]
     if not reachable_ratios:
         raise Refused(
-            f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more"
+            f"ratios is {list(wanted_ratios)}; this encoder can have {low:.3f} or more"
         )
     return reachable_ratios

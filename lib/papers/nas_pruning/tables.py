@@ -29,7 +29,7 @@ TESTED = (
 )
 
 
-def rows(
+def make_rows(
     profile: str,
     models: Sequence[str],
     tasks: Sequence[str],
@@ -42,10 +42,10 @@ def rows(
     FLOPs. BERT-Mini is left out at mini, which has no model of that size."""
     base, others = (
         models[1].removeprefix("30 % "),
-        ratios and nas.reachable(profile, ratios),
+        ratios and nas.select_reachable_ratios(profile, ratios),
     )
     models = list(
-        dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)])
+        dict.fromkeys([*models, *(nas.format_label(ratio, base) for ratio in others)])
     )
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = (
@@ -64,8 +64,8 @@ def rows(
     ]
 
 
-def table_of_ends(
-    frame: pd.DataFrame, source: str
+def make_table_of_search_ends(
+    frame: pd.DataFrame, source_title: str
 ) -> dict[Any, dict[tuple[str, str], str]]:
     """Return the ends of searches and random draws, in the form of a page's table.
 
@@ -80,55 +80,68 @@ def table_of_ends(
     }
     return {
         model: {
-            (source, name): compare.spread_text(part[key]) if key in part else "–"
+            (source_title, name): compare.spread_text(part[key]) if key in part else "–"
             for name, key in columns.items()
         }
         for model, part in frame.groupby("model", sort=False)
     }
 
 
-def measured(
-    runs: Runs, searches: Runs, columns: Sequence[Column] = nas.COLUMNS
+def make_measured_tables(
+    runs: Runs, search_runs: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[dict[Any, dict[tuple[str, str], str]]]:
     """Return parts of a table: scores of networks, and the ends of their searches."""
-    frames = [(searches.frame_of(scale), source) for source, _, scale in runs.frames]
+    frames = [
+        (search_runs.find_frame(scale), source)
+        for source, _, scale in runs.frames_by_source
+    ]
     return [
-        *runs.by_task(columns),
-        *(table_of_ends(*pair) for pair in frames if len(pair[0])),
+        *runs.tabulate_scores_by_task(columns),
+        *(make_table_of_search_ends(*pair) for pair in frames if len(pair[0])),
     ]
 
 
-def show(
+def show_scores(
     page: Page,
     runs: Runs,
-    searches: Runs,
-    printed: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
+    search_runs: Runs,
+    printed_scores: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
     caption: str | None = None,
 ) -> None:
-    """Show a table of the scores of networks (`measured`) beside printed scores.
+    """Show a table of the scores of networks (`make_measured_tables`) beside printed
+    scores.
 
-    printed: {row: {column: value}}."""
-    caption = caption or runs.caption(
-        more="; share of the FLOPs before and after the final trim"
+    printed_scores: {row: {column: value}}."""
+    caption = caption or runs.make_caption(
+        ending="; share of the FLOPs before and after the final trim"
     )
-    page.table(compare.table(dict(printed), *measured(runs, searches)), caption)
+    page.table(
+        compare.join_tables(
+            dict(printed_scores), *make_measured_tables(runs, search_runs)
+        ),
+        caption,
+    )
 
 
 def draw_gains(
     page: Page,
     runs: Runs,
-    base: str,
-    label: str,
+    baseline_model: str,
+    gain_label: str,
     columns: Sequence[Column] = nas.COLUMNS,
 ) -> None:
-    """Draw the score of the model `base` minus that of each other model.
+    """Draw the score of the model `baseline_model` minus that of each other model.
 
-    label: the same in words, with the unit."""
-    page.forest(runs.differences_to_rivals(base, columns), label=label, name="gains")
+    gain_label: the same in words, with the unit."""
+    page.forest(
+        runs.estimate_gaps_to_rivals(baseline_model, columns),
+        label=gain_label,
+        name="gains",
+    )
 
 
-def show_tested(
-    page: Page, table: str, models: Sequence[str], runs: Runs, searches: Runs
+def show_table_of_tests(
+    page: Page, table_name: str, models: Sequence[str], runs: Runs, search_runs: Runs
 ) -> None:
     """Show one of Tables 6 to 9, its corrections, and a figure of the network's loss.
 
@@ -136,14 +149,14 @@ def show_tested(
     the page of the first of them has the figure.
 
     models: the names of a whole model and of its network of 30 %."""
-    whole_model, network, change = published.rows(
-        "nas_pruning", table, "Models"
+    whole_model, network, change = published.make_table_rows(
+        "nas_pruning", table_name, "Models"
     ).values()
     printed = {models[0]: whole_model, models[1]: network, "change in %": change}
     more = ", share of the FLOPs before and after the trim"
-    show(page, runs, searches, printed, runs.caption("test", more))
-    page.note(published.corrections("nas_pruning", table.split("_")[0]))
-    same = twins(str(page.scope), models[0])
+    show_scores(page, runs, search_runs, printed, runs.make_caption("test", more))
+    page.note(published.list_corrections("nas_pruning", table_name.split("_")[0]))
+    same = list_models_with_equal_runs(str(page.scope), models[0])
     encoder = grids.name_encoder(str(page.scope))
     place = f"{encoder} in the place of {models[0]}" if same else models[0]
     others = " and ".join(m for m in same if m != models[0])
@@ -154,7 +167,7 @@ def show_tested(
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
     estimates, label = (
-        runs.differences_to_rivals(models[0], nas.COLUMNS),
+        runs.estimate_gaps_to_rivals(models[0], nas.COLUMNS),
         f"{place} minus another",
     )
     if models[0] in same[:1] or not same:
@@ -163,7 +176,7 @@ def show_tested(
         page.note_differences(estimates, label)
 
 
-def twins(profile: str, model: str) -> list[str]:
+def list_models_with_equal_runs(profile: str, model: str) -> list[str]:
     """Return the models of Tables 6 to 8 that share a model's runs at a profile.
 
     They are in order. The list is empty where the model has runs of its own."""
@@ -176,14 +189,15 @@ def twins(profile: str, model: str) -> list[str]:
 
 
 def transpose_table(
-    table: str, rename: Callable[[str], str]
+    table: str, rename_model: Callable[[str], str]
 ) -> dict[str, dict[tuple[str, str], Any]]:
     """Return a printed table whose columns are models, with a row for each model.
 
-    rename: a function from the printed name of a model to its name on the page."""
+    rename_model: a function from the printed name of a model to its name on the
+    page."""
     rows = published.read_rows("nas_pruning", table)
     return {
-        rename(model): {
+        rename_model(model): {
             ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
         }
         for model in list(rows[0])[2:]
@@ -191,7 +205,7 @@ def transpose_table(
     }
 
 
-def curves(frame: pd.DataFrame) -> pd.DataFrame:
+def make_search_curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the course of searches, one line for each step.
 
     Its columns are the model, the seed, the step as a share of all steps, the target
@@ -201,9 +215,9 @@ def curves(frame: pd.DataFrame) -> pd.DataFrame:
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
-    made: Any = compare.with_runs(frame).itertuples()
+    made: Any = compare.select_rows_with_runs(frame).itertuples()
     for row in made:
-        target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
+        target, actual, off, on = row.run.read_arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))
         columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()
         parts.append(pd.DataFrame(dict(zip(names, columns, strict=True))))

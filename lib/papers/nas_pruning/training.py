@@ -1,7 +1,7 @@
 """These steps search which parts of a model to keep, and train the kept parts.
 
-The report on NAS pruning has them in sections 5 to 7. Each is a preset of `learn`
-(lib.train.learn)."""
+The report on NAS pruning has them in sections 5 to 7. Each is a preset of
+`train_and_save` (lib.train.learn)."""
 
 import torch
 import transformers
@@ -9,14 +9,14 @@ import transformers
 from lib.core.options import Targets
 from lib.core.types import Json
 from lib.model import backbone, gates, masks
-from lib.model.parts import base, size
+from lib.model.parts import count_parameters, get_encoder
 from lib.model.surgery import operate
-from lib.papers.nas_pruning.gating import GateSearch, flops
-from lib.papers.nas_pruning.objectives import objective_of
+from lib.papers.nas_pruning.gating import GateSearch, count_flops
+from lib.papers.nas_pruning.objectives import make_objective
 from lib.papers.nas_pruning.options import Gates, Objective
 from lib.train import loop
-from lib.train.learn import TaskTraining, learn
-from lib.train.objectives import predict_targets
+from lib.train.learn import TaskTraining, train_and_save
+from lib.train.objectives import make_target_objective
 
 
 def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
@@ -30,10 +30,13 @@ def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
     The last model is saved with its gates, so `train.select` is "last". Predictions and
     scores are those of its soft masks. lib.papers.nas_pruning.gating.GateSearch lists
     the other saved arrays."""
-    model = training.start()
+    model = training.load_start_model()
     search = GateSearch(training.run, model, Gates(**gates))
-    return learn(
-        training, model, objective_of(training, model, Objective(**objective)), [search]
+    return train_and_save(
+        training,
+        model,
+        make_objective(training, model, Objective(**objective)),
+        [search],
     )
 
 
@@ -50,16 +53,16 @@ def retrain(
 
     architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`;
     None keeps the model as it is. Predictions and metrics are those of `finetune`;
-    `flops` is in the report's convention."""
-    model = training.start()
+    `count_flops` is in the report's convention."""
+    model = training.load_start_model()
     if gates.has_gates(model):
-        gates.detach(model)
+        gates.remove_gates(model)
     if architecture:
         operate(model, {"op": "keep"} | architecture)
-    result = learn(
-        training, model, objective_of(training, model, Objective(**objective))
+    result = train_and_save(
+        training, model, make_objective(training, model, Objective(**objective))
     )
-    return result | size(model) | {"flops": flops(model)}
+    return result | count_parameters(model) | {"flops": count_flops(model)}
 
 
 def imp(
@@ -79,51 +82,51 @@ def imp(
     kept weights of the encoder return to their pre-trained values, the classifier does
     not. Then the model is fine-tuned, and pruned weights stay zero. Metrics are those
     of `finetune`."""
-    model = training.start()
+    model = training.load_start_model()
     ticket = Ticket(model, backbone.load(training.run.inputs["origin"].model)[0], kept)
     if objective:
-        learned = objective_of(training, model, Objective(**objective))
+        learned = make_objective(training, model, Objective(**objective))
     else:
-        learned = predict_targets(training, model, Targets("hard"))
-    return learn(training, model, learned, [ticket]) | size(model)
+        learned = make_target_objective(training, model, Targets("hard"))
+    return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 
 class Ticket(loop.Method):
-    """A Ticket sets the largest weights of a model back to those of `origin`.
+    """A Ticket sets the largest weights of a model back to those of `pretrained_model`.
 
     All other weights become zero, and stay zero in the training."""
 
     def __init__(
         self,
         model: transformers.PreTrainedModel,
-        origin: transformers.PreTrainedModel,
-        share: float,
+        pretrained_model: transformers.PreTrainedModel,
+        pruned_share: float,
     ) -> None:
-        self.weights = prunable(model)
+        self.weights = list_prunable_weights(model)
         sizes = [weight.detach().abs() for weight in self.weights]
-        count = round(share * sum(size.numel() for size in sizes))
+        count = round(pruned_share * sum(size.numel() for size in sizes))
         # Ties keep the first.
-        self.masks = masks.masks_of_largest(sizes, count)
-        # `origin` may have more tensors than the model.
-        theirs = base(origin).state_dict()
-        base(model).load_state_dict(
-            {name: theirs[name] for name in base(model).state_dict()}
+        self.masks = masks.mask_largest_of_all(sizes, count)
+        # `pretrained_model` may have more tensors than the model.
+        theirs = get_encoder(pretrained_model).state_dict()
+        get_encoder(model).load_state_dict(
+            {name: theirs[name] for name in get_encoder(model).state_dict()}
         )
         with torch.no_grad():
             for weight, mask in zip(self.weights, self.masks, strict=True):
                 weight *= mask
-        self.masks = [mask.to(loop.device()) for mask in self.masks]
+        self.masks = [mask.to(loop.get_device()) for mask in self.masks]
 
-    def gradients(self, step: int, steps: int) -> None:
+    def adjust_gradients(self, step: int, steps: int) -> None:
         """Zero the gradients of pruned weights, so that Adam leaves these at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             assert weight.grad is not None
             weight.grad *= mask
 
 
-def prunable(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
+def list_prunable_weights(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
     """Return the weights of the encoder's linear layers, and of a pooler if there is
     one."""
-    weights = [part.weight for _, _, part in masks.projections(model)]
-    pooler = getattr(base(model), "pooler", None)
+    weights = [part.weight for _, _, part in masks.list_linear_layers(model)]
+    pooler = getattr(get_encoder(model), "pooler", None)
     return weights + ([pooler.dense.weight] if pooler is not None else [])

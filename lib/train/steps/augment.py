@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lib import data as sources
-from lib.core.names import Refused, stream
+from lib.core.names import Refused, derive_seed
 from lib.core.options import Augment, Numerics
 from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
@@ -35,23 +35,29 @@ def augment(
     split = sources.load(data, run.seed)["train"]
     source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
-    candidate_ids, report = candidates(
+    candidate_ids, report = collect_candidates(
         run, texts, source, options.candidates, arithmetic
     )
     counts = []
     folder = run.folder / "model"
     folder.mkdir(exist_ok=True)
     with open(folder / "variants.jsonl", "w") as file:
-        for made in variants(split, source, candidate_ids, options, run.seed):
+        for made in iterate_row_variants(
+            split, source, candidate_ids, options, run.seed
+        ):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
-            run.progress(0.9 + 0.1 * len(counts) / len(split))
+            run.report_progress(0.9 + 0.1 * len(counts) / len(split))
     run.save_arrays("rows", y=split.y, index=split.index, counts=np.array(counts))
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
-def candidates(
-    run: Scratch, texts: list[str], source: words.Source, count: int, numerics: Numerics
+def collect_candidates(
+    run: Scratch,
+    texts: list[str],
+    source: words.Source,
+    candidates_per_word: int,
+    numerics: Numerics,
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Return ({text: candidates of its replaceable words, int32 [words, count]},
     {metric: value}).
@@ -62,13 +68,15 @@ def candidates(
     candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        arrays = words.candidates(part, source, count, numerics, near)
+        arrays = words.find_candidates(
+            part, source, candidates_per_word, numerics, near
+        )
         candidate_ids |= zip(
             part, np.split(arrays["ids"], np.cumsum(arrays["sizes"])[:-1]), strict=True
         )
         words_seen += len(arrays["ids"])
         one_piece += int(arrays["one_piece"])
-        run.progress(0.9 * (start + len(part)) / len(unique))
+        run.report_progress(0.9 * (start + len(part)) / len(unique))
     return candidate_ids, {
         "sentences": len(unique),
         "words": words_seen,
@@ -77,11 +85,11 @@ def candidates(
     }
 
 
-def variants(
+def iterate_row_variants(
     split: Split,
     source: words.Source,
     candidates: dict[str, np.ndarray],
-    options: Augment,
+    augment: Augment,
     seed: int,
 ) -> Iterator[list[list[str]]]:
     """Yield for each row a list of variants for each of its texts, the original first.
@@ -93,10 +101,10 @@ def variants(
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         dice, texts = (
-            np.random.default_rng(stream(seed, f"augment:{index}")),
+            np.random.default_rng(derive_seed(seed, f"augment:{index}")),
             [s[i] for s in sides],
         )
         yield [
-            words.draw_variants(text, source, candidates[text], options, dice)
+            words.draw_variants(text, source, candidates[text], augment, dice)
             for text in texts
         ]

@@ -27,9 +27,9 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     answer spans, and for training rows of one class. With an encoder as input `start`,
     the linear model reads only the first `cut` tokens of a row, as that encoder
     does."""
-    task, splits = sources.task_of_descriptor(data), sources.load(data, run.seed)
+    task, splits = sources.find_described_task(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
-    result = {"majority": heads.majority(task, splits)}
+    result = {"majority": heads.score_majority_baseline(task, splits)}
     if not (task.span or task.labels and len(np.unique(train.y)) < 2):
         if "start" in run.inputs:
             tokenizer = backbone.load_tokenizer(run.inputs["start"].model)
@@ -41,7 +41,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
             LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
         )
         said = model.fit(x, train.y).predict(y)
-        result["bag_of_words"] = metrics.score(task.metrics[0], said, dev.y)
+        result["bag_of_words"] = metrics.compute_metric(task.metrics[0], said, dev.y)
     return result | {"train_rows": len(train), "dev_rows": len(dev)}
 
 

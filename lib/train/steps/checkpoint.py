@@ -6,7 +6,7 @@ import json
 import torch
 import transformers
 
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.store import RunWriter
 from lib.data import models
 
@@ -20,9 +20,9 @@ def checkpoint(
     random: whether its weights are replaced by random ones, as a control without
     pre-training."""
     folder = run.folder / "model"
-    models.copy(name, digest, folder)
+    models.copy_checkpoint(name, digest, folder)
     if random:
-        torch.manual_seed(stream(run.seed, "init"))
+        torch.manual_seed(derive_seed(run.seed, "init"))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         transformers.AutoModel.from_config(config).save_pretrained(folder)
     return {

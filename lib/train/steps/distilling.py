@@ -13,22 +13,22 @@ import torch
 import transformers
 
 from lib.core.disk import write_json
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Distil
 from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.model import backbone
 from lib.model.ghost import Convolution
-from lib.model.parts import layers, set_dropout, size
+from lib.model.parts import count_parameters, get_layers, set_dropout
 from lib.model.surgery import operate as change
 from lib.train import loop
-from lib.train.learn import TaskTraining, learn
+from lib.train.learn import TaskTraining, train_and_save
 from lib.train.matching import (
     Match,
     imitate_teacher,
-    layer_map,
+    map_layers,
     match_states,
-    states_on_disk,
+    read_states_from_disk,
     write_states,
 )
 
@@ -56,19 +56,21 @@ def distil(
     surgery: operations on the student (lib.model.surgery)."""
     teacher, training.tokenizer = training.teacher
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
-    student = copy.deepcopy(teacher.to(loop.device()))
+    student = copy.deepcopy(teacher.to(loop.get_device()))
     set_dropout(student, training.train.dropout)
-    perform(training.run, student, surgery)
+    apply_operations(training.run, student, surgery)
     first = {
-        f"{name}_score": training.judges(model, ("dev",))["dev"]()[0][
+        f"{name}_score": training.make_scorers(model, ("dev",))["dev"]()[0][
             training.task.metrics[0]
         ]
         for name, model in (("start", student), ("teacher", teacher))
     }
-    objective = objective_of(training, student, teacher, Distil(**distil))
+    objective = make_objective(training, student, teacher, Distil(**distil))
     mended = [Mended(training.run, student)]
     return (
-        learn(training, student, objective, mended, judged=()) | size(student) | first
+        train_and_save(training, student, objective, mended, scored_splits=())
+        | count_parameters(student)
+        | first
     )
 
 
@@ -84,12 +86,12 @@ class Mended(loop.Method):
         self.kernels = [
             part for part in student.modules() if isinstance(part, Convolution)
         ]
-        self.first = self.taps()
+        self.first = self.flatten_kernels()
 
-    def taps(self) -> np.ndarray:
+    def flatten_kernels(self) -> np.ndarray:
         """Return the weights of all ghost kernels as one flat array."""
         taps = [
-            kernel.taps().detach().cpu().numpy().ravel().copy()
+            kernel.normalise_taps().detach().cpu().numpy().ravel().copy()
             for kernel in self.kernels
         ]
         return np.concatenate(taps) if taps else np.zeros(0)
@@ -101,33 +103,33 @@ class Mended(loop.Method):
             "distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())
         }
         moved = (
-            {"taps_moved": float(abs(self.taps() - self.first).mean())}
+            {"taps_moved": float(abs(self.flatten_kernels() - self.first).mean())}
             if self.kernels
             else {}
         )
         return metrics | moved
 
 
-def matches(
+def list_matches(
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
-    options: Distil,
+    distil: Distil,
 ) -> list[Match]:
     """Return the comparisons of GhostBERT's L_distill: embedding output, and the
     outputs of attention and feed-forward block in each layer."""
-    pairs = layer_map(len(layers(student)), len(layers(teacher)))
+    pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     return [
-        Match("embedding", "embedding", mask=options.mask),
-        Match("attention", "attention", pairs, options.mask),
-        Match("ffn", "ffn", pairs, options.mask),
+        Match("embedding", "embedding", mask=distil.mask),
+        Match("attention", "attention", pairs, distil.mask),
+        Match("ffn", "ffn", pairs, distil.mask),
     ]
 
 
-def objective_of(
+def make_objective(
     training: TaskTraining,
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
-    options: Distil,
+    distil: Distil,
 ) -> AbstractContextManager[
     Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]
 ]:
@@ -135,17 +137,17 @@ def objective_of(
 
     The teacher runs on each batch or, with the run's input `states`, its states are
     read from disk. Those are of training rows without augmentation."""
-    comparisons = matches(student, teacher, options)
+    comparisons = list_matches(student, teacher, distil)
     if "states" not in training.run.inputs:
         return imitate_teacher(student, teacher, comparisons, training.numerics)
     path = training.run.inputs["states"].model / "states.safetensors"
     return match_states(
-        student, states_on_disk(path, len(layers(teacher))), comparisons
+        student, read_states_from_disk(path, len(get_layers(teacher))), comparisons
     )
 
 
-def perform(
-    run: RunWriter, model: transformers.PreTrainedModel, ops: list[Json]
+def apply_operations(
+    run: RunWriter, model: transformers.PreTrainedModel, operations: list[Json]
 ) -> None:
     """Apply operations of surgery to a model in order, and write them with their
     reports to the run's folder.
@@ -154,15 +156,15 @@ def perform(
     `importance`, or the last ones without it. A "keep" takes the architecture of the
     run's input `search`. Ghosts are drawn from the run's seed."""
     reports = []
-    for op in ops:
+    for op in operations:
         more = {}
         if op["op"] == "keep" and "search" in run.inputs:
             op = op | run.inputs["search"].metrics["architecture"]
         if op["op"] == "cut" and "importance" in run.inputs:
-            scores = run.inputs["importance"].arrays("scores")
+            scores = run.inputs["importance"].read_arrays("scores")
             more = {"head_scores": scores["heads"], "neuron_scores": scores["neurons"]}
         elif op["op"] == "ghost":
-            more = {"seed": stream(run.seed, "ghost")}
+            more = {"seed": derive_seed(run.seed, "ghost")}
         reports.append({"surgery": op, "report": change(model, op, **more)})
     write_json(run.folder / SURGERY, reports)
 
@@ -174,9 +176,9 @@ def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
     Inputs: `teacher`, fine-tuned; `importance` where the surgery has a "cut" by it;
     `search` where it keeps the architecture of a search."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
-    perform(run, model, surgery)
+    apply_operations(run, model, surgery)
     backbone.save(model, tokenizer, run.model)
-    return size(model)
+    return count_parameters(model)
 
 
 def states(training: TaskTraining, distil: Json) -> dict[str, int]:
@@ -191,5 +193,9 @@ def states(training: TaskTraining, distil: Json) -> dict[str, int]:
     path = training.run.folder / "model" / "states.safetensors"
     path.parent.mkdir(exist_ok=True)
     return write_states(
-        model, training.rows, training.numerics, path, progress=training.run.progress
+        model,
+        training.training_rows,
+        training.numerics,
+        path,
+        report_progress=training.run.report_progress,
     )

@@ -15,37 +15,38 @@ import transformers
 from lib.core.names import Refused
 from lib.core.options import Importance, Numerics, Targets
 from lib.core.types import Json
-from lib.methods import module
+from lib.methods import import_method
 from lib.model import parts
 from lib.train import heads, loop, losses
-from lib.train.batches import Encoded, collate
+from lib.train.batches import Encoded, make_batch
 from lib.train.learn import TaskTraining
 
 
 def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
     """Measure the importance of heads and neurons of the run's input `teacher`.
 
-    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
+    It saves the arrays `compute_taylor_importance`: "heads" [L, A] and "neurons" [L,
+    F].
 
     importance: the fields of an Importance."""
     run, options = training.run, Importance(**importance)
     model, tokenizer = training.teacher
     split = training.splits[options.split]
-    rows, _ = heads.rows(
+    rows, _ = heads.encode_rows(
         tokenizer, split, training.task, options.max_length, training.span
     )
-    rank = by_method if options.by else scores
-    ranking = rank(model, rows, options, training.numerics, run.progress)
+    rank = compute_importance_by_method if options.by else compute_taylor_importance
+    ranking = rank(model, rows, options, training.numerics, run.report_progress)
     run.save_arrays("scores", heads=ranking[0].numpy(), neurons=ranking[1].numpy())
-    return {"examples": len(rows), "outputs": training.task.outputs}
+    return {"examples": len(rows), "outputs": training.task.output_width}
 
 
-def scores(
+def compute_taylor_importance(
     model: transformers.PreTrainedModel,
     rows: Encoded,
     options: Importance,
     numerics: Numerics,
-    progress: Callable[[float], None] = lambda fraction: None,
+    report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the Taylor importance (heads [L, A], neurons [L, F]) of a model in eval
     mode.
@@ -54,8 +55,8 @@ def scores(
 
     rows: the rows over whose loss the gradients are taken."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
-    model.to(loop.device()).eval()
-    layers, watched, running = parts.layers(model), [], None
+    model.to(loop.get_device()).eval()
+    layers, watched, running = parts.get_layers(model), [], None
     sizes = {
         (
             layer.attention.self.num_attention_heads,
@@ -73,9 +74,9 @@ def scores(
         for layer in layers:
             attention, dense = layer.attention, layer.intermediate.dense
             number = attention.self.num_attention_heads
-            factor = torch.ones(number, requires_grad=True, device=loop.device())
+            factor = torch.ones(number, requires_grad=True, device=loop.get_device())
 
-            def scale(
+            def scale_head_outputs(
                 _: torch.nn.Module,
                 inputs: tuple[torch.Tensor, ...],
                 factor: torch.Tensor = factor,
@@ -85,13 +86,15 @@ def scores(
                 # weights.
                 return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
 
-            held.enter_context(attention.output.dense.register_forward_pre_hook(scale))
+            held.enter_context(
+                attention.output.dense.register_forward_pre_hook(scale_head_outputs)
+            )
             watched += [factor, dense.weight, dense.bias, layer.output.dense.weight]
         head_total = torch.zeros(len(layers), len(watched[0]))
         neuron_total = torch.zeros(
             len(layers), layers[0].intermediate.dense.out_features
         )
-        for loss in batch_losses(model, rows, options, numerics, progress):
+        for loss in batch_losses(model, rows, options, numerics, report_progress):
             gradients = torch.autograd.grad(loss, watched)
             if options.cumulative:
                 before = running or [0] * len(gradients)
@@ -112,23 +115,24 @@ def scores(
     return head_total, neuron_total
 
 
-def by_method(
+def compute_importance_by_method(
     model: transformers.PreTrainedModel,
     rows: Encoded,
     options: Importance,
     numerics: Numerics,
-    progress: Callable[[float], None] = lambda fraction: None,
+    report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the importance (heads [L, A], neurons [L, F]) that `scores` of the module
+    """Return the importance (heads [L, A], neurons [L, F]) that
+    `compute_taylor_importance` of the module
     `options.by` of lib.methods computes.
 
     The function gets the model in eval mode, with gradients summed over all batches of
     `rows`."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
-    model.to(loop.device()).eval()
-    for loss in batch_losses(model, rows, options, numerics, progress):
+    model.to(loop.get_device()).eval()
+    for loss in batch_losses(model, rows, options, numerics, report_progress):
         loss.backward()
-    return module(options.by).scores(model)
+    return import_method(options.by).scores(model)
 
 
 def batch_losses(
@@ -136,15 +140,15 @@ def batch_losses(
     rows: Encoded,
     options: Importance,
     numerics: Numerics,
-    progress: Callable[[float], None],
+    report_progress: Callable[[float], None],
 ) -> Iterator[torch.Tensor]:
     """Yield the mean loss of each batch of `rows` against the labels."""
     assert rows.labels is not None
     for start in range(0, len(rows), options.batch):
         chosen = range(start, min(start + options.batch, len(rows)))
-        batch = collate(rows, chosen, device=loop.device())
-        with loop.autocast(numerics):
-            logits = loop.outputs(model, batch)
+        batch = make_batch(rows, chosen, device=loop.get_device())
+        with loop.use_dtype(numerics):
+            logits = loop.compute_logits(model, batch)
         labels = rows.labels[list(chosen)].to(logits.device)
-        yield losses.prediction(logits, labels, Targets("hard"))["loss"]
-        progress((start + options.batch) / len(rows))
+        yield losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]
+        report_progress((start + options.batch) / len(rows))

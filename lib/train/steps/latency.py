@@ -14,9 +14,9 @@ import transformers
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.model import backbone, parts, supernet
-from lib.model.parts import size
+from lib.model.parts import count_parameters
 from lib.model.surgery import operate
-from lib.stats.cost import SHAPES, configuration
+from lib.stats.cost import SHAPES, make_configuration
 from lib.train import loop
 
 WARM = 5  # Untimed turns before the first timed one.
@@ -49,31 +49,31 @@ def latency(
     arithmetic = loop.read_numerics(numerics)
     torch.manual_seed(run.seed)
     made = {
-        name: random_encoder(description)
+        name: build_random_encoder(description)
         for name, description in (models or {}).items()
     }
     made |= {
-        name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
+        name.removeprefix("model:"): parts.get_encoder(backbone.load(source.model)[0])
         for name, source in sorted(run.inputs.items())
     }
     for model in made.values():
         # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
-        model.to(loop.device()).eval().set_attn_implementation("sdpa")
+        model.to(loop.get_device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(
-        min(10, words - 1), words, (batch, length), device=loop.device()
+        min(10, words - 1), words, (batch, length), device=loop.get_device()
     )
     times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
-    with torch.inference_mode(), loop.autocast(arithmetic):
+    with torch.inference_mode(), loop.use_dtype(arithmetic):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
-                began = clocks()
+                began = read_clocks()
                 model(input_ids=ids)
                 if turn >= 0:
                     times["wall"][line, turn], times["cpu"][line, turn] = (
-                        clocks() - began
+                        read_clocks() - began
                     )
-            run.progress((turn + WARM) / (runs + WARM))
+            run.report_progress((turn + WARM) / (runs + WARM))
     run.save_arrays("times", **times)
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
@@ -83,28 +83,28 @@ def latency(
                     1e3 * seconds[line], share
                 )
             result[f"{name}.{kind}_speedup"] = np.median(seconds[base] / seconds[line])
-        result[f"{name}.parameters"] = size(model)["parameters"]
+        result[f"{name}.parameters"] = count_parameters(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 
 
-def clocks() -> np.ndarray:
+def read_clocks() -> np.ndarray:
     """Return the seconds of the wall clock and of the CPU [2], after waiting for the
     GPU."""
-    if loop.device().type == "cuda":
+    if loop.get_device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def random_encoder(description: Json) -> transformers.PreTrainedModel:
+def build_random_encoder(model_entry: Json) -> transformers.PreTrainedModel:
     """Return an encoder with random weights.
 
-    description: an entry of `models` of `latency`."""
-    if "net" in description:
-        model = supernet.build(description["net"])
+    model_entry: an entry of `models` of `latency`."""
+    if "net" in model_entry:
+        model = supernet.build_model_of_net(model_entry["net"])
     else:
         model = transformers.AutoModel.from_config(
-            configuration(SHAPES[description["shape"]])
+            make_configuration(SHAPES[model_entry["shape"]])
         )
-    for op in description.get("surgery", ()):
+    for op in model_entry.get("surgery", ()):
         operate(model, op)
     return model

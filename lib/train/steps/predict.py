@@ -25,11 +25,15 @@ def predict(
     train: the settings of the model's training, which say how rows are cut and padded.
     digest: the digest of the test rows when the Spec was made."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
-    split = sources.one_split(data["source"], data["task"], "test")
-    sources.check("the test file", sources.digest({"rows": split}), digest)
-    task = sources.task_of_descriptor(data)
-    model, tokenizer = heads.network(run.inputs["model"].model, task, 0.0, run.seed)
-    rows, marks = heads.rows(tokenizer, split, task, training.max_length, span)
+    split = sources.read_split(data["source"], data["task"], "test")
+    sources.check_digest(
+        "the test file", sources.digest_splits({"rows": split}), digest
+    )
+    task = sources.find_described_task(data)
+    model, tokenizer = heads.load_network(
+        run.inputs["model"].model, task, 0.0, run.seed
+    )
+    rows, marks = heads.encode_rows(tokenizer, split, task, training.max_length, span)
     metrics, arrays = marks(
         loop.predict(model, rows, arithmetic, pad_to=training.pad_to)
     )

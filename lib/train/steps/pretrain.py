@@ -11,16 +11,16 @@ import torch
 import transformers
 from torch.nn import functional
 
-from lib.core.names import stream
+from lib.core.names import derive_seed
 from lib.core.options import Train
 from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.data import Split, grammar, toy
 from lib.model import backbone
-from lib.model.parts import base, size
-from lib.stats.cost import Shape, configuration
+from lib.model.parts import count_parameters, get_encoder
+from lib.stats.cost import Shape, make_configuration
 from lib.train import loop
-from lib.train.batches import encode
+from lib.train.batches import encode_split
 
 
 def pretrain(
@@ -43,9 +43,9 @@ def pretrain(
         loop.read_numerics(numerics),
         Train(**train) if train else None,
     )
-    tokenizer = words(run.folder / "vocabulary")
+    tokenizer = write_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
-    torch.manual_seed(stream(run.seed, "init"))
+    torch.manual_seed(derive_seed(run.seed, "init"))
     layers, hidden, heads, ffn = (
         model[name] for name in ("layers", "hidden", "heads", "ffn")
     )
@@ -54,13 +54,13 @@ def pretrain(
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
-    config = configuration(shape, initializer_range=model["init"], **rates)
-    network, result = backbone.build(transformers.BertForPreTraining, config), {}
+    config = make_configuration(shape, initializer_range=model["init"], **rates)
+    network, result = backbone.build_model(transformers.BertForPreTraining, config), {}
     if training:
         first, second, follows = draw_passages(
-            toy.corpus(corpus["sentences"], corpus["seed"]), run.seed
+            toy.generate_passages(corpus["sentences"], corpus["seed"]), run.seed
         )
-        encoded = encode(
+        encoded = encode_split(
             tokenizer,
             Split(first, second, follows, np.arange(len(first))),
             training.max_length,
@@ -68,19 +68,19 @@ def pretrain(
         assert encoded.labels is not None and isinstance(
             network, transformers.BertForPreTraining
         )
-        loss = masked_words(network, tokenizer, objective, encoded.labels)
+        loss = make_pretraining_loss(network, tokenizer, objective, encoded.labels)
         result = {"passages": len(first)} | loop.fit(
             run, network, encoded, loss, training, arithmetic
         )
     backbone.save(network, tokenizer, run.model)
-    return result | size(network) | {"vocabulary": len(tokenizer)}
+    return result | count_parameters(network) | {"vocabulary": len(tokenizer)}
 
 
-def words(folder: Path) -> transformers.PreTrainedTokenizerFast:
+def write_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
     """Write and return a BERT tokenizer with one token for each word form of the
     grammar that generates text."""
     folder.mkdir(exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
+    (folder / "vocab.txt").write_text("\n".join(grammar.list_vocabulary()) + "\n")
     # pyrefly: ignore[missing-attribute]  # transformers makes this name at import.
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
@@ -94,7 +94,7 @@ def draw_passages(
     Every other passage gets the second sentence of another passage. Among eight random
     ones it is the one that shares most words with the first sentence, so that common
     words do not reveal the label."""
-    random = np.random.default_rng(stream(seed, "passages"))
+    random = np.random.default_rng(derive_seed(seed, "passages"))
     first, rest = zip(*(text.split(" . ") for text in texts), strict=True)
     second, follows = list(rest), np.zeros(len(rest), np.int64)
     bags = [set(b.split()) for b in rest]
@@ -106,7 +106,7 @@ def draw_passages(
     return [one + " ." for one in first], second, follows
 
 
-def mask(
+def mask_tokens(
     batch: dict[str, torch.Tensor],
     tokenizer: transformers.PreTrainedTokenizerFast,
     objective: dict[str, float],
@@ -128,29 +128,31 @@ def mask(
     return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
 
 
-def masked_words(
+def make_pretraining_loss(
     network: transformers.BertForPreTraining,
     tokenizer: transformers.PreTrainedTokenizerFast,
     objective: dict[str, float],
-    follows: torch.Tensor,
+    next_sentence_labels: torch.Tensor,
 ) -> Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]:
     """Return the pre-training loss for lib.train.loop.fit: f(batch, rows) -> {"loss",
     "masked", "next"}.
 
     objective: as in `pretrain`.
-    follows: the labels [N] of `draw_passages`."""
+    next_sentence_labels: the labels [N] of `draw_passages`."""
 
-    def loss(
+    def compute_loss(
         batch: dict[str, torch.Tensor], rows: np.ndarray
     ) -> dict[str, torch.Tensor]:
-        masked, true_ids, chosen = mask(batch, tokenizer, objective)
-        out = base(network)(**masked)
+        masked, true_ids, chosen = mask_tokens(batch, tokenizer, objective)
+        out = get_encoder(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
         which = network.cls.seq_relationship(out.pooler_output).float()
         parts = {
             "masked": functional.cross_entropy(words.float(), true_ids),
-            "next": functional.cross_entropy(which, follows[rows].to(which.device)),
+            "next": functional.cross_entropy(
+                which, next_sentence_labels[rows].to(which.device)
+            ),
         }
         return {"loss": parts["masked"] + parts["next"], **parts}
 
-    return loss
+    return compute_loss

@@ -4,10 +4,10 @@ trained model to int8."""
 from lib.core.options import Targets
 from lib.core.types import Json
 from lib.model import backbone, compact
-from lib.model.parts import size
+from lib.model.parts import count_parameters
 from lib.model.surgery import operate
-from lib.train.learn import TaskTraining, learn, save_predictions
-from lib.train.objectives import predict_targets
+from lib.train.learn import TaskTraining, save_predictions, train_and_save
+from lib.train.objectives import make_target_objective
 
 
 def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
@@ -20,10 +20,10 @@ def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
     Names of metrics on other splits than "dev" begin with the split.
 
     targets: the fields of a Targets."""
-    model = training.start()
-    return learn(
-        training, model, predict_targets(training, model, Targets(**targets))
-    ) | size(model)
+    model = training.load_start_model()
+    return train_and_save(
+        training, model, make_target_objective(training, model, Targets(**targets))
+    ) | count_parameters(model)
 
 
 def quantise(training: TaskTraining) -> dict[str, float]:
@@ -31,8 +31,8 @@ def quantise(training: TaskTraining) -> dict[str, float]:
 
     Input: `start`. `train` of the TaskTraining says how rows are cut and padded.
     Metrics and predictions are as in `finetune`; "bytes" is the size of all tensors."""
-    model = training.start()
+    model = training.load_start_model()
     operate(model, {"op": "int8"})
-    result = save_predictions(training.run, training.judges(model))
+    result = save_predictions(training.run, training.make_scorers(model))
     backbone.save(model, training.tokenizer, training.run.model)
-    return result | size(model) | {"bytes": compact.count_bytes(model)}
+    return result | count_parameters(model) | {"bytes": compact.count_bytes(model)}

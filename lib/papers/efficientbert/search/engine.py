@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.core import disk
-from lib.core.names import Refused, changed_fields, stream
+from lib.core.names import Refused, derive_seed, list_changed_fields
 from lib.core.spec import canonical
 from lib.core.types import Json
 from lib.model.formula import FormulaError
@@ -26,55 +26,57 @@ from lib.papers.efficientbert.search.samplers import Evaluation
 from lib.papers.efficientbert.search.space import Space
 
 
-def search(
+def search_networks(
     space: Space,
-    evaluate: Callable[[Net], float],
+    score_net: Callable[[Net], float],
     options: Search,
     seed: int,
-    path: Path | str,
-    progress: Callable[[float], None] | None = None,
+    history_path: Path | str,
+    report_progress: Callable[[float], None] | None = None,
 ) -> list[Evaluation]:
-    """Return the evaluations, oldest first: those in the history at `path`, and new
-    ones up to the budget.
+    """Return the evaluations, oldest first: those in the history at `history_path`, and
+    new ones up to the budget.
 
-    evaluate: f(candidate) -> score above 0, the higher the better. A candidate scores 0
-    where it raises FloatingPointError or FormulaError, or gives no finite number.
-    progress: f(fraction), called after each evaluation. The search ends early where no
-    candidate is new."""
-    path, first = Path(path), space.starting_networks()
-    history = resume(space, options, seed, path)
+    score_net: f(candidate) -> score above 0, the higher the better. A candidate scores
+    0 where it raises FloatingPointError or FormulaError, or gives no finite number.
+    report_progress: f(fraction), called after each evaluation. The search ends early
+    where no candidate is new."""
+    history_path, first = Path(history_path), space.list_starting_networks()
+    history = read_history(space, options, seed, history_path)
     while len(history) < options.budget:
         began, n = time.perf_counter(), len(history)
-        rng = np.random.default_rng(stream(seed, f"proposal {n}"))
+        rng = np.random.default_rng(derive_seed(seed, f"proposal {n}"))
         candidate = (
             first[n]
             if n < len(first)
-            else samplers.propose(space, history, options, rng)
+            else samplers.propose_candidate(space, history, options, rng)
         )
         if candidate is None:
             break
-        score, failed = score_candidate(evaluate, candidate)
+        score, failed = score_candidate(score_net, candidate)
         seconds = round(time.perf_counter() - began, 3)
-        entry = Evaluation(candidate, space.key(candidate), score, seconds, failed)
-        append(path, {**vars(entry), "candidate": space.pack(candidate)})
+        entry = Evaluation(candidate, space.make_key(candidate), score, seconds, failed)
+        append_line(
+            history_path, {**vars(entry), "candidate": space.pack_layers(candidate)}
+        )
         history.append(entry)
-        if progress:
-            progress(len(history) / options.budget)
+        if report_progress:
+            report_progress(len(history) / options.budget)
     return history
 
 
 def score_candidate(
-    evaluate: Callable[[Net], float], candidate: Net
+    score_net: Callable[[Net], float], candidate: Net
 ) -> tuple[float, str]:
     """Return (score, reason of a failure); the reason is "" for a success."""
     try:
-        score = float(evaluate(candidate))
+        score = float(score_net(candidate))
     except (FloatingPointError, FormulaError) as error:
         return 0.0, str(error) or type(error).__name__
     return (score, "") if math.isfinite(score) else (0.0, f"the score is {score}")
 
 
-def best(history: list[Evaluation]) -> Evaluation:
+def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
     """Return the evaluation with the highest score; ties go to the first.
 
     Raises Refused where every candidate failed."""
@@ -85,32 +87,36 @@ def best(history: list[Evaluation]) -> Evaluation:
     return max(worked, key=lambda e: e.score)
 
 
-def append(path: Path, value: Json) -> None:
+def append_line(path: Path, line: Json) -> None:
     """Add a line with its digest.
 
-    A kill may leave a torn line, which `complete_lines` drops."""
+    A kill may leave a torn line, which `iterate_intact_lines` drops."""
     with open(path, "a") as file:
-        file.write(json.dumps({**value, "digest": mark(value)}, allow_nan=False) + "\n")
+        file.write(
+            json.dumps({**line, "digest": digest_line(line)}, allow_nan=False) + "\n"
+        )
 
 
-def mark(value: Json) -> str:
+def digest_line(line: Json) -> str:
     """Return the digest of a line, without its seconds."""
-    return disk.sha(canonical({**value, "seconds": 0}).encode())[:16]
+    return disk.digest_bytes(canonical({**line, "seconds": 0}).encode())[:16]
 
 
-def complete_lines(content: bytes) -> Iterator[tuple[Json, bytes]]:
+def iterate_intact_lines(history_bytes: bytes) -> Iterator[tuple[Json, bytes]]:
     """Yield (parsed line, its raw bytes) of a search history, up to the first line that
     is cut off or damaged."""
-    for line in content.splitlines(keepends=True):
+    for line in history_bytes.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             value = json.loads(line)
-            if value.pop("digest") == mark(value) and line.endswith(b"\n"):
+            if value.pop("digest") == digest_line(value) and line.endswith(b"\n"):
                 yield value, line
                 continue
         return
 
 
-def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluation]:
+def read_history(
+    space: Space, options: Search, seed: int, history_path: Path
+) -> list[Evaluation]:
     """Return the evaluations in the history up to a line that is torn or damaged.
 
     The search goes on from there. A history of another space, sampler or seed begins
@@ -118,17 +124,21 @@ def resume(space: Space, options: Search, seed: int, path: Path) -> list[Evaluat
     # The budget may be raised later: it does not decide what is proposed.
     proposing = {
         name: value
-        for name, value in changed_fields(options).items()
+        for name, value in list_changed_fields(options).items()
         if name != "budget"
     }
     header = {"space": space.identity(), "seed": seed, "search": proposing}
-    lines = list(complete_lines(path.read_bytes() if path.exists() else b""))
+    lines = list(
+        iterate_intact_lines(
+            history_path.read_bytes() if history_path.exists() else b""
+        )
+    )
     if not lines or canonical(lines[0][0]) != canonical(header):
-        path.unlink(missing_ok=True)
-        append(path, header)
+        history_path.unlink(missing_ok=True)
+        append_line(history_path, header)
         return []
-    os.truncate(path, sum(len(line) for _, line in lines))
+    os.truncate(history_path, sum(len(line) for _, line in lines))
     return [
-        Evaluation(**e | {"candidate": space.unpack(e["candidate"])})
+        Evaluation(**e | {"candidate": space.unpack_layers(e["candidate"])})
         for e, _ in lines[1:]
     ]

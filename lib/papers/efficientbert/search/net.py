@@ -11,14 +11,14 @@ from lib.core.names import Refused, check_allowed
 from lib.core.options import FACTOR
 from lib.core.types import Json
 from lib.model.formula import Node
-from lib.papers.efficientbert.search.language import check
+from lib.papers.efficientbert.search.language import check_formula
 
 BERT = "W2 gelu(W1 x)"
 STACKS = QS = (1, 2, 3, 4)  # The paper's space has 16 ids (k, q) for each layer.
 TEACHER = 768  # Width of the teacher, to which the projection maps during training.
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
-_checked = lru_cache(maxsize=4096)(check)
+_checked = lru_cache(maxsize=4096)(check_formula)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Layer:
         return _checked(self.formula)
 
     @property
-    def ratio(self) -> str:
+    def ratio_text(self) -> str:
         """Return the ratio as text: "1", "1/2"."""
         return "1" if self.q == 1 else f"1/{self.q}"
 
@@ -65,13 +65,18 @@ class Net:
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
-            if (inner := self.inner(layer)) < 1:
+            if (inner := self.count_inner_channels(layer)) < 1:
                 raise Refused(
                     f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1"
                 )
-            _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
+            _checked(
+                layer.formula,
+                self.hidden,
+                self.count_inner_channels(layer),
+                self.mismatch,
+            )
 
-    def inner(self, layer: Layer) -> int:
+    def count_inner_channels(self, layer: Layer) -> int:
         """Return e, the inner channels of a layer."""
         return self.width // layer.q
 
@@ -81,33 +86,37 @@ class Net:
         }
 
 
-def from_json(body: Json | Net) -> Net:
+def from_json(net_json: Json | Net) -> Net:
     """Return the Net that `to_json` wrote; a Net is returned as it is."""
-    if isinstance(body, Net):
-        return body
-    return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
+    if isinstance(net_json, Net):
+        return net_json
+    return Net(
+        **net_json | {"layers": tuple(Layer(*layer) for layer in net_json["layers"])}
+    )
 
 
-def bert(layers: int, hidden: int, width: int, heads: int = 12) -> Net:
+def make_bert(layers: int, hidden_size: int, inner_size: int, heads: int = 12) -> Net:
     """Return a plain BERT encoder as a Net."""
-    return Net(hidden, width, heads, "plain", "truncate", (Layer(BERT),) * layers)
+    return Net(
+        hidden_size, inner_size, heads, "plain", "truncate", (Layer(BERT),) * layers
+    )
 
 
-def ffn_parameters(hidden: int, inner: int) -> int:
+def ffn_parameters(hidden_size: int, inner_size: int) -> int:
     """Return the parameters of one feed-forward network with its LayerNorm: 2de + e +
     3d."""
-    return 2 * hidden * inner + inner + 3 * hidden
+    return 2 * hidden_size * inner_size + inner_size + 3 * hidden_size
 
 
-def attention_parameters(hidden: int) -> int:
+def attention_parameters(hidden_size: int) -> int:
     """Return the parameters of attention and its LayerNorm: 4dd + 6d.
 
     They are queries, keys, values and output with biases, and the LayerNorm.
     """
-    return 4 * hidden**2 + 6 * hidden
+    return 4 * hidden_size**2 + 6 * hidden_size
 
 
-def embedding_parameters(
+def count_embedding_parameters(
     net: Net,
     vocab: int = 30522,
     positions: int = 512,
@@ -125,20 +134,24 @@ def embedding_parameters(
     return tokens + (positions + types + 2) * d
 
 
-def parameters(
-    net: Net, convention: str = "deployable", teacher: int = TEACHER, **tables: int
+def count_net_parameters(
+    net: Net,
+    convention: str = "deployable",
+    teacher: int = TEACHER,
+    **embedding_sizes: int,
 ) -> int:
     """Return all parameters but a task's head; of a supernet's part the active slices
     alone.
 
     "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as
     BERT is usually counted. "with projection" adds instead the d x `teacher` layer that
-    serves distillation alone, as EfficientBERT counts. tables: arguments of
-    `embedding_parameters`. Raises Refused for another convention."""
+    serves distillation alone, as EfficientBERT counts. embedding_sizes: arguments of
+    `count_embedding_parameters`. Raises Refused for another convention."""
     check_allowed("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
-        attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l))
+        attention_parameters(d)
+        + l.stack * ffn_parameters(d, net.count_inner_channels(l))
         for l in net.layers
     )
     extra = {
@@ -146,16 +159,19 @@ def parameters(
         "with pooler": d * d + d,
         "with projection": d * teacher + teacher,
     }
-    return embedding_parameters(net, **tables) + encoder + extra[convention]
+    return (
+        count_embedding_parameters(net, **embedding_sizes) + encoder + extra[convention]
+    )
 
 
-def macs(net: Net, tokens: int = 128, factor: int = FACTOR) -> int:
+def count_macs(net: Net, token_count: int = 128, factor: int = FACTOR) -> int:
     """Return the multiply-accumulates for each of T tokens in all matrix products.
 
     Counted are the embedding, attention at length T, and the networks. Not counted are
     the pooler, the head and what a formula adds element by element."""
     d = net.hidden
     layers = sum(
-        4 * d * d + 2 * tokens * d + 2 * l.stack * d * net.inner(l) for l in net.layers
+        4 * d * d + 2 * token_count * d + 2 * l.stack * d * net.count_inner_channels(l)
+        for l in net.layers
     )
     return layers + (3 * factor * d if net.embedding == "trigram" else 0)

@@ -4,10 +4,10 @@
     cascade     is what EfficientBERT's code does under the name of LaNAS.
     evolution   is regularised evolution (Real et al. 2019).
 
-`propose` is a pure function of the space, the evaluations so far and a random
-generator, so a search goes on from its history alone. A space offers draw(rng),
-mutate(candidate, rng), key(candidate) and features(candidates) -> [N, F]: N candidates,
-F columns."""
+`propose_candidate` is a pure function of the space, the evaluations so far and a random
+generator, so a search goes on from its history alone. A space offers
+draw_candidate(rng), mutate_net(candidate, rng), make_key(candidate) and
+make_features(candidates) -> [N, F]: N candidates, F columns."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Evaluation:
     failed: str = ""  # Reason of a failure, "" without one.
 
 
-def propose(
+def propose_candidate(
     space: Space, history: list[Evaluation], options: Search, rng: np.random.Generator
 ) -> Net | None:
     """Return the next candidate, one that was not evaluated before.
@@ -56,17 +56,19 @@ def propose(
     """
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
-        return evolution(space, history, seen, options, rng)
+        return mutate_tournament_winner(space, history, seen, options, rng)
     if options.method != "cascade":
         return draw_in_region(space, seen, [], options, rng)
     import sklearn.ensemble  # noqa: F401  The next line limits only libraries that are loaded.
 
     # More threads would wait for each other, up to 20 times as long.
     with threadpool_limits(1):
-        return draw_in_region(space, seen, path(space, history, options), options, rng)
+        return draw_in_region(
+            space, seen, find_promising_region(space, history, options), options, rng
+        )
 
 
-def path(
+def find_promising_region(
     space: Space, history: list[Evaluation], options: Search
 ) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
     """Return the wanted region: functions features [N, F] -> bool [N], all of which
@@ -78,7 +80,7 @@ def path(
     if learned < 0:
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
-    features = space.features([e.candidate for e in known])
+    features = space.make_features([e.candidate for e in known])
     fitted = fit_cascade(
         features.tobytes(), features.shape[1], tuple(e.score for e in known)
     )
@@ -88,7 +90,7 @@ def path(
 
 def draw_in_region(
     space: Space,
-    seen: set[str],
+    known_keys: set[str],
     conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
     options: Search,
     rng: np.random.Generator,
@@ -99,8 +101,14 @@ def draw_in_region(
     equals. It is None where all draws are known."""
     best, reached, size = None, -1, BATCH if conditions else 1
     for start in range(0, options.draws, size):
-        drawn = [space.draw(rng) for _ in range(min(size, options.draws - start))]
-        new = [candidate for candidate in drawn if space.key(candidate) not in seen]
+        drawn = [
+            space.draw_candidate(rng) for _ in range(min(size, options.draws - start))
+        ]
+        new = [
+            candidate
+            for candidate in drawn
+            if space.make_key(candidate) not in known_keys
+        ]
         if not new:
             continue
         steps = count_conditions(space, new, conditions)
@@ -119,7 +127,7 @@ def count_conditions(
     """Return how many functions of a path hold one after the other, from its start: int
     [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.features(candidates) if conditions else None
+    features = space.make_features(candidates) if conditions else None
     for goes in conditions:
         assert features is not None
         on &= goes(features).astype(bool)
@@ -129,11 +137,11 @@ def count_conditions(
 
 @lru_cache(maxsize=2)
 def fit_cascade(
-    features: bytes, columns: int, scores: tuple[float, ...]
+    feature_bytes: bytes, feature_count: int, scores: tuple[float, ...]
 ) -> tuple[HistGradientBoostingClassifier, ...]:
     """Return the classifiers of ever better halves of some samples.
 
-    features: the bytes of float [N, columns]. Each classifier learns which of its
+    feature_bytes: the bytes of float [N, columns]. Each classifier learns which of its
     samples score at least their median, and hands these on; so there is no exploration.
     There is one classifier, and one more above 400, 800, 1600 and 3200 samples. We take
     gradient boosting of scikit-learn, 100 rounds; the code has LightGBM with settings
@@ -141,7 +149,10 @@ def fit_cascade(
     is good. Samples that all score alike end the cascade (the code fails there)."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    left, values = np.frombuffer(features).reshape(-1, columns), np.array(scores)
+    left, values = (
+        np.frombuffer(feature_bytes).reshape(-1, feature_count),
+        np.array(scores),
+    )
     fitted = []
     for _ in range(1 + sum(len(values) > size for size in GROWTH)):
         middle = np.median(values)
@@ -158,10 +169,10 @@ def fit_cascade(
     return tuple(fitted)
 
 
-def evolution(
+def mutate_tournament_winner(
     space: Space,
     history: list[Evaluation],
-    seen: set[str],
+    known_keys: set[str],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -173,7 +184,7 @@ def evolution(
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
     parent = max(drawn, key=lambda e: e.score).candidate
     for _ in range(options.draws):
-        child = space.mutate(parent, rng)
-        if space.key(child) not in seen:
+        child = space.mutate_net(parent, rng)
+        if space.make_key(child) not in known_keys:
             return child
-    return draw_in_region(space, seen, [], options, rng)
+    return draw_in_region(space, known_keys, [], options, rng)

@@ -54,38 +54,42 @@ def search(
     is given. Without warmup they are parts of the supernet, with its head of the task
     `classifier`. The score is the task's first metric on the held-out rows: after the
     training, or with select "best" its highest. With `score` "loss" it is that of
-    `lib.papers.efficientbert.students.make_likeness`, and parts of a supernet have the input
+    `lib.papers.efficientbert.students.make_likeness_score`, and parts of a supernet have the input
     `teacher` too.
 
     Each evaluation is a line of `history.jsonl`
     (search.engine). Metrics are those of the winner, and what
-    later steps take from it (`hand_over`). `is_start` tells a search that found nothing
-    better than the network that it began with. Every candidate gets the same fresh
-    head; in the code one head goes on from candidate to candidate."""
+    later steps take from it (`make_search_outputs`). `is_start` tells a search that
+    found nothing better than the network that it began with. Every candidate gets the
+    same fresh head; in the code one head goes on from candidate to candidate."""
     run, options = training.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
-        evaluate = scorer_by_training(training, options.score, *learned)
+        evaluate = make_training_scorer(training, options.score, *learned)
     else:
         assert classifier is not None
-        evaluate = scorer_of_part(training, options.score, classifier)
+        evaluate = make_supernet_scorer(training, options.score, classifier)
     start = run.inputs["start"].model
-    projection = students.projection(start)
+    projection = students.load_projection(start)
     assert projection is not None
-    tables = students.tables(backbone.load(start)[0].config, len(projection[0]))
+    tables = students.list_embedding_sizes(
+        backbone.load(start)[0].config, len(projection[0])
+    )
     where = from_json({"start": net, "tables": tables} | space)
     path = run.folder / "history.jsonl"
-    history = engine.search(where, evaluate, options, run.seed, path, run.progress)
-    best = engine.best(history)
-    return hand_over(where, best.candidate) | {
+    history = engine.search_networks(
+        where, evaluate, options, run.seed, path, run.report_progress
+    )
+    best = engine.find_best_evaluation(history)
+    return make_search_outputs(where, best.candidate) | {
         "score": best.score,
-        "parameters": where.size(best.candidate),
+        "parameters": where.count_net_parameters(best.candidate),
         "evaluations": len(history),
-        "is_start": where.key(best.candidate) == where.key(where.start),
+        "is_start": where.make_key(best.candidate) == where.make_key(where.start),
     }
 
 
-def hand_over(where: Space, net: Net) -> Json:
+def make_search_outputs(space: Space, net: Net) -> Json:
     """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
 
     "net" is the network that the search found. "supernet" has its formulas with the
@@ -96,7 +100,7 @@ def hand_over(where: Space, net: Net) -> Json:
     full_net = replace(
         net, layers=tuple(replace(layer, **largest) for layer in net.layers)
     )
-    fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
+    fitting = replace(space, stage="stage3", start=net, low=0, high=0).choices_by_layer
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
         for fits, layer in zip(fitting, net.layers, strict=True)
@@ -104,40 +108,43 @@ def hand_over(where: Space, net: Net) -> Json:
     return {
         "net": net.to_json(),
         "supernet": full_net.to_json(),
-        "shared": {"window": [where.low, where.high or ENDLESS], "choices": choices},
+        "shared": {"window": [space.low, space.high or ENDLESS], "choices": choices},
     }
 
 
-def scorer_of_model(
-    training: TaskTraining, model: transformers.PreTrainedModel, score: str
+def make_model_scorer(
+    training: TaskTraining, model: transformers.PreTrainedModel, score_kind: str
 ) -> Callable[[], float]:
     """Return f() -> the score of a model, as it is when called, on the held-out rows.
 
-    score: as in lib.core.options.Search.
+    score_kind: as in lib.core.options.Search.
     """
-    if score == "loss":
-        return students.make_likeness(training, model)
-    return partial(training.score, training.judges(model, "held_out")["held_out"])
+    if score_kind == "loss":
+        return students.make_likeness_score(training, model)
+    return partial(
+        training.compute_selection_score,
+        training.make_scorers(model, "held_out")["held_out"],
+    )
 
 
-def scorer_of_part(
-    training: TaskTraining, score: str, classifier: str
+def make_supernet_scorer(
+    training: TaskTraining, score_kind: str, classifier: str
 ) -> Callable[[Net], float]:
     """Return f(net) -> score of a part of the supernet without training."""
     folder = training.run.inputs["start"].model
-    model, training.tokenizer = students.classifier(folder, classifier)
-    judge = scorer_of_model(training, model, score)
+    model, training.tokenizer = students.load_classifier(folder, classifier)
+    judge = make_model_scorer(training, model, score_kind)
 
-    def evaluate(net: Net) -> float:
-        supernet.choose(model, net)
+    def score_net(net: Net) -> float:
+        supernet.activate_net(model, net)
         return judge()
 
-    return evaluate
+    return score_net
 
 
-def scorer_by_training(
+def make_training_scorer(
     training: TaskTraining,
-    score: str,
+    score_kind: str,
     options: Warmup,
     corpus: Json | None,
     pretrain: Train | None,
@@ -146,24 +153,30 @@ def scorer_by_training(
     trained."""
     run, train, numerics = training.run, training.train, training.numerics
     teacher, training.tokenizer = training.teacher
-    rows = training.rows
+    rows = training.training_rows
     if corpus:
         assert pretrain is not None
         general = backbone.load(run.inputs["general"].model)[0]
-        text, batches = warming.rows(corpus, training.tokenizer, pretrain, run.seed)
+        text, batches = warming.encode_corpus(
+            corpus, training.tokenizer, pretrain, run.seed
+        )
 
-    def evaluate(net: Net) -> float:
-        student = students.for_task(run, net, training.task, teacher, train.dropout)
-        judge = scorer_of_model(training, student, score)
+    def score_net(net: Net) -> float:
+        student = students.make_student_for_task(
+            run, net, training.task, teacher, train.dropout
+        )
+        judge = make_model_scorer(training, student, score_kind)
         part = Scratch(run.folder, run.seed)  # A candidate needs no checkpoints.
         if corpus:
             assert pretrain is not None
-            with students.distil_objective(student, general, options, numerics) as loss:
+            with students.make_distillation_objective(
+                student, general, options, numerics
+            ) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
-        with students.distil_objective(
+        with students.make_distillation_objective(
             student, teacher, options, numerics, rows.labels
         ) as loss:
             loop.fit(part, student, rows, loss, train, numerics, judge)
         return judge()
 
-    return evaluate
+    return score_net

@@ -34,27 +34,41 @@ class Recipe:
     high: float = 5.0
 
 
-def bounded(a: np.ndarray) -> np.ndarray:
-    return np.clip(a, -LIMIT, LIMIT)
+def clip_to_limit(values: np.ndarray) -> np.ndarray:
+    return np.clip(values, -LIMIT, LIMIT)
 
 
-def _linear(inner: float, width: str) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+def _make_linear_maps(
+    inner_size: float, real_width: str
+) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Return the linear maps with weights 1.
 
     A real width e keeps both channels, each with weight e / 2.
     """
 
-    def sums(count: int, gain: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda a: np.repeat(bounded(gain * a.sum(-1, keepdims=True)), count, -1)
+    def make_repeated_sum(
+        repeat_count: int, factor: float = 1.0
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda a: np.repeat(
+            clip_to_limit(factor * a.sum(-1, keepdims=True)), repeat_count, -1
+        )
 
-    if width == "whole":
-        up, down = sums(max(1, int(inner))), sums(CHANNELS)
+    if real_width == "whole":
+        up, down = (
+            make_repeated_sum(max(1, int(inner_size))),
+            make_repeated_sum(CHANNELS),
+        )
     else:
-        up, down = sums(CHANNELS), sums(CHANNELS, inner / CHANNELS)
+        up, down = (
+            make_repeated_sum(CHANNELS),
+            make_repeated_sum(CHANNELS, inner_size / CHANNELS),
+        )
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def surface(net: Net, recipe: Recipe | None = None) -> tuple[np.ndarray, np.ndarray]:
+def compute_surface(
+    net: Net, recipe: Recipe | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (axis, z) of a network: coordinates [points] and mean output [points,
     points].
 
@@ -63,9 +77,11 @@ def surface(net: Net, recipe: Recipe | None = None) -> tuple[np.ndarray, np.ndar
     recipe = recipe or Recipe()
     axis = np.linspace(recipe.low, recipe.high, recipe.points)
     h = np.stack(np.meshgrid(axis, axis), -1)
-    functions = NUMPY | {"mul": lambda a, b: bounded(a * b)}
+    functions = NUMPY | {"mul": lambda a, b: clip_to_limit(a * b)}
     for layer in net.layers:
-        linears = _linear(CHANNELS * net.width / net.hidden / layer.q, recipe.width)
+        linears = _make_linear_maps(
+            CHANNELS * net.width / net.hidden / layer.q, recipe.width
+        )
         for _ in range(layer.stack):
             f = evaluate(layer.tree, h, linears, functions, net.mismatch)
             both = h + f if recipe.residual else f
@@ -73,31 +89,31 @@ def surface(net: Net, recipe: Recipe | None = None) -> tuple[np.ndarray, np.ndar
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)
             else:
                 h = both / 2 if recipe.residual else f
-            h = bounded(h)
+            h = clip_to_limit(h)
     return axis, h.mean(-1)
 
 
-def symlog(z: np.ndarray) -> np.ndarray:
+def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
     """Return arcsinh(z / 2) / ln 10.
 
     It is straight around 0 and decades further out: 3 is 1000 and -3 is -1000.
     """
-    return np.arcsinh(z / 2) / np.log(10)
+    return np.arcsinh(heights / 2) / np.log(10)
 
 
-def roughness(z: np.ndarray) -> dict[str, float]:
+def measure_roughness(heights: np.ndarray) -> dict[str, float]:
     """Return how uneven a surface is, with z and both axes scaled to 0 to 1.
 
     "variation" is the mean over all lines parallel to an axis of the way up and down;
     it is 1 if each climbs the whole range. "steepest" is the greatest slope along an
     axis, 1 for a plane along it. "curvature" is the mean absolute second derivative
     along the axes, 0 for a plane. All are 0 for a constant."""
-    low, high = z.min(), z.max()
+    low, high = heights.min(), heights.max()
     if not high > low:
         return {"variation": 0.0, "steepest": 0.0, "curvature": 0.0}
-    steps = [np.diff(z / (high - low), axis=axis) for axis in (0, 1)]
+    steps = [np.diff(heights / (high - low), axis=axis) for axis in (0, 1)]
     bends = [np.abs(np.diff(s, axis=axis)).mean() for axis, s in enumerate(steps)]
-    cells = z.shape[0] - 1
+    cells = heights.shape[0] - 1
     return {
         "variation": float(
             np.mean([np.abs(s).sum(axis).mean() for axis, s in enumerate(steps)])
