@@ -261,7 +261,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     frame = page.collect(ROWS[:2])
     page.table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
     page.table(frame[["error"]].iloc[:0], EVIL, "none")
-    page.show_remarks([EVIL], EVIL, EVIL)
+    page.note([EVIL], EVIL, EVIL)
     page.figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
     page.finish([], {"toy": [EVIL]})
     assert "<script" not in page.html() and page.html().count("&lt;script&gt;") >= 8
@@ -273,7 +273,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
     """Text, tables, notes, pictures, verdicts behind them; not what follows the
     verdicts."""
-    page.show_remarks(["a | b *"], prefix="* ", folded_title="Read")
+    page.note(["a | b *"], prefix="* ", folded_title="Read")
     page.table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
     figure, axis = plt.subplots()
     axis.set_title("T")
@@ -386,14 +386,14 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
 
 
 def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
-    page.show_forest(
+    page.forest(
         {("recorded, toy", "SST-2"): None}, {"SST-2": 2.0}, "a minus b (points)"
     )
     assert not page.html() and not page.files
     few = Estimate(1.0, nan, nan, 1, 1, nan, 1.0)
     for place, label in (("SST-2", "a minus b"), ("b, SST-2", "a minus another")):
         estimates = {("this run, toy", place): few}
-        page.show_forest(estimates, {place: 2.0}, f"{label} (points)", label[-1])
+        page.forest(estimates, {place: 2.0}, f"{label} (points)", label[-1])
     page.finish()
     body = json.loads((page.folder / f"{NAME}.json").read_text())
     line = "A minus b, SST-2: +1.0 points (toy, one seed: shows how, proves nothing)."

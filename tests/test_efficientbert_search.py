@@ -373,7 +373,7 @@ def drawn(frame):
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
     names = {"runs": SimpleNamespace(select_runs=lambda kind: part)}
-    names["page"] = SimpleNamespace(show_remarks=list)
+    names["page"] = SimpleNamespace(note=list)
     for mark in ("def grid", "def chained", "def costs", "ARMS = "):
         exec(next(cell for cell in cells if mark in cell), names)
     return names["costs"](frame, "toy", "here"), names["candidates"]

@@ -285,7 +285,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     shown = {}
 
     class Page:
-        def collect_results(self, found, if_missing):
+        def collect(self, found, if_missing):
             assert if_missing == "skip" and all(
                 row["spec"].step == "distil" for row in found
             )

@@ -349,7 +349,7 @@ def test_printed_sizes_and_deviations():
     )
     notes = []
     page = SimpleNamespace(
-        show_remarks=lambda lines, **_: notes.append(lines), finish=lambda *_: None
+        note=lambda lines, **_: notes.append(lines), finish=lambda *_: None
     )
     table = published.read_printed_frame("nas_pruning", "table12_flops_weight")
     weights = table.pivot(index="Task", columns="Statistic")

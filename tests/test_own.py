@@ -921,7 +921,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     points = points.assign(
         method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
     )
-    page = SimpleNamespace(show_remarks=print)
+    page = SimpleNamespace(note=print)
     names = dict(
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )

@@ -45,7 +45,7 @@ axis.plot(runs["seed"], runs["matthews"])
 axis.set(title=evil, xlabel=evil)
 page.figure(figure, runs[["seed", "matthews"]])
 page.table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
-page.show_remarks([evil], evil, evil)
+page.note([evil], evil, evil)
 print(evil)""".replace("EVIL", repr(EVIL))
 KILL = """import multiprocessing, os, pathlib, signal
 mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
