@@ -407,8 +407,9 @@ def anywhere(monkeypatch):
     monkeypatch.setattr(
         texts,
         "describe_corpus",
-        lambda name, count=None: (
-            {"text": name, "digest": "0" * 16} | ({"documents": count} if count else {})
+        lambda corpus_name, document_count=None: (
+            {"text": corpus_name, "digest": "0" * 16}
+            | ({"documents": document_count} if document_count else {})
         ),
     )
     monkeypatch.setattr(data, "digest_checkpoint", lambda name: "0" * 64)
@@ -627,7 +628,7 @@ class Held(SimpleNamespace):
 def holding(arrays=None, name="made up", **metrics):
     """A run that pages read these arrays and metrics from."""
     told = {"name": name, "origin": "run", "metrics": metrics, "spec": {"args": {}}}
-    return Held(**told, read_read_arrays=lambda _: arrays)
+    return Held(**told, read_arrays=lambda _: arrays)
 
 
 def collected(*rows):

@@ -76,7 +76,7 @@ def collected(monkeypatch, *origins, error=""):
             ]
         )
 
-    monkeypatch.setattr(artefact, "collect", collect)
+    monkeypatch.setattr(artefact, "collect_results", collect)
     monkeypatch.setattr(sweep, "make_runs", lambda specs, clock: {})
 
 

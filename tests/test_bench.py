@@ -107,7 +107,7 @@ def test_lines_take_the_place_of_those_of_their_kind_of_processor(
         return pd.read_csv(path).groupby("features")["seconds"].sum().to_dict()
 
     path = tmp_path / "cutting.csv"
-    device = bench.processor.name()
+    device = bench.processor.read_processor_name()
     pd.DataFrame([{"turn": 0, "seconds": 9.0, "device": device}]).to_csv(path)
     assert measure(["avx2", "avx512_bf16"], 1.0) == {"avx2 avx512_bf16": 2.0}
     measure(["avx2"], 3.0)

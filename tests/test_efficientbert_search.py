@@ -258,14 +258,16 @@ def shrunk():
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
-        change.setattr(module, "backbone_spec", lambda scale, kind="bert": first)
+        change.setattr(module, "backbone_spec", lambda profile, family="bert": first)
     text = {"sentences": 60, "seed": 1}
     change.setattr(
-        efficientbert, "describe_corpus", lambda scale, count=None, name="": text
+        efficientbert,
+        "describe_corpus",
+        lambda profile, count=None, corpus_name="": text,
     )
     change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
-    change.setattr(efficientbert, "find_parameter_window", lambda scale: (1, 10**9))
+    change.setattr(efficientbert, "find_parameter_window", lambda profile: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)
     change.setitem(grids.HELD_OUT, "toy", 40)
     own = (
@@ -349,7 +351,7 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
         make(spec),
         store_with(tmp_path, *map(make, spec.inputs_with_seeds.values())),
     )
-    stop_at(monkeypatch, loop, "collate", calls)
+    stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
         execute(spec, other, checkpoint_seconds=0.0)
     assert not other.find_run(spec)

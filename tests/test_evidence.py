@@ -42,7 +42,9 @@ def claims(monkeypatch):
     ]
     monkeypatch.setattr(evidence.lists, "read_claims", lambda: known)
     monkeypatch.setattr(
-        evidence, "rows_of_claim", lambda line: ROWS[line["id"]](seeds(line["seeds"]))
+        evidence,
+        "make_rows_of_claim",
+        lambda line: ROWS[line["id"]](seeds(line["seeds"])),
     )
     monkeypatch.setattr(evidence, "read_verdicts", lambda: rows)
     return there
@@ -53,7 +55,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
-        evidence.lists, "read_list", lambda _: [{"claim": "H1"}, {"claim": "A2"}]
+        evidence.lists, "read_published_csv", lambda _: [{"claim": "H1"}, {"claim": "A2"}]
     )
     specs = evidence.order_specs(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [

@@ -294,7 +294,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
                 [dict(row) | more for row, more in zip(found, told, strict=True)]
             )
 
-        def show_remarks(self, lines):
+        def note(self, lines):
             shown["note"] = lines
 
         def table(self, table, caption, **more):

@@ -85,7 +85,7 @@ def whole(tmp_path_factory):
     shutil.copytree(there.runs, cut.runs)
     shutil.rmtree(cut.runs / TEACHER.name)
     with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, loop, "checkpoint", 4, RuntimeError("stop"))
+        stop_at(patch, loop, "write_checkpoint", 4, RuntimeError("stop"))
         with pytest.raises(RuntimeError):
             execute.execute(TEACHER, cut, True, checkpoint_seconds=0.0)
     return there, cut
@@ -195,7 +195,7 @@ def searched(folder, stop=0):
         made(there, parent)
     with pytest.MonkeyPatch.context() as patch, suppress(RuntimeError):
         if stop:
-            stop_at(patch, loop, "collate", stop, RuntimeError("stop"))
+            stop_at(patch, loop, "make_batch", stop, RuntimeError("stop"))
         execute.execute(spec, there, True, checkpoint_seconds=0.0)
     return there
 

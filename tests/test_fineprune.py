@@ -397,7 +397,7 @@ def test_what_needs_no_reading():
 @pytest.mark.parametrize("name", ["steered", "soft"])
 def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch):
     other = store_with(tmp_path, runs["backbone"])
-    calls = stop_at(monkeypatch, losses, "prediction", 6, RuntimeError)
+    calls = stop_at(monkeypatch, losses, "compute_prediction_losses", 6, RuntimeError)
     with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
     assert other.look_up_state(CHAIN[name])["state"] == "failed"

@@ -147,7 +147,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
 ):
     expected = made(store, spec.with_seed(0))
     other = Store(runs=tmp_path, records=tmp_path / "none")
-    calls = stop_at(monkeypatch, Control, "move", 8)
+    calls = stop_at(monkeypatch, Control, "update_alphas", 8)
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.with_seed(0), checkpoint_seconds=-1)
     run = made(other, spec.with_seed(0))
@@ -421,7 +421,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(output_width=classes)
-    told = training(None, teacher_logits=b, task=task, rows=rows)
+    told = training(None, teacher_logits=b, task=task, training_rows=rows)
     with objectives.make_objective(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)

@@ -637,7 +637,10 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     )
     namespace = {"profile": "toy", "data": tsv, "model": encoder()}
     page = artefact.start(name, namespace)
-    assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
+    assert (
+        namespace["profile"] == "toy"
+        and namespace["profile"].task_title == "reviews.tsv"
+    )
     page.table({"a": {"b": 1.5}}, "Scores.")
     page.finish([object()], {"toy": ["rows are generated"]})
     html, body = "".join(said), notebook.read_page_json(page.folder, name)
@@ -787,7 +790,7 @@ def shown(capsys, name):
 def test_the_answer_of_a_page_is_shown_by_its_notebook(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     body = {"answer": ["On reviews.tsv: take Int8."], "differs": ["Your own data."]}
-    monkeypatch.setattr(site.PageBuilder, "body", body)
+    monkeypatch.setattr(site.PageBuilder, "page_json", body)
     page = put(tmp_path / "scratch/92_your_task/mine", "92_your_task.html", "page")
     lines = shown(capsys, "92_your_task").splitlines()
     assert lines == ["Your own data.", "  On reviews.tsv: take Int8.", f"  {page}"]

@@ -293,7 +293,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
                 sizes if scale == "toy" else find_encoder_shape(scale, kind)
             ),
         )
-    monkeypatch.setattr(grids, "backbone_spec", lambda scale, kind="bert": first)
+    monkeypatch.setattr(grids, "backbone_spec", lambda profile, family="bert": first)
     monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
     for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):

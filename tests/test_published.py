@@ -86,12 +86,12 @@ def test_every_correction_stands_on_a_page(paper):
     ]
     text = "\n".join("".join(cell["source"]) for cell in cells)
     calls = " ".join(
-        re.findall(rf'published\.corrections\(\s*"{paper}",([^)]*)\)', text)
+        re.findall(rf'published\.list_corrections\(\s*"{paper}",([^)]*)\)', text)
     )
     shown = set(re.findall('"([^"]+)"', calls))
     shown |= {"table08b", "table10b"} if "name.split" in calls else set()  # nas_s71
     if paper == "nas_pruning":  # which shows the corrections of its table itself
-        shown |= set(re.findall(r'show_tested\(page, "(table\d+)_', text))
+        shown |= set(re.findall(r'show_table_of_tests\(page, "(table\d+)_', text))
     for row in pd.read_csv(published.PUBLISHED / paper / "corrections.csv", dtype=str)[
         "table"
     ]:

@@ -143,7 +143,7 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
         path,
         evaluate=lambda net: asked.append(net) or SCORES(net),
         options=METHODS["evolution"],
-        progress=seen.append,
+        report_progress=seen.append,
     )
     assert [e.candidate for e in history] == asked and len(
         {e.key for e in history}
@@ -397,7 +397,7 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
 def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkeypatch):
     """Killed in a pass of the loop, checkpoints at every step."""
     other = store_with(tmp_path, *map(make, (BACKBONE, TEACHER, SUPER, ONE)))
-    stop_at(monkeypatch, loop, "collate", calls)
+    stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
         execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
     resumed = execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)

@@ -286,7 +286,7 @@ def test_real_answers_come_back_from_their_labels(task, length, stride):
         - 50 * ~inside * (marks > 0)
         for k in (0, 1)
     )
-    texts, differences = best(start, end, found, split, max_answer=64)
+    texts, differences = best(start, end, found, split, max_answer_tokens=64)
     limit = 0 if task == "SQuAD2" else np.inf
     taken = [
         "" if more > limit else text

@@ -375,7 +375,7 @@ def find_page_folder(
     )
     lines, task = (
         grids.describe_reader_inputs(scope),
-        grids.read_reader_part(scope, "task"),
+        grids.read_reader_part(scope, "task_title"),
     )
     model = Path(grids.read_reader_part(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]

@@ -80,7 +80,7 @@ class Spec:
         # Copy the cached identity too: the seed is no part of it.
         made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
-        for derived in ("parents", "twin"):
+        for derived in ("inputs_with_seeds", "float32_twin"):
             made.__dict__.pop(derived, None)
         return made
 

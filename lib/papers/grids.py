@@ -442,7 +442,7 @@ def select_tasks(
     SQuAD, of SentEval. A reader's data are a single task in place of all. Raises
     Refused, with the nearest name, for an unknown profile or task."""
     check_name("profile", profile, by_profile)
-    if title := read_reader_part(profile, "task"):
+    if title := read_reader_part(profile, "task_title"):
         for name in chosen_tasks:
             check_name("task of your own data", name, (title,))
         return (title,)
@@ -608,7 +608,7 @@ def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
     has in its metrics, or those of the reader."""
     if not read_reader_part(profile, "data"):
         return None
-    usual, reads = find_length_limit(profile), getattr(profile, "feed", None)
+    usual, reads = find_length_limit(profile), getattr(profile, "measured_feed", None)
     if reads and reads.length:
         usual = float(np.minimum(reads.lengths, reads.length).mean())
     pace = EFFICIENCY * measure_flops_per_second()
@@ -707,7 +707,7 @@ def list_columns_by_task(
     A task has the columns that the paper prints, or else its first metric. At mini and
     base each task counts once, by its first column."""
     if name := read_reader_part(profile, "data"):
-        title = read_reader_part(profile, "task")
+        title = read_reader_part(profile, "task_title")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     task_source = find_profile(profile).source
     sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Files that every page depends on, beside its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 # Matches code that makes a table or a figure.
-SHOWS = re.compile(r"\bpage\.show_(table|figure|forest|live_figure)\(|\(page\b")
+SHOWS = re.compile(r"\bpage\.(table|figure|forest|live)\(|\(page\b")
 FOLD = "The code of the drawing"
 # Attributes of table heads, for readers who hear a table.
 ROW, COLUMN = 'scope="row"', 'scope="col"'

@@ -58,7 +58,7 @@ class TaskTraining:
         )
 
     def load_start_model(self) -> PreTrainedModel:
-        """Return the model of the run's input `load_start_model`, with the head that
+        """Return the model of the run's input `start`, with the head that
         the task needs, and set `tokenizer`."""
         folder, seed = (
             self.run.inputs["start"].model,
@@ -238,7 +238,7 @@ def save_predictions(
 class Trainer:
     """A Trainer trains and scores models in this process, without Spec or store.
 
-    It has the tokenised training rows (`rows`) and development rows (`dev`) of a task.
+    It has the tokenised training rows (`training_rows`) and development rows (`dev`) of a task.
 
     splits: {"train": Split, "dev": Split} of the Task.
     train: default settings of `fit`.
@@ -259,7 +259,9 @@ class Trainer:
             {"dtype": "float32", "threads": 1}
         )
         length = train.max_length
-        self.rows, _ = heads.encode_rows(tokenizer, splits["train"], task, length)
+        self.training_rows, _ = heads.encode_rows(
+            tokenizer, splits["train"], task, length
+        )
         self.dev, self.marks = heads.encode_rows(tokenizer, splits["dev"], task, length)
 
     def scores(self, model: PreTrainedModel) -> dict[str, float]:
@@ -300,6 +302,13 @@ class Trainer:
             run = Scratch(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  Only this line sets `result`.
             run.result = loop.fit(
-                run, model, self.rows, loss, train, self.numerics, score, methods
+                run,
+                model,
+                self.training_rows,
+                loss,
+                train,
+                self.numerics,
+                score,
+                methods,
             )
         return run
