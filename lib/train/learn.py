@@ -137,7 +137,7 @@ class TaskTraining:
             if name.startswith(split_prefixes)
         }
 
-    def compute_selection_score(self, score_model: Judge) -> float:
+    def score_for_selection(self, score_model: Judge) -> float:
         """Return the score by which the best model is selected
         (`compute_selection_score`)."""
         return compute_selection_score(self.train, self.task, score_model()[0])
@@ -192,7 +192,7 @@ def train_and_save(
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
         judge = training.make_scorers(model, "dev")["dev"]
-    score = partial(training.compute_selection_score, judge) if judge else None
+    score = partial(training.score_for_selection, judge) if judge else None
 
     with objective as loss:
         try:

@@ -45,7 +45,7 @@ DEVIATIONS = published.read_deviations("efficientbert", "search")
 
 
 def describe_space(profile: str, stage: str) -> Json:
-    """Return the argument `describe_space` of the step search: stage, window of sizes,
+    """Return the argument `space` of the step search: stage, window of sizes,
     grammar."""
     low, high = efficientbert.find_parameter_window(profile)
     return {

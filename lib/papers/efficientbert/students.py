@@ -128,7 +128,7 @@ def make_likeness_score(
 
 
 def make_prediction_loss(labels: Tensor, warmup: Warmup) -> Prediction | None:
-    """Return the argument `compute_prediction_loss` of lib.train.matching.match_states,
+    """Return the argument `prediction_loss` of lib.train.matching.match_states,
     None for a weight of 0.
 
     labels: the labels of all rows.

@@ -30,7 +30,7 @@ def digits(
     and gates together from random weights; the cost is the number of inputs. There is
     no retraining. A killed run begins anew, as it takes minutes.
 
-    Metrics: `measure_accuracy` on the test images with only the kept inputs, the
+    Metrics: `accuracy` on the test images with only the kept inputs, the
     numbers of kept `pixels` and `noise` inputs, `ratio`, and those of a final trim as
     in
     `nas_search`. Arrays "inputs": `kept` [2, height, width], pixels first, `alphas` [N]

@@ -106,7 +106,7 @@ class GateSearch(Gating):
 
     It saves the arrays `search`: the curve [steps, 4] of COLUMNS, and every alpha under
     the name "<layer>.<kind>". Its metrics are `architecture`, which the operation
-    "keep" takes, the `count_flops`, `whole_flops` and `ratio` of the cut model, and
+    "keep" takes, the `flops`, `whole_flops` and `ratio` of the cut model, and
     `before_trim` and `trimmed` of the final trim. Raises Refused for gates that do not
     fit the model."""
 

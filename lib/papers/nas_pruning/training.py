@@ -53,7 +53,7 @@ def retrain(
 
     architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`;
     None keeps the model as it is. Predictions and metrics are those of `finetune`;
-    `count_flops` is in the report's convention."""
+    `flops` is in the report's convention."""
     model = training.load_start_model()
     if gates.has_gates(model):
         gates.remove_gates(model)

@@ -25,7 +25,7 @@ from lib.train.learn import TaskTraining
 def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
     """Measure the importance of heads and neurons of the run's input `teacher`.
 
-    It saves the arrays `compute_taylor_importance`: "heads" [L, A] and "neurons" [L,
+    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L,
     F].
 
     importance: the fields of an Importance."""
@@ -123,7 +123,7 @@ def compute_importance_by_method(
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the importance (heads [L, A], neurons [L, F]) that
-    `compute_taylor_importance` of the module
+    `scores` of the module
     `options.by` of lib.methods computes.
 
     The function gets the model in eval mode, with gradients summed over all batches of
