@@ -55,7 +55,9 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
-        evidence.lists, "read_published_csv", lambda _: [{"claim": "H1"}, {"claim": "A2"}]
+        evidence.lists,
+        "read_published_csv",
+        lambda _: [{"claim": "H1"}, {"claim": "A2"}],
     )
     specs = evidence.order_specs(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [

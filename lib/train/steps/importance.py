@@ -25,8 +25,7 @@ from lib.train.learn import TaskTraining
 def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
     """Measure the importance of heads and neurons of the run's input `teacher`.
 
-    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L,
-    F].
+    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
 
     importance: the fields of an Importance."""
     run, options = training.run, Importance(**importance)
@@ -122,8 +121,7 @@ def compute_importance_by_method(
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the importance (heads [L, A], neurons [L, F]) that
-    `scores` of the module
+    """Return the importance (heads [L, A], neurons [L, F]) that `scores` of the module
     `options.by` of lib.methods computes.
 
     The function gets the model in eval mode, with gradients summed over all batches of

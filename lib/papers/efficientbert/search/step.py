@@ -122,7 +122,7 @@ def make_model_scorer(
     if score_kind == "loss":
         return students.make_likeness_score(training, model)
     return partial(
-        training.compute_selection_score,
+        training.score_for_selection,
         training.make_scorers(model, "held_out")["held_out"],
     )
 
