@@ -241,7 +241,7 @@ def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
 
     def score(*names):
         training.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)
-        return TaskTraining.compute_selection_score(training, lambda: (said, {}))
+        return TaskTraining.score_for_selection(training, lambda: (said, {}))
 
     assert score() == said["accuracy"] and score("f1") == said["f1"]
     assert score("accuracy", "f1") == (said["accuracy"] + said["f1"]) / 2

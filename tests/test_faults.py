@@ -141,7 +141,7 @@ def test_every_damaged_file_of_a_finished_run_is_found(copied, whole, capsys):
 
 
 def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, whole):
-    there, first = copied(), whole[0].find(TEACHER)
+    there, first = copied(), whole[0].find_run(TEACHER)
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find_run(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
@@ -208,14 +208,14 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
     start = TEACHER.inputs_with_seeds["start"]
     recorded = tmp_path / "recorded"
     shutil.copytree(whole[1].runs, recorded)
-    Store(recorded, recorded / "records").copy_to_records(whole[0].find(TEACHER))
+    Store(recorded, recorded / "records").copy_to_records(whole[0].find_run(TEACHER))
     cases = {  # what: store, Spec, its sound run, the folder that is damaged below the store
         "run": (whole[0].runs, TEACHER, TEACHER.name),
         "unfinished run": (whole[1].runs, TEACHER, f"{TEACHER.name}.part"),
         "input": (whole[1].runs, TEACHER, f"{start.name}/model"),
         "record": (recorded, TEACHER, f"records/{TEACHER.name}"),
     }
-    sound = {TEACHER: whole[0].find(TEACHER)}
+    sound = {TEACHER: whole[0].find_run(TEACHER)}
     if count >= 100:
         search, searches = (
             searching(),
@@ -248,7 +248,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
 
 def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     there = copied(killed=True)
-    run, first = again(there), whole[0].find(TEACHER)
+    run, first = again(there), whole[0].find_run(TEACHER)
     same_run(run, first)
     resumed = [
         line for line in run.read_json_lines("events.jsonl") if line.get("resumed")
@@ -267,7 +267,7 @@ def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(
     before, last = sorted(there.unfinished_folder(TEACHER).glob("resume/step-*"))
     (last / loop.STATE).write_bytes(b"")
     run = again(there)
-    same_run(run, whole[0].find(TEACHER))
+    same_run(run, whole[0].find_run(TEACHER))
     (line,) = [
         line for line in run.read_json_lines("events.jsonl") if line.get("resumed")
     ]
@@ -358,7 +358,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
         assert state in ("failed", "died", "missing")
         assert state != "failed" or "No space left" in there.explain_missing(TEACHER)
         subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
-        same_run(again(there), whole[0].find(TEACHER))
+        same_run(again(there), whole[0].find_run(TEACHER))
 
 
 def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch):
@@ -491,7 +491,7 @@ def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
     with pytest.raises(Refused, match=f"other code wrote .*{folder.name}: delete it"):
         again(there)
     shutil.rmtree(folder)
-    same_run(again(there), whole[0].find(TEACHER))
+    same_run(again(there), whole[0].find_run(TEACHER))
 
 
 def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypatch):
@@ -968,7 +968,7 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
         assert there.find_run(start, needs_weights=True)
     mine.delete_weights(start)
     assert there.find_run(start) and not there.find_run(start, needs_weights=True)
-    same_run(again(there), whole[0].find(TEACHER))  # its input is made again
+    same_run(again(there), whole[0].find_run(TEACHER))  # its input is made again
 
 
 TEXTS = [

@@ -356,8 +356,8 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(
     text = path.read_text()
     path.write_text(
         text.replace(
-            'data.describe(\\"toy\\", \\"CoLA\\"',
-            'data.describe(\\"senteval\\", \\"Tense\\"',
+            'data.describe_task_rows(\\"toy\\", \\"CoLA\\"',
+            'data.describe_task_rows(\\"senteval\\", \\"Tense\\"',
         )
     )
     assert path.read_text() != text
