@@ -402,6 +402,17 @@ def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
     assert "<svg" in page.html()
 
 
+def test_lone_dots_are_a_sentence_and_no_picture(page):
+    """But for a first look at toy, whose dots show how."""
+    page.values["profile"] = "mini"
+    few = Estimate(-1.0, nan, nan, 1, 1, nan, 1.0)
+    page.forest(
+        {("recorded, mini", "SST-2"): few}, {"SST-2": 2.0}, "a minus b (points)"
+    )
+    assert "<svg" not in page.html() and not page.files
+    assert "No picture. A minus b: −1.0 points, 1 seed: too few" in page.light()
+
+
 def test_the_first_picture_of_a_page_stands_below_its_title():
     """With the words on it, where its section has nothing else; a course keeps its
     order."""

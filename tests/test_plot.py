@@ -1,6 +1,7 @@
 """Pictures: what a reader sees of points that lie close together."""
 
 import warnings
+from dataclasses import replace
 from math import inf
 
 import matplotlib.pyplot as plt
@@ -86,19 +87,48 @@ def test_large_differences_have_an_axis_of_their_own():
     [
         ([1.5], {}, "A minus b, 0: +1.5 [0.5, 2.5] points"),
         ([1.5], {"0": 4}, "A minus b, 0: +1.5 [0.5, 2.5] points, printed +4.0"),
-        ([2, 3], {}, "A minus b: all 2 intervals above 0"),
+        ([0.5], {}, "A minus b, 0: +0.5 [−0.5, 1.5] points: no difference shown"),
+        ([2, 3], {}, "A minus b, 1: +3.0 [2.0, 4.0] and 0: +2.0 [1.0, 3.0] points"),
         (
-            [2, 0, -3],
+            [2, 0, -3, 1.5],
             {"1": 5},
-            "A minus b: 1 of 3 intervals above 0, 1 below; 1 of 1 shut",
+            "A minus b, 2: −3.0 [−4.0, −2.0] and 0: +2.0 [1.0, 3.0] points; "
+            "of the other 2: 1 above 0, 1 no difference shown",
         ),
-        ([0, 0.5], {}, "A minus b: none of 2 intervals shuts out 0"),
+        (
+            [0, 0.5],
+            {},
+            "A minus b, 1: +0.5 [−0.5, 1.5] points, the largest of 2: no difference "
+            "shown",
+        ),
     ],
 )
 def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
     rows = {(OURS, str(i)): estimate(mean) for i, mean in enumerate(means)}
     data = plot.make_forest_data(rows, printed)
-    assert plot.write_forest_headline(data, "a minus b (points)").startswith(title)
+    shown = plot.write_forest_headline(data, "a minus b (points)")
+    assert shown.replace(plot.FIXED, " ") == title
+
+
+def test_the_title_of_a_forest_names_the_rival_of_each_row():
+    rows = {(OURS, "Random"): estimate(2.0), (OURS, "Whole"): estimate(-3.0)}
+    title = plot.write_forest_headline(
+        plot.make_forest_data(rows),
+        "search minus another network (points)",
+        " on SST-2",
+    )
+    assert title.replace(plot.FIXED, " ") == (
+        "Search minus Whole: −3.0 [−4.0, −2.0] and minus Random: +2.0 [1.0, 3.0] points "
+        "on SST-2"
+    )
+
+
+def test_the_title_of_a_forest_without_an_interval_has_the_ends_of_its_dots():
+    rows = {(OURS, str(i)): estimate(-i, seeds=1) for i in range(3)}
+    title = plot.write_forest_headline(
+        plot.make_forest_data(rows), "a minus b (points)"
+    )
+    assert title == "A minus b: −2.0 to +0.0 points, 1 seed: too few for an interval"
 
 
 def test_the_title_of_a_forest_with_words_counts_them():
@@ -111,8 +141,55 @@ def test_the_title_of_a_forest_with_words_counts_them():
         "too noisy to say",
     ]
     data = plot.make_forest_data(rows).assign(word=[*read, "not measured"])
-    title = "4 measured in points: 2 agree, 1 the other way round, 1 too noisy to say"
-    assert plot.write_forest_headline(data, "") == title
+    _, counts = plot.write_forest_headline(data, "").split("; ")
+    assert counts == (
+        "of 4 measured: 2 agree, 1 the other way round, 1 too noisy to say"
+    )
+    figure = plot.draw_forest(data)
+    (axis,) = figure.axes
+    texts = [text.get_text() for text in axis.texts]
+    assert texts == [*read, "1 seed: too few"]
+    labels = axis.get_legend_handles_labels()[1]
+    assert plot.HOLM in labels and plot.INTEREST not in labels
+    plt.close(figure)
+
+
+def test_a_forest_draws_the_effect_of_interest_where_none_is_printed():
+    rows = {(OURS, place): replace(estimate(1.0), interest=1.5) for place in ("a", "b")}
+    figure = plot.draw_forest(
+        plot.make_forest_data(rows, {"a": 2.0}), "x minus y (points)"
+    )
+    (axis,) = figure.axes
+    ticks = [one for one in axis.lines if one.get_label() == plot.INTEREST]
+    assert [(*one.get_xdata(), *one.get_ydata()) for one in ticks] == [(1.5, 1)]
+    plt.close(figure)
+
+
+def test_a_dot_of_few_seeds_does_not_stretch_the_axis_of_intervals():
+    rows = {(OURS, "a"): estimate(1.0), (OURS, "b"): estimate(9.0, seeds=1)}
+    figure = plot.draw_forest(plot.make_forest_data(rows), "x minus y (points)")
+    (axis,) = figure.axes
+    assert axis.get_xlim()[1] < 3
+    assert [text.get_text() for text in axis.texts] == ["1 seed: too few, +9.0"]
+    plt.close(figure)
+
+
+def test_a_long_title_is_wrapped_into_its_figure_without_a_lone_word():
+    title = "Twenty words that are seen " * 6 + "alone"
+    figure, (axis,) = plot.make_panels([title], 4, 3)
+    axis.set_ylabel(
+        "a label that is longer than the axis at its side, for sure and more"
+    )
+    plot.fit_texts(figure)
+    figure.draw_without_rendering()
+    for text in (axis.title, axis.yaxis.label):
+        box = text.get_window_extent()
+        assert 0 <= box.x0 and box.x1 <= figure.bbox.width
+        assert 0 <= box.y0 and box.y1 <= figure.bbox.height
+        assert " ".join(text.get_text().split()) == text.get_text().replace("\n", " ")
+    lines = axis.get_title().split("\n")
+    assert min(map(len, lines)) > 0.6 * max(map(len, lines))
+    plt.close(figure)
 
 
 def test_a_sweep_shows_which_points_have_too_few_seeds():

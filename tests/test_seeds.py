@@ -287,3 +287,13 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
     plan.plans = (replace(PLANS[0], may_fail=("b",)),)
     (e,) = own.estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (3, pytest.approx(20))
+
+
+@pytest.mark.papers()
+def test_a_planned_cell_has_the_smallest_effect_of_interest_of_its_claim():
+    """A cell that names none, or none on this task, has nan."""
+    (plan,) = list_planned_cells("nas_s78_keep_weights", "mini")[:1]
+    assert plan.claim == "N5" and plan.interest_on("SST-2") == 1.5
+    plans = list_planned_cells("ghostbert_t04_ablation", "mini")
+    printed = next(plan for plan in plans if plan.claim == "G5")
+    assert np.isnan(printed.interest_on("SST-2"))

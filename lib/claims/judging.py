@@ -575,8 +575,9 @@ def make_forest_rows(
 ) -> pd.DataFrame:
     """Return the data of a forest plot: a row for each counted cell in points.
 
-    The columns are source, at (claim and axis label), mean, low, high, printed, least
-    and most (ends of the claimed region), seeds and word."""
+    The columns are source, at (claim and axis label), mean, low, high, printed,
+    interest (where none is printed), least and most (ends of the claimed region), seeds
+    and word."""
     import pandas as pd
 
     rows = []
@@ -588,6 +589,7 @@ def make_forest_rows(
                 "at": f"{r.claim} {r.short}",
                 "mean": r.estimate.mean,
                 "printed": r.printed,
+                "interest": r.tested_effect if r.printed is None else None,
             }
             if not r.why_unmeasured:
                 line |= {"low": r.estimate.low, "high": r.estimate.high}
@@ -598,5 +600,5 @@ def make_forest_rows(
                 "most": most,
             }
             rows.append(line | more)
-    columns = "source at mean low high printed least most seeds word".split()
+    columns = "source at mean low high printed interest least most seeds word".split()
     return pd.DataFrame(rows, columns=columns)

@@ -6,6 +6,7 @@ free of torch."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import nan
 from typing import Any
 
 from lib.claims import cells, lists
@@ -22,6 +23,12 @@ class Planned:
     cell: cells.Cell
     seeds: tuple[int, ...]
     may_fail: tuple[str, ...]  # Models whose collapsed runs count as well.
+
+    def interest_on(self, task: str) -> float:
+        """Return the smallest effect of interest on a task; nan where none is named."""
+        effects = lists.read_effects_of_interest(self.claim)
+        text = self.cell.text
+        return effects.get((text, task), effects.get((text, ""), nan))
 
 
 @cache

@@ -296,6 +296,7 @@ class Page:
         ):
             remark = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
+        plot.fit_texts(figure)
         svg = draw_svg(figure)
         self._write(f"{stem}.svg", svg)
         with disk.atomic_path(self.folder / f"{stem}.png") as place:
@@ -322,11 +323,17 @@ class Page:
         (`plot.draw_forest`).
 
         A comparison without an Estimate is left out, so no picture has printed numbers
-        alone. label: what is subtracted from what, and the unit in brackets."""
+        alone. Without any interval there is a sentence in place of a picture, but for a
+        first look at toy. label: what is subtracted from what, and the unit in
+        brackets."""
         data = plot.make_forest_data(estimates, printed)
         if len(data):
             self.note_differences(estimates, label.removesuffix(" (points)"))
-            self.figure(plot.draw_forest(data, label), data, name)
+            if self.scope == "toy" or data["low"].notna().any():
+                return self.figure(plot.draw_forest(data, label), data, name)
+            names, place = plot.shorten_row_names(data["at"])
+            text = plot.write_forest_headline(data.replace({"at": names}), label, place)
+            display_text(f"No picture. {escape_text(text)}.")
 
     def note_differences(
         self, estimates: Mapping[tuple[str, str], Estimate | None], difference_text: str

@@ -4,7 +4,7 @@ The colours are those of Okabe and Ito, which colour-blind readers can tell apar
 look also has a marker and a dash of its own, so that colour alone tells nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import fill
+from textwrap import wrap
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -16,6 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
@@ -50,6 +51,7 @@ LOOKS |= dict.fromkeys(
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
 MINUS = "\u2212"
+FIXED = "\u00a0"  # A space at which no line breaks.
 WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
@@ -59,6 +61,50 @@ def set_style() -> None:
     look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
     look |= {"savefig.bbox": "tight", "axes.titlesize": "medium"}
     sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
+
+
+def wrap_text(text: str, width: int) -> str:
+    """Return a text with each line in as few lines as `width` letters allow, of about
+    equal length, so that no word stands alone."""
+    lines = []
+    for line in text.split("\n"):
+        least = len(wrap(line, width))
+        narrow = next(w for w in range(1, width + 1) if len(wrap(line, w)) <= least)
+        lines += wrap(line, narrow, break_long_words=False) or [""]
+    return "\n".join(lines)
+
+
+def fit_texts(figure: Figure) -> None:
+    """Wrap the titles and labels of a figure that are longer than their room.
+
+    A title has the width of its panel, or that of the figure where panels stand below
+    each other; a label has the length of its axis."""
+    figure.draw_without_rendering()
+    across = figure.bbox.width
+    for text in figure.texts:
+        fit_text(text, 0.98 * across)
+    for axis in figure.axes:
+        spec, box = axis.get_subplotspec(), axis.get_window_extent()
+        middle = (box.x0 + box.x1) / 2
+        alone = spec is None or spec.get_gridspec().ncols == 1
+        room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
+        fit_text(axis.title, room)
+    figure.draw_without_rendering()  # A title of more lines leaves less to the axes.
+    for axis in figure.axes:
+        box = axis.get_window_extent()
+        if hasattr(axis, "zaxis"):
+            continue  # Labels of three dimensions stand askew.
+        fit_text(axis.xaxis.label, 1.02 * box.width)
+        fit_text(axis.yaxis.label, 1.02 * box.height)
+
+
+def fit_text(text: Text, room: float) -> None:
+    """Wrap a text that is longer than `room` pixels."""
+    box, words = text.get_window_extent(), text.get_text()
+    size = box.height if text.get_rotation() == 90 else box.width
+    if words and size > room and "$" not in words:
+        letters = max(map(len, words.split("\n")))
+        text.set_text(wrap_text(words, max(12, int(letters * room / size))))
 
 
 def make_panels(
@@ -143,12 +189,16 @@ def draw_sweep(
         zip(differences["line"].unique(), (BLUE, VERMILION, GREEN), strict=False)
     )
     for name, rows in differences.groupby("line", sort=False):
-        rows, look = rows.sort_values("x"), {"color": colours[name], "marker": "o"}
-        is_few = rows["seeds"] < SEEDS
-        axis.plot(rows["x"], rows["mean"], mfc="white", label=f"{name}, ours", **look)
-        sure = rows[~is_few]
+        rows, look = rows.sort_values("x"), dict[str, Any](color=colours[name])
+        axis.plot(rows["x"], rows["mean"], **look)
+        is_few, look = rows["seeds"] < SEEDS, look | {"marker": "o", "ls": "none"}
+        few, sure = rows[is_few], rows[~is_few]
+        if len(few):
+            label = f"{name}, fewer than {SEEDS} seeds"
+            axis.plot(few["x"], few["mean"], mfc="white", label=label, **look)
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
-        axis.errorbar(sure["x"], sure["mean"], ends, ls="none", capsize=3, **look)
+        label = f"{name}, ours" if len(sure) else None
+        axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, label=label, **look)
         if printed is not None:
             theirs = printed[printed["line"] == name]
             how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
@@ -158,9 +208,12 @@ def draw_sweep(
 
 
 # Columns of the data of a forest plot. `at` is the name of a row, `source` the origin
-# of our number, `least` and `most` the ends of the claimed region.
-FOREST = "source at mean low high printed least most seeds word".split()
+# of our number, `interest` the smallest effect of interest where none is printed,
+# `least` and `most` the ends of the claimed region.
+FOREST = "source at mean low high printed interest least most seeds word".split()
 FAR = 20  # Difference in points beyond which a row goes to a second panel.
+MANY = 20  # Number of rows from which a forest has small print.
+HOLM = "stays after Holm's correction"
 
 
 def make_forest_data(
@@ -178,82 +231,123 @@ def make_forest_data(
             continue
         least, most = e.region or (np.nan, np.nan)
         ends = (e.low, e.high) if e.n_seeds >= SEEDS else (np.nan, np.nan)
-        aside = printed.get(comparison, np.nan), least, most, e.n_seeds, ""
-        lines.append((source, comparison, e.mean, *ends, *aside))
+        interest = np.nan if comparison in printed else e.interest
+        aims = printed.get(comparison, np.nan), interest, least, most
+        lines.append((source, comparison, e.mean, *ends, *aims, e.n_seeds, ""))
     return pd.DataFrame(lines, columns=FOREST)
 
 
 def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw comparisons as a forest plot, a row each. Return the figure.
 
-    A bar is a 95 % interval, a diamond the printed value, a shade the claimed region. A
-    grey dot has fewer than SEEDS seeds. Large differences have a second panel.
+    A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
+    interest, a shade the claimed region. A grey dot has fewer than SEEDS seeds. Large
+    differences have a second panel.
 
     comparisons: a frame with the columns FOREST. axis_label: what is subtracted from
-    what, and the unit in brackets."""
-    comparisons = comparisons.astype(dict.fromkeys(FOREST[2:8], float))
-    title = fill(write_forest_headline(comparisons, axis_label), 84)
+    what, and the unit in brackets; after "minus another" comes the kind of what the
+    rows name."""
+    comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(comparisons["at"])
+    title = write_forest_headline(comparisons.replace({"at": names}), axis_label, place)
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
     )
-    is_far = comparisons[["mean", "low", "high", "printed"]].abs().max(axis=1) > FAR
+    axis_label = axis_label.replace("minus another", "minus the row's")
+    size = comparisons[["mean", "low", "high", "printed"]].abs().max(axis=1)
+    is_far = (size > FAR) & comparisons["low"].notna()
     is_far |= comparisons["at"].isin(comparisons.loc[is_far, "at"])
     parts = [part for _, part in comparisons.groupby(is_far)]
     counts = [part["at"].nunique() for part in parts]
-    has_words = comparisons["word"].any()
-    row = 0.34 if sum(counts) < 20 else 0.2
-    size = 9 if has_words else 7.6, 1.1 + 0.6 * len(parts) + row * sum(counts)
+    is_long = sum(counts) >= MANY
+    row = 0.22 if is_long else 0.34
     figure, axes = plt.subplots(
         len(parts),
         squeeze=False,
-        figsize=size,
+        figsize=(9, 1.3 + 0.6 * len(parts) + row * sum(counts)),
         layout="constrained",
         height_ratios=[count + 0.8 for count in counts],
     )
     for axis, part in zip(axes.flat, parts, strict=True):
         draw_forest_rows(axis, part)
         order = part["at"].unique()
-        words = [fill(names[one], 46 if sum(counts) < 20 else 70) for one in order]
-        label_rows(axis, words, axis_label, 8.5 if sum(counts) >= 20 else 10)
+        words = [wrap_text(names[one], 70 if is_long else 46) for one in order]
+        label_rows(axis, words, axis_label, 8.5 if is_long else 10)
     figure.suptitle(title, fontsize=11.5)
-    draw_legend(figure)
+    if comparisons["word"].str.contains("†").any():
+        look: dict[str, Any] = {
+            "marker": r"$\dagger$",
+            "ms": 8,
+            "ls": "none",
+            "color": INK,
+            "label": HOLM,
+        }
+        axes[0, 0].plot([], [], **look)
+    draw_legend(figure, 3)
     return figure
 
 
 def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
-    """Draw the rows of a forest plot on one axis, with a line at 0."""
+    """Draw the rows of a forest plot on one axis, with a line at 0.
+
+    The axis reaches over all intervals and printed values. A dot without an interval
+    that lies far beyond is an arrowhead at the edge, with its number."""
     order, sources = (
         list(comparisons["at"].unique()),
         list(comparisons["source"].unique()),
     )
     colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
+    sure = comparisons.dropna(subset="low")
+    ends = (sure if len(sure) else comparisons)[
+        ["mean", "low", "high", "printed", "interest"]
+    ]
+    low, high = min(np.nanmin(ends), 0), max(np.nanmax(ends), 0)
+    dots, half = comparisons["mean"], (high - low) / 2
+    near = dots[dots.between(low - half, high + half)]
+    low, high = min([low, *near]), max([high, *near])
+    margin = 0.06 * max(high - low, 0.5)
+    low, high = low - margin, high + margin
+    axis.set_xlim(low, high)
     rows: Any = comparisons.itertuples()
     for row in rows:
         y = order.index(row.at)
         if np.isfinite([row.least, row.most]).any():
-            low = max(-1e9, row.least) if pd.notna(row.least) else -1e9
-            high = min(1e9, row.most) if pd.notna(row.most) else 1e9
+            least = max(-1e9, row.least) if pd.notna(row.least) else -1e9
+            most = min(1e9, row.most) if pd.notna(row.most) else 1e9
             shade = {"color": GREEN, "alpha": 0.1, "lw": 0, "label": "claimed region"}
-            axis.fill_betweenx([y - 0.45, y + 0.45], low, high, **shade)
-        mark = {"marker": "D", "mfc": "none", "ls": "none", "ms": 6, "color": INK}
+            axis.fill_betweenx([y - 0.45, y + 0.45], least, most, **shade)
+        mark: dict[str, Any] = {"mfc": "none", "ls": "none", "color": INK}
         if pd.notna(row.printed):
-            axis.plot(row.printed, y, label="printed", **mark)
-        few = pd.isna(row.low)
+            axis.plot(row.printed, y, marker="D", ms=6, label="printed", **mark)
+        elif pd.notna(row.interest):
+            tick: dict[str, Any] = {
+                "marker": "|",
+                "ms": 11,
+                "mew": 1.6,
+                "label": INTEREST,
+            }
+            axis.plot(row.interest, y, **mark | tick)
+        few, word = pd.isna(row.low), row.word
         name = f"{row.source}, fewer than {SEEDS} seeds" if few else row.source
         look = {"color": GREY if few else colours[row.source], "label": name}
         y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
-        ends = [[row.mean - row.low], [row.high - row.mean]]
-        axis.errorbar(row.mean, y, xerr=ends, fmt="o", ms=5, lw=1.8, **look)
-        if row.word:
+        if few and len(sure):
+            word = f"{row.seeds} seed{'s' * (row.seeds > 1)}: too few"
+        if few and not low < row.mean < high:
+            word += f", {row.mean:+.1f}".replace("-", MINUS)
+            edge, point = (low, "<") if row.mean < low else (high, ">")
+            axis.plot(edge, y, point, color=GREY, clip_on=False)
+        else:
+            bar = [[row.mean - row.low], [row.high - row.mean]]
+            axis.errorbar(row.mean, y, xerr=bar, fmt="o", ms=5, lw=1.8, **look)
+        if word:
             place: Any = ("axes fraction", "data")
-            how = {"xycoords": place, "va": "center", "fontsize": 8.5}
-            axis.annotate(row.word, (1.01, y), **how)
-    ends = comparisons[["mean", "low", "high", "printed"]].to_numpy()
-    low, high = min(np.nanmin(ends), 0), max(np.nanmax(ends), 0)
-    margin = 0.06 * max(high - low, 0.5)
-    axis.set_xlim(low - margin, high + margin)
+            how = {"xycoords": place, "textcoords": "offset points", "xytext": (8, 0)}
+            axis.annotate(word, (1, y), va="center", fontsize=8.5, **how)
+
+
+INTEREST = "smallest effect of interest"
 
 
 def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
@@ -267,39 +361,93 @@ def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
     return {name: name.rpartition(", ")[0] for name in row_names}, f" on {ends.pop()}"
 
 
-def write_forest_headline(comparisons: pd.DataFrame, axis_label: str) -> str:
-    """Return the title of a forest plot: a sentence that counts its intervals.
+NAMED = 2  # Number of rows that the title of a forest names.
 
-    Intervals are compared with 0. Where the rows have words, these are counted. The
-    sentence also counts those that shut out the printed value."""
-    what, sure = axis_label.removesuffix(" (points)"), comparisons.dropna(subset="low")
-    what = what[:1].upper() + what[1:]
+
+def write_forest_headline(
+    comparisons: pd.DataFrame, axis_label: str, place: str = ""
+) -> str:
+    """Return the title of a forest plot: a sentence with its largest differences.
+
+    It names at most NAMED rows whose interval excludes 0, the largest first, and says
+    what is true of the others. Where the rows have words, it counts these. Without any
+    interval it has the ends of the differences.
+
+    axis_label: as in `draw_forest`. place: what all rows have in common, such as " on
+    SST-2"."""
+    axis_label = axis_label.removesuffix(" (points)") or "largest differences"
+    axis_label, sure = (
+        axis_label[:1].upper() + axis_label[1:],
+        comparisons.dropna(subset="low"),
+    )
     if not len(sure):
-        return f"{what}: fewer than {SEEDS} seeds, so no interval"
-    if len(sure) == 1 and not comparisons["word"].any():
-        (row,) = sure.itertuples()
-        more = f", printed {row.printed:+.1f}" if pd.notna(row.printed) else ""
-        text = f": {row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}] points{more}"
-        return f"{what}, {row.at}{text.replace('-', MINUS)}"
-    above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-    every = f"of {len(sure)} intervals"
-    if comparisons["word"].any():
-        # "They differ" is how an equivalence goes the other way round.
-        words = [
-            next((word for word in WORDS if text.startswith(word)), OPPOSITE)
-            for text in sure["word"]
-        ]
-        text = f"{len(sure)} measured in points: {count_words(words)}"
-    elif len(sure) in (above, below):
-        text = f"{what}: all {len(sure)} intervals {'above' if above else 'below'} 0"
-    elif not above + below:
-        text = f"{what}: none {every} shuts out 0"
+        return f"{axis_label}{place}: {tell_means(comparisons)}"
+    what, is_named, _ = axis_label.partition(" minus another")
+    is_apart = (sure["low"] > 0) | (sure["high"] < 0)
+    order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
+    order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
+    count = min(NAMED, max(1, is_apart.sum()))
+    several = comparisons["source"].nunique() > 1
+    texts = []
+    rows: Any = order[:count].itertuples()
+    for row in rows:
+        source = f" ({row.source})" * several
+        ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
+        texts.append(f"{row.at}{source}: {ends.replace(' ', FIXED)}")
+    words = bool(comparisons["word"].any())
+    start, joint = f"{what}, " * (len(order) > 1 or not words), " and "
+    if is_named:
+        start, joint = f"{what} minus ", " and minus "
+    text = f"{start}{joint.join(texts)} points{place}"
+    others = order[count:]
+    if words and len(order) > 1:
+        text += tell_words(sure)
+    elif len(others) and not is_apart.any():
+        text += f", the largest of {len(order)}: no difference shown"
+    elif len(others):
+        text += tell_others(others)
     else:
-        text = f"{what}: {above or 'none'} {every} above 0, {below or 'none'} below"
-    both = sure.dropna(subset="printed")
+        printed = "".join(
+            f", printed {value:+.1f}" for value in sure["printed"].dropna()
+        )
+        text += printed.replace("-", MINUS) * (count == 1)
+        text += f": {order['word'].iloc[0]}" * words
+        text += ": no difference shown" * (not (words or is_apart.any()))
+    return text
+
+
+def tell_means(data: pd.DataFrame) -> str:
+    """Return the ends of the differences of a forest without any interval, as text."""
+    ends = dict.fromkeys(f"{end:+.1f}" for end in data["mean"].agg(["min", "max"]))
+    seeds = dict.fromkeys(f"{end:.0f}" for end in data["seeds"].agg(["min", "max"]))
+    text = f"{' to '.join(ends)} points, {' to '.join(seeds)} seed".replace("-", MINUS)
+    return f"{text}{'s' * (list(seeds) != ['1'])}: too few for an interval"
+
+
+def tell_others(rows: pd.DataFrame) -> str:
+    """Return the end of a title on the rows of a forest that it does not name."""
+    above, below = (rows["low"] > 0).sum(), (rows["high"] < 0).sum()
+    kinds = {"above 0": above, "below 0": below}
+    kinds["no difference shown"] = len(rows) - above - below
+    texts = [f"{count} {kind}" for kind, count in kinds.items() if count]
+    if len(texts) == 1:
+        count, _, kind = texts[0].partition(" ")
+        return f"; the other{f' {count}' * (len(rows) > 1)}: {kind}"
+    return f"; of the other {len(rows)}: {', '.join(texts)}"
+
+
+def tell_words(rows: pd.DataFrame) -> str:
+    """Return the end of a title that counts the words of measured rows, and printed
+    values outside of their intervals."""
+    # "They differ" is how an equivalence goes the other way round.
+    words = [
+        next((word for word in WORDS if text.startswith(word)), OPPOSITE)
+        for text in rows["word"]
+    ]
+    both = rows.dropna(subset="printed")
     out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    more = f"; {out or 'none'} of {len(both)} shut out the printed value"
-    return text + more * bool(len(both))
+    more = f"; {out or 'none'} of {len(both)} printed values lie outside"
+    return f"; of {len(rows)} measured: {count_words(words)}{more * bool(len(both))}"
 
 
 def label_rows(
@@ -315,30 +463,49 @@ def draw_random_draws(
     axis: Axes,
     scores_by_group: Mapping[str, Sequence[float]],
     highlighted_group: str,
-    reference_score: float,
-    reference_name: str,
+    reference_score: float | None = None,
+    reference_name: str = "",
 ) -> None:
     """Draw the scores of random draws in %, a row for each group, with the mean and its
     95 % interval.
 
-    scores_by_group: {name: scores [N]}. The means are added to the title of the panel.
+    scores_by_group: {name: scores [N]}, where draw i of all groups is a pair. The
+    means, and the mean difference of two groups, are added to the title of the panel.
     highlighted_group: the group with the look NEW. reference_score, reference_name: a
-    score to compare with, and its name."""
-    averages = ", ".join(
-        f"{name} {sum(scores) / len(scores):.1f}"
+    score to compare with, if any, and its name."""
+    averages = "; ".join(
+        f"{name} {sum(scores) / len(scores):.1f} %"
         for name, scores in scores_by_group.items()
     )
-    axis.set_title(f"{axis.get_title()}\n{averages} %".strip())
+    others = [
+        scores for name, scores in scores_by_group.items() if name != highlighted_group
+    ]
+    if (
+        len(others) == 1
+        and len(others[0]) == len(scores_by_group[highlighted_group]) >= SEEDS
+    ):
+        e = estimate_mean_over_seeds(
+            np.asarray(scores_by_group[highlighted_group]) - np.asarray(others[0])
+        )
+        ends = f"{e.mean:+.1f} [{e.low:.1f}, {e.high:.1f}]".replace("-", MINUS)
+        averages += f"; by pairs {ends} points"
+    axis.set_title(f"{axis.get_title()}\n{averages}".strip())
     for y, (name, scores) in enumerate(scores_by_group.items()):
         look, e = (
             NEW if name == highlighted_group else OLD,
             estimate_mean_over_seeds(scores),
         )
-        axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
+        # Equal scores stand below each other.
+        ordered = pd.Series(sorted(scores))
+        rank = ordered.groupby(ordered.round(2)).cumcount()
+        axis.plot(ordered, y + 0.2 + 0.09 * rank, ".", color=look["color"], alpha=0.6)
         axis.errorbar(
             e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"}
         )
-    axis.axvline(reference_score, color=GREY, ls=":", label=reference_name)
+    axis.plot([], [], ".", color=GREY, label="a draw")
+    axis.errorbar([], [], xerr=[], fmt="s", color=GREY, label="mean, 95 % interval")
+    if reference_score is not None:
+        axis.axvline(reference_score, color=GREY, ls=":", label=reference_name)
     label_rows(axis, list(scores_by_group), "accuracy (%)")
 
 

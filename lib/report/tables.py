@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -206,7 +207,7 @@ class Runs:
 
         It is None where no seed has both, or where a model learned too little."""
         sides: Any = [rows.to_dict("records") for rows in (ours, theirs)]
-        spared, region = [False, False], ()
+        spared, region, interest = [False, False], (), nan
         if match := find_planned_pair(self.page, str(scale), *sides):
             plan, turned = match
             sides = [
@@ -214,8 +215,9 @@ class Runs:
             ]
             spared = [model[0] in plan.may_fail for model in plan.cell.models]
             low, high = region = plan.cell.bounds
+            interest = plan.interest_on(sides[0][0]["task"]) if sides[0] else nan
             if turned:
-                spared, region = spared[::-1], (-high, -low)
+                spared, region, interest = spared[::-1], (-high, -low), -interest
         setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
         for rows, spare in zip(sides, spared, strict=True):
             if (
@@ -225,7 +227,8 @@ class Runs:
             ):
                 return None
         pairs = compare.pair_rows(sides[0], sides[1], metric_of, spared)
-        return replace(paired_difference(pairs), region=region) if pairs else None
+        aims = {"region": region, "interest": interest}
+        return replace(paired_difference(pairs), **aims) if pairs else None
 
     def compare_models(
         self, baseline: str, columns: Sequence[Column] = ()

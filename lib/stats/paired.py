@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +82,7 @@ class Estimate:
     freedom: float = inf  # Degrees of freedom of Student's interval.
     null: float = 0.0  # Value that means no effect: 1 for a ratio.
     region: tuple[float, ...] = ()  # Ends of the region that a paper claims, if any.
+    interest: float = nan  # Smallest effect of interest, which a plan names.
 
     def compute_p_value(self, value: float) -> float:
         """Return the two-sided p-value of the hypothesis that the true value is

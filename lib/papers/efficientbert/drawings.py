@@ -22,8 +22,14 @@ def draw_network(
     """Draw a network as a bar for each layer, layer 1 at the bottom.
 
     A bar shows the formula of the layer, its number of stacked copies, and its width as
-    a ratio. Differences from the network `compared_net` are vermilion."""
+    a ratio. Differences from the network `compared_net` are vermilion, and the title
+    counts the layers that differ."""
     count = len(net.layers)
+    if compared_net:
+        changed = sum(
+            a != b for a, b in zip(net.layers, compared_net.layers, strict=True)
+        )
+        title += f"\n{changed} of {count} layers changed"
     axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
     for number, layer in enumerate(net.layers, 1):
         old = compared_net.layers[number - 1] if compared_net else layer

@@ -115,14 +115,17 @@ def show_distances(
     for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
         sns.stripplot(part, x="distance", y="model", ax=axis, alpha=0.55, jitter=False)
-        axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2)
+        axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2, label="mean")
         seeds = f"{len(maps[source])} seed{'s' * (len(maps[source]) > 1)}"
-        axis.set_title(f"Nearest to the teacher: {means.idxmin()} ({source}, {seeds})")
+        texts = [f"{name} {mean:.3f}" for name, mean in means.sort_values().items()]
+        text = f"Mean distance to the teacher: {', '.join(texts)}"
+        axis.set_title(f"{text}\n{source}, {seeds}")
         axis.set(
             xlabel=distance_name,
             xlim=(0, None),
             ylabel="",
             ylim=(len(means) - 0.5, -0.5),
         )
+    plot.draw_legend(figure)
     page.figure(figure, data, "similarity")
     return data

@@ -13,6 +13,7 @@ CALLED = {
     "Ghost": "with ghosts",
     "Distilled": "whole, distilled",
 }
+SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}  # In % of the FLOPs.
 
 
 def find_lower_limit(
@@ -37,8 +38,10 @@ def draw_losses(
     for model, name in CALLED.items():
         rows, look = seed_rows[seed_rows["model"] == model], plot.LOOKS[model]
         inside = rows[rows["lost"] > floor]
+        # Models of one share stand side by side.
+        inside = inside.assign(share=inside["share"] + SHIFT[model])
         plot.draw_means(axis, inside, "share", "lost", name, **look)
-        axis.plot(inside["share"], inside["lost"], ".", color=look["color"], alpha=0.5)
+        axis.plot(inside["share"], inside["lost"], ".", color=look["color"], alpha=0.3)
         if model in printed_frames:
             diamonds = {"marker": "D", "mfc": "none", "ls": ":", "alpha": 0.8}
             label, color = f"{name}, printed", look["color"]
@@ -65,5 +68,6 @@ def describe_losses(
         ours = inside[(inside["model"] == model) & (inside["m"] == least)]
         beside = theirs.loc[theirs["m"] == least, "lost"]
         also = "".join(f", printed {value:+.1f}" for value in beside)
-        texts.append(f"{CALLED[model]} {ours['lost'].mean():+.1f}{also}")
+        text = f"{ours['lost'].mean():+.1f}{also}".replace("-", plot.MINUS)
+        texts.append(f"{CALLED[model]} {text}")
     return f"at {least}/12 {'; '.join(texts)}"

@@ -166,10 +166,18 @@ def show_table_of_tests(
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
-    estimates, label = (
-        runs.estimate_gaps_to_rivals(models[0], nas.COLUMNS),
-        f"{place} minus another",
-    )
+    # A network that is cut out of another encoder is called by that one.
+    share = models[1].partition(" %")[0]
+    cut = f"{encoder} cut to {share} % of its FLOPs" if same else models[1]
+    estimates = {
+        (source, row.replace(models[1], cut)): gap
+        for (source, row), gap in runs.estimate_gaps_to_rivals(
+            models[0], nas.COLUMNS
+        ).items()
+    }
+    lost = {row.replace(models[1], cut): loss for row, loss in lost.items()}
+    page.note(["A printed loss, a diamond, is of test scores."] * bool(estimates))
+    label = f"{place} minus another network"
     if models[0] in same[:1] or not same:
         page.forest(estimates, lost, f"{label} (points)", "gains")
     else:
