@@ -12,7 +12,7 @@ from lib.core.papers import find_papers
 
 FOLDERS = ("lib/papers", "notebooks", "data/published")
 LEFT = ".git", ".venv", "models", "runs", "scratch", "toy", "__pycache__", "glue"
-SHARED = "torch transformers datasets pandas seaborn plotly scipy.stats sklearn onnx"
+SHARED = "torch transformers datasets pandas seaborn plotly scipy.stats sklearn"
 # Other packages are imported once, and each copy of lib in a process that has them.
 IMPORT_ALL = """
 import importlib

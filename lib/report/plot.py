@@ -370,8 +370,8 @@ def write_forest_headline(
     """Return the title of a forest plot: a sentence with its largest differences.
 
     It names at most NAMED rows whose interval excludes 0, the largest first, and says
-    what is true of the others. Where the rows have words, it counts these. Without any
-    interval it has the ends of the differences.
+    what is true of the others. Where several rows have words, it counts these alone.
+    Without any interval it has the ends of the differences.
 
     axis_label: as in `draw_forest`. place: what all rows have in common, such as " on
     SST-2"."""
@@ -395,14 +395,14 @@ def write_forest_headline(
         ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
         texts.append(f"{row.at}{source}: {ends.replace(' ', FIXED)}")
     words = bool(comparisons["word"].any())
+    if words and len(order) > 1:
+        return tell_words(sure)
     start, joint = f"{what}, " * (len(order) > 1 or not words), " and "
     if is_named:
         start, joint = f"{what} minus ", " and minus "
     text = f"{start}{joint.join(texts)} points{place}"
     others = order[count:]
-    if words and len(order) > 1:
-        text += tell_words(sure)
-    elif len(others) and not is_apart.any():
+    if len(others) and not is_apart.any():
         text += f", the largest of {len(order)}: no difference shown"
     elif len(others):
         text += tell_others(others)
@@ -437,8 +437,8 @@ def tell_others(rows: pd.DataFrame) -> str:
 
 
 def tell_words(rows: pd.DataFrame) -> str:
-    """Return the end of a title that counts the words of measured rows, and printed
-    values outside of their intervals."""
+    """Return a title that counts the words of measured rows, and printed values outside
+    of their intervals."""
     # "They differ" is how an equivalence goes the other way round.
     words = [
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
@@ -446,8 +446,8 @@ def tell_words(rows: pd.DataFrame) -> str:
     ]
     both = rows.dropna(subset="printed")
     out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    more = f"; {out or 'none'} of {len(both)} printed values lie outside"
-    return f"; of {len(rows)} measured: {count_words(words)}{more * bool(len(both))}"
+    more = f"; {out or 'none'} of {len(both)} printed values lie outside our intervals"
+    return f"Of {len(rows)} measured here: {count_words(words)}{more * bool(len(both))}"
 
 
 def label_rows(

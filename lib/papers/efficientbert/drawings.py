@@ -16,6 +16,12 @@ from lib.report import plot
 DECADES = "z in decades, 3 is 1000"
 
 
+def count_changed_layers(net: Net, compared_net: Net) -> int:
+    """Return the number of layers that differ from those of another network of this
+    depth."""
+    return sum(a != b for a, b in zip(net.layers, compared_net.layers, strict=True))
+
+
 def draw_network(
     axis: Axes, net: Net, title: str = "", compared_net: Net | None = None
 ) -> None:
@@ -26,9 +32,7 @@ def draw_network(
     counts the layers that differ."""
     count = len(net.layers)
     if compared_net:
-        changed = sum(
-            a != b for a, b in zip(net.layers, compared_net.layers, strict=True)
-        )
+        changed = count_changed_layers(net, compared_net)
         title += f"\n{changed} of {count} layers changed"
     axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
     for number, layer in enumerate(net.layers, 1):

@@ -51,8 +51,8 @@ def draw_losses(
     for row in seed_rows[seed_rows["lost"] <= floor].to_dict("records"):
         place = list(CALLED).index(row["model"])
         color = plot.LOOKS[row["model"]]["color"]
-        text = f"seed {row['seed']}: {row['lost']:.0f} ▼"
-        spot = row["share"] + 3, floor + 0.07 * place * abs(floor)
+        text = f"▼ seed {row['seed']}: {row['lost']:.0f}".replace("-", plot.MINUS)
+        spot = row["share"], floor + 0.07 * place * abs(floor)
         axis.text(*spot, text, fontsize=8, color=color, va="bottom")
     axis.set_ylim(floor, max(2.5, seed_rows["lost"].max() + 0.3))
 
@@ -70,4 +70,6 @@ def describe_losses(
         also = "".join(f", printed {value:+.1f}" for value in beside)
         text = f"{ours['lost'].mean():+.1f}{also}".replace("-", plot.MINUS)
         texts.append(f"{CALLED[model]} {text}")
-    return f"at {least}/12 {'; '.join(texts)}"
+    out = sorted({*seed_rows.drop(inside.index).query("m == @least")["seed"]})
+    collapsed = f", without collapsed seed {', '.join(map(str, out))}" if out else ""
+    return f"at {least}/12{collapsed} {'; '.join(texts)}"
