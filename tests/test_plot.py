@@ -141,9 +141,9 @@ def test_the_title_of_a_forest_with_words_counts_them():
         "too noisy to say",
     ]
     data = plot.make_forest_data(rows).assign(word=[*read, "not measured"])
-    _, counts = plot.write_forest_headline(data, "").split("; ")
+    counts, _ = plot.write_forest_headline(data, "").split("; ")
     assert counts == (
-        "of 4 measured: 2 agree, 1 the other way round, 1 too noisy to say"
+        "Of 4 measured here: 2 agree, 1 the other way round, 1 too noisy to say"
     )
     figure = plot.draw_forest(data)
     (axis,) = figure.axes
