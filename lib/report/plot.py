@@ -100,11 +100,15 @@ def fit_texts(figure: Figure) -> None:
 
 def fit_text(text: Text, room: float) -> None:
     """Wrap a text that is longer than `room` pixels."""
-    box, words = text.get_window_extent(), text.get_text()
-    size = box.height if text.get_rotation() == 90 else box.width
-    if words and size > room and "$" not in words:
-        letters = max(map(len, words.split("\n")))
-        text.set_text(wrap_text(words, max(12, int(letters * room / size))))
+    words = text.get_text()
+    letters = 0 if "$" in words else max(map(len, words.split("\n")))
+    while letters > 12:
+        box = text.get_window_extent()
+        size = box.height if text.get_rotation() == 90 else box.width
+        if size <= room:
+            break
+        letters = max(12, min(letters - 1, int(letters * room / size)))
+        text.set_text(wrap_text(words, letters))
 
 
 def make_panels(
