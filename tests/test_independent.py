@@ -41,14 +41,19 @@ def cells():
     return list(judged.values())
 
 
-def planned(claim):
-    """(the pages of a claim, its seeds; None for those of the pages)."""
+def planned(claim, profile):
+    """(the pages of a claim, its seeds at a profile; None for those of the pages)."""
     (line,) = (
         row
         for file in DATA.glob("published/*/claims.csv")
         for row in rows(file.relative_to(DATA))
         if row["id"] == claim
     )
+    pages = line["artefact"].split("; ")
+    if profile == "base":
+        plan = [r for r in rows("published/plan_base.csv") if r["claim"] == claim]
+        starts = [(int(r["first_seed"]), int(r["seeds"])) for r in plan]
+        return pages, {seed for a, count in starts for seed in range(a, a + count)}
     for row in rows("published/plan.csv"):
         if row["claim"] == claim:
             first = int(row["first_seed"])
@@ -57,11 +62,9 @@ def planned(claim):
                 if more["claim"] == claim:
                     ends = [int(n) for n in more["seeds"].split(" to ")]
                     seeds += range(ends[0], ends[-1] + 1)
-            return line["artefact"].split("; "), seeds
+            return pages, seeds
     first, _, last = line["seeds"].partition(" to ")
-    return line["artefact"].split("; "), first and range(
-        int(first), int(last or first) + 1
-    )
+    return pages, first and range(int(first), int(last or first) + 1)
 
 
 def labels(*texts):
@@ -73,7 +76,7 @@ def labels(*texts):
 def recorded(claim, profile, model, where):
     """{seed: folder} of the recorded runs of a model, or of a recipe, that a claim is
     on at a profile."""
-    pages, seeds = planned(claim)
+    pages, seeds = planned(claim, profile)
     wanted = {f"{name}={value}" for name, value in where.items()}
     return {
         row["seed"]: DATA / "records" / row["run"]

@@ -80,22 +80,30 @@ def fit_texts(figure: Figure) -> None:
     A title has the width of its panel, or that of the figure where panels stand below
     each other; a label has the length of its axis."""
     figure.draw_without_rendering()
-    across = figure.bbox.width
     for text in figure.texts:
-        fit_text(text, 0.98 * across)
-    for axis in figure.axes:
-        spec, box = axis.get_subplotspec(), axis.get_window_extent()
-        middle = (box.x0 + box.x1) / 2
-        alone = spec is None or spec.get_gridspec().ncols == 1
-        room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
-        fit_text(axis.title, room)
-    figure.draw_without_rendering()  # A title of more lines leaves less to the axes.
+        fit_text(text, 0.98 * figure.bbox.width)
+    fit_titles(figure)
+    # A title of more lines leaves less to the axes, and so does a label.
+    figure.draw_without_rendering()
     for axis in figure.axes:
         box = axis.get_window_extent()
         if hasattr(axis, "zaxis"):
             continue  # Labels of three dimensions stand askew.
         fit_text(axis.xaxis.label, 1.02 * box.width)
         fit_text(axis.yaxis.label, 1.02 * box.height)
+    figure.draw_without_rendering()
+    fit_titles(figure)
+
+
+def fit_titles(figure: Figure) -> None:
+    """Wrap the titles of panels that are longer than their room."""
+    across = figure.bbox.width
+    for axis in figure.axes:
+        spec, box = axis.get_subplotspec(), axis.get_window_extent()
+        middle = (box.x0 + box.x1) / 2
+        alone = spec is None or spec.get_gridspec().ncols == 1
+        room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
+        fit_text(axis.title, room)
 
 
 def fit_text(text: Text, room: float) -> None:
