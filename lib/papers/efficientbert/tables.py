@@ -15,6 +15,7 @@ from lib.core.rows import Row
 from lib.core.types import Arrays
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.stats import compare
+from lib.stats.paired import SEEDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +71,30 @@ def load_maps(
     return maps
 
 
+def average_metric(made: Sequence[tuple[Any, ...]], name: str, metric: str) -> float:
+    """Return the mean of a network's metric over the runs of a source of `load_maps`."""
+    return float(np.mean([row[f"model:{name}.{metric}"] for row, *_ in made]))
+
+
+def describe_metric(
+    maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
+    metric: str,
+    metric_title: str,
+) -> list[str]:
+    """Return a sentence for each source: a metric of its networks over many sentences,
+    and how many seeds it rests on."""
+    lines = []
+    for source, made in maps.items():
+        texts = [
+            f"{name} {average_metric(made, name, metric):.3f}"
+            for name in list(made[0][1])[1:]
+        ]
+        seeds = f"{len(made)} seed{'s' * (len(made) > 1)}"
+        seeds += ", which shows no order" * (len(made) < SEEDS)
+        lines.append(f"{metric_title} ({source}): {', '.join(texts)}; {seeds}.")
+    return lines
+
+
 def show_distances(
     page: Page,
     maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
@@ -102,7 +127,7 @@ def show_distances(
                 {"source": source, "model": name, "distance": part} for part in parts
             ]
             for key, title in metric_titles.items():
-                mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in made])
+                mean = average_metric(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.table(
         table, "From the teacher, means over many sentences", "similarity", "model"
