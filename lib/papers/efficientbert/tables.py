@@ -91,7 +91,8 @@ def describe_metric(
         ]
         seeds = f"{len(made)} seed{'s' * (len(made) > 1)}"
         seeds += ", which shows no order" * (len(made) < SEEDS)
-        lines.append(f"{metric_title} ({source}): {', '.join(texts)}; {seeds}.")
+        numbers = f"{', '.join(texts)} over many sentences"
+        lines.append(f"{metric_title} ({source}): {numbers}; {seeds}.")
     return lines
 
 
@@ -143,7 +144,7 @@ def show_distances(
         axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2, label="mean")
         seeds = f"{len(maps[source])} seed{'s' * (len(maps[source]) > 1)}"
         texts = [f"{name} {mean:.3f}" for name, mean in means.sort_values().items()]
-        text = f"Mean distance to the teacher: {', '.join(texts)}"
+        text = f"Mean distance on four sentences alone: {', '.join(texts)}"
         axis.set_title(f"{text}\n{source}, {seeds}")
         axis.set(
             xlabel=distance_name,
