@@ -78,45 +78,42 @@ def fit_texts(figure: Figure) -> None:
     """Wrap the titles and labels of a figure that are longer than their room.
 
     A title has the width of its panel, or that of the figure where panels stand below
-    each other; a label has the length of its axis."""
-    figure.draw_without_rendering()
-    for text in figure.texts:
-        fit_text(text, 0.98 * figure.bbox.width)
-    fit_titles(figure)
-    # A title of more lines leaves less to the axes, and so does a label.
-    figure.draw_without_rendering()
-    for axis in figure.axes:
-        box = axis.get_window_extent()
-        if hasattr(axis, "zaxis"):
-            continue  # Labels of three dimensions stand askew.
-        fit_text(axis.xaxis.label, 1.02 * box.width)
-        fit_text(axis.yaxis.label, 1.02 * box.height)
-    figure.draw_without_rendering()
-    fit_titles(figure)
+    each other; a label has the length of its axis. A text of more lines leaves less
+    room to the axes, so all are looked at again until none is wrapped."""
+    is_wrapped, across, whole = True, figure.bbox.width, {}
+    while is_wrapped:
+        figure.draw_without_rendering()
+        rooms: list[tuple[Text, float]] = [(t, 0.98 * across) for t in figure.texts]
+        for axis in figure.axes:
+            spec, box = axis.get_subplotspec(), axis.get_window_extent()
+            middle = (box.x0 + box.x1) / 2
+            alone = spec is None or spec.get_gridspec().ncols == 1
+            room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
+            rooms.append((axis.title, room))
+            if not hasattr(axis, "zaxis"):  # Labels of three dimensions stand askew.
+                rooms.append((axis.xaxis.label, 1.02 * box.width))
+                rooms.append((axis.yaxis.label, 1.02 * box.height))
+        is_wrapped = False
+        for text, room in rooms:
+            is_wrapped |= fit_text(text, whole.setdefault(text, text.get_text()), room)
 
 
-def fit_titles(figure: Figure) -> None:
-    """Wrap the titles of panels that are longer than their room."""
-    across = figure.bbox.width
-    for axis in figure.axes:
-        spec, box = axis.get_subplotspec(), axis.get_window_extent()
-        middle = (box.x0 + box.x1) / 2
-        alone = spec is None or spec.get_gridspec().ncols == 1
-        room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
-        fit_text(axis.title, room)
+LEAST_LETTERS = 12  # A line is not wrapped to fewer letters.
 
 
-def fit_text(text: Text, room: float) -> None:
-    """Wrap a text that is longer than `room` pixels."""
+def fit_text(text: Text, whole_text: str, room: float) -> bool:
+    """Wrap a text that is longer than `room` pixels. Return whether it was wrapped.
+
+    whole_text: the text before it was wrapped."""
     words = text.get_text()
     letters = 0 if "$" in words else max(map(len, words.split("\n")))
-    while letters > 12:
-        box = text.get_window_extent()
-        size = box.height if text.get_rotation() == 90 else box.width
-        if size <= room:
-            break
-        letters = max(12, min(letters - 1, int(letters * room / size)))
-        text.set_text(wrap_text(words, letters))
+    box = text.get_window_extent()
+    size = box.height if text.get_rotation() == 90 else box.width
+    if letters <= LEAST_LETTERS or size <= room:
+        return False
+    letters = max(LEAST_LETTERS, min(letters - 1, int(letters * room / size)))
+    text.set_text(wrap_text(whole_text, letters))
+    return text.get_text() != words
 
 
 def make_panels(
