@@ -187,8 +187,18 @@ def test_a_long_title_is_wrapped_into_its_figure_without_a_lone_word():
         assert 0 <= box.y0 and box.y1 <= figure.bbox.height
         assert " ".join(text.get_text().split()) == text.get_text().replace("\n", " ")
     lines = axis.get_title().split("\n")
-    assert min(map(len, lines)) > 0.6 * max(map(len, lines))
+    assert all(" " in line for line in lines)
     plt.close(figure)
+
+
+def test_a_last_word_does_not_stand_alone():
+    repeated = "Twenty words that are seen " * 6 + "alone"
+    for width in range(17, 60):
+        parts = plot.wrap_text(repeated, width).split("\n")
+        assert max(map(len, parts)) <= width and " ".join(parts) == repeated
+        assert len(parts) == 1 or " " in parts[-1]
+    assert plot.wrap_text("two words", 6) == "two\nwords"
+    assert plot.wrap_text("a\n\nb", 6) == "a\n\nb"
 
 
 def test_a_sweep_shows_which_points_have_too_few_seeds():

@@ -65,12 +65,17 @@ def set_style() -> None:
 
 def wrap_text(text: str, width: int) -> str:
     """Return a text with each line in as few lines as `width` letters allow, of about
-    equal length, so that no word stands alone."""
+    equal length. A last word stands beside the one before it where both fit."""
     lines = []
     for line in text.split("\n"):
         least = len(wrap(line, width))
         narrow = next(w for w in range(1, width + 1) if len(wrap(line, w)) <= least)
-        lines += wrap(line, narrow, break_long_words=False) or [""]
+        parts = wrap(line, narrow, break_long_words=False) or [""]
+        if len(parts) > 1 and " " not in parts[-1] and parts[-2].count(" ") > 1:
+            shorter, moved = parts[-2].rsplit(" ", 1)
+            if len(f"{moved} {parts[-1]}") <= width:
+                parts[-2:] = [shorter, f"{moved} {parts[-1]}"]
+        lines += parts
     return "\n".join(lines)
 
 
@@ -80,7 +85,7 @@ def fit_texts(figure: Figure) -> None:
     A title has the width of its panel, or that of the figure where panels stand below
     each other; a label has the length of its axis. A text of more lines leaves less
     room to the axes, so all are looked at again until none is wrapped."""
-    is_wrapped, across, whole = True, figure.bbox.width, {}
+    is_wrapped, across, originals = True, figure.bbox.width, {}
     while is_wrapped:
         figure.draw_without_rendering()
         rooms: list[tuple[Text, float]] = [(t, 0.98 * across) for t in figure.texts]
@@ -95,16 +100,17 @@ def fit_texts(figure: Figure) -> None:
                 rooms.append((axis.yaxis.label, 1.02 * box.height))
         is_wrapped = False
         for text, room in rooms:
-            is_wrapped |= fit_text(text, whole.setdefault(text, text.get_text()), room)
+            original = originals.setdefault(text, text.get_text())
+            is_wrapped |= fit_text(text, original, room)
 
 
 LEAST_LETTERS = 12  # A line is not wrapped to fewer letters.
 
 
-def fit_text(text: Text, whole_text: str, room: float) -> bool:
+def fit_text(text: Text, original: str, room: float) -> bool:
     """Wrap a text that is longer than `room` pixels. Return whether it was wrapped.
 
-    whole_text: the text before it was wrapped."""
+    original: the text before it was wrapped."""
     words = text.get_text()
     letters = 0 if "$" in words else max(map(len, words.split("\n")))
     box = text.get_window_extent()
@@ -112,7 +118,7 @@ def fit_text(text: Text, whole_text: str, room: float) -> bool:
     if letters <= LEAST_LETTERS or size <= room:
         return False
     letters = max(LEAST_LETTERS, min(letters - 1, int(letters * room / size)))
-    text.set_text(wrap_text(whole_text, letters))
+    text.set_text(wrap_text(original, letters))
     return text.get_text() != words
 
 
