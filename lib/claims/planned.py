@@ -11,11 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
-from lib.claims import cells
-from lib.core import disk, paths
+from lib.claims import cells, lists
 from lib.core.papers import find_paper_of_page
 from lib.core.rows import Row
 from lib.core.types import Json
@@ -58,20 +56,13 @@ class Line:
         ]
 
 
-def locate_plan(profile: str) -> Path:
-    """Return the file of a profile's plan."""
-    return paths.PUBLISHED / f"plan_{profile[:]}.csv"
-
-
 @cache
 def read_plan(profile: str) -> list[Line]:
     """Return the planned Lines of a profile, in order; none without a plan.
 
     The file also has lines that were not planned, as they exceed the core-hours. Their
     word is another than "planned"."""
-    if not locate_plan(profile).exists():
-        return []
-    rows = disk.read_csv(locate_plan(profile))
+    rows = lists.read_published_csv(f"plan_{profile[:]}")
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
