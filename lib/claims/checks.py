@@ -230,6 +230,14 @@ def make_rows_at_paper_profile(notebook_id: str) -> list[Row]:
         )
 
 
+def count_cost(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
+    """Return a cost of an encoder by a function of `lib.stats.cost`.
+
+    what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: arguments
+    of that function, such as heads, convention and ghost."""
+    return Fraction(getattr(cost, what)(cost.SHAPES[shape], **options))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = dict(
     mean=statistics.mean,
     sd=statistics.stdev,
@@ -248,7 +256,7 @@ FUNCTIONS |= dict(
     all=lambda values: all([*values]),
 )
 OURS: dict[str, Callable[..., Any]] = dict(
-    setting=setting, axis=axis, operation=operation, ours=ours
+    setting=setting, axis=axis, operation=operation, ours=ours, counted=count_cost
 )
 
 

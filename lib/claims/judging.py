@@ -9,6 +9,7 @@ The cells of a row of `claims.csv` are judged from the runs of its pages' grids
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -540,7 +541,8 @@ def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
 def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, with figures filled in.
 
-    The part titled README stands in README."""
+    The part titled README stands in README. A line that names a claim of a paper that
+    is not installed is left out, and so is a part without any other line."""
     untouched = next(
         row for row in lists.read_published_csv("untouched") if row["split"] == "dev"
     )
@@ -548,9 +550,17 @@ def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
         "IN_ONE_LINE": summarise_words(verdicts),
         "UNTOUCHED": untouched["spearman"],
     }
-    parts = f"\n{(paths.DATA / 'found.md').read_text()}".split("\n## ")[1:]
+    lines = (paths.DATA / "found.md").read_text().splitlines()
+    if lists.list_absent_papers():
+        lines = [line for line in lines if names_installed_claims(line)]
+    parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
-    return {title: text for title, _, text in filled}
+    return {title: text for title, _, text in filled if text}
+
+
+def names_installed_claims(line: str) -> bool:
+    """Return whether all claims that a line of `data/found.md` names are installed."""
+    return {*re.findall(r"\{([A-Z]+\d+)", line)} <= {*lists.read_claims()}
 
 
 def fill_readme(readme: str, verdicts: Mapping[str, words.Verdict]) -> str:

@@ -36,9 +36,12 @@ def list_absent_papers() -> list[str]:
 
 
 def is_installed(row: Mapping[str, str]) -> bool:
-    """Return whether each paper, page and claim that a row names is installed."""
+    """Return whether each paper, page and claim that a row names is installed.
+
+    A row of `cells.csv` names under `needs` the other papers that its models are of."""
     pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
-    if row.get("paper") in list_absent_papers() or not all(
+    papers = {row.get("paper"), *(row.get("needs") or "").split("; ")}
+    if papers & {*list_absent_papers()} or not all(
         find_notebook_path(p).exists() for p in pages
     ):
         return False
@@ -67,7 +70,8 @@ def read_claims() -> dict[str, dict[str, Any]]:
     last.
 
     A claim of `plan.csv` has its seeds from there, and the row of the plan as
-    `planned`. Seeds that were added later (`added.csv`) follow them."""
+    `planned`. Seeds that were added later (`added.csv`) follow them. Cells with models
+    of a paper that is not installed are left out."""
     by_id, plan = {}, {row["claim"]: row for row in read_published_csv("plan")}
     for paper in (*PAPERS, "own"):
         for row in read_published_csv(f"{paper}/claims"):
@@ -78,6 +82,10 @@ def read_claims() -> dict[str, dict[str, Any]]:
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
     for row in read_published_csv("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
+    for id in by_id if list_absent_papers() else ():
+        cells = by_id[id]["cells"].split("; ")
+        cells = [cell for cell in cells if (id, cell) in read_cell_lines()]
+        by_id[id]["cells"] = "; ".join(cells)
     return by_id
 
 

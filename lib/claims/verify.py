@@ -22,6 +22,7 @@ from lib.claims import checks, evidence, judging, lists, notebook, planned
 from lib.claims.committed import FILES, FIX, list_changed_files, list_digests
 from lib.core import disk, paths
 from lib.core.names import error_in_one_line
+from lib.core.papers import find_notebook_path, find_paper_of_page
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
@@ -196,12 +197,14 @@ def list_differences(path: Path, expected_text: str) -> list[str]:
         group_csv_lines(expected_text),
     )
     if lists.list_absent_papers():
-        before = {about: rest for about, rest in before.items() if is_installed(about)}
+        before, now = select_installed_lines(before, now)
     lines = []
     for about in before | now:
         cells = before.get(about, []), now.get(about, [])
         both = enumerate(zip_longest(*cells, fillvalue=""))
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
+        if lists.list_absent_papers():  # Fewer questions of our own are a family then.
+            changes = [change for change in changes if change[0] != "holm"]
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
             for c, a, b in changes
@@ -212,10 +215,24 @@ def list_differences(path: Path, expected_text: str) -> list[str]:
     return lines
 
 
-def is_installed(page_or_claim: str) -> bool:
-    """Return whether the page or claim that a line begins with is installed."""
-    name = page_or_claim.partition(", ")[0]
-    return name in lists.read_claims() or notebook.find_notebook_path(name).exists()
+def select_installed_lines(
+    before: dict[str, list[str]], now: dict[str, list[str]]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return the lines of a file, and the right ones, without those of absent papers.
+
+    Pages of several papers are left out, since their rows and networks are fewer. So is
+    what only the file has, unless it is of a page of one paper."""
+    pages = {about: about.partition(", ")[0] for about in before | now}
+    shared = {a for a in pages if is_page_of_several_papers(pages[a])}
+    alone = {a for a in before.keys() - now.keys() if not find_paper_of_page(pages[a])}
+    return (
+        {a: cells for a, cells in before.items() if a not in shared | alone},
+        {a: cells for a, cells in now.items() if a not in shared},
+    )
+
+
+def is_page_of_several_papers(name: str) -> bool:
+    return find_notebook_path(name).exists() and not find_paper_of_page(name)
 
 
 def differs_beyond_rounding(column: str, old_text: str, new_text: str) -> bool:
