@@ -74,6 +74,14 @@ def of_papers(name, *values):
     return pytest.param(name, *values, marks=marks)
 
 
+def of_page(path):
+    """A case of a test that is about a committed page, or about its notebook; one of no
+    single paper is made of all papers."""
+    name = notebook.make_notebook_id(path).partition(".")[0]
+    papers = [paper for paper in PAPERS if name.split("_")[0] == paper.split("_")[0]]
+    return pytest.param(path, id=name, marks=pytest.mark.papers(*papers))
+
+
 def pytest_ignore_collect(collection_path):
     """A paper that is taken away takes its own tests along."""
     is_test = collection_path.match("test_*.py")

@@ -13,6 +13,8 @@ from lib.core.options import Numerics, Train
 from lib.core.spec import Spec
 from lib.core.store import Store
 
+pytestmark = pytest.mark.papers("efficientbert", "bermo", "nas_pruning")
+
 
 class Clock:
     """A run that takes its steps from a list of (wall, CPU) seconds."""

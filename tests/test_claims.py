@@ -422,6 +422,7 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
     assert found.holm == pytest.approx(3 * result.p_value)
 
 
+@pytest.mark.papers("bermo")
 def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypatch):
     """As a mean over all tasks does, where the tasks that it has more have no runs."""
     monkeypatch.setattr(source, "read_verdicts", list)

@@ -1,7 +1,6 @@
 """The live page: its numbers are those of the records, and it works in a browser by
 mouse and by keyboard, on a phone, and without a network."""
 
-import csv
 import html.parser
 import json
 import re
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lib.claims import evidence, notebook
+from lib.claims import evidence, judging, notebook
 from lib.core import paths
 from lib.core.papers import collect_modules
 from lib.papers import frontier
@@ -23,12 +22,7 @@ from lib.report.builder import separate_html_and_mark
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 MOST = 6_500_000  # bytes of the page
 KERNELS = "ghostbert_f03_kernel_size"
-LINES = [*csv.DictReader((paths.ROOT / "data/records/verdicts.csv").open())]
-ONCE = [
-    line
-    for line in LINES
-    if not line["same_as"] and line["claim"] in explore.lists.read_claims()
-]
+ONCE = [line for line in judging.read_verdicts() if not line["same_as"]]
 
 
 def number(text):
@@ -81,6 +75,7 @@ def plain(name):
     return name.replace("<br>", " ")
 
 
+@pytest.mark.papers()
 def test_a_point_has_the_numbers_of_the_frontier_and_names_its_runs(few):
     page = (paths.ROOT / "figures/mini/91_frontier.page.md").read_text()
     shown = explore.plot_score_against_cost(few)
@@ -121,7 +116,11 @@ def test_the_sweep_has_the_numbers_of_its_claim():
     table = explore.compute_model_differences(
         explore.find_page_runs(KERNELS, "mini"), "k = 3"
     )
-    lines = [line for line in LINES if line["claim"] == "G4" and line["estimate"]]
+    lines = [
+        line
+        for line in judging.read_verdicts()
+        if line["claim"] == "G4" and line["estimate"]
+    ]
     assert len(lines) == 2 * (len(ghostbert.KERNELS) - 1)
     for line in lines:
         rival, m = re.fullmatch(r"k = 3 > (k = \d+) @ m=(\d)", line["cell"]).groups()
@@ -298,6 +297,7 @@ def rows_of(**labels):
     return len(table)
 
 
+@pytest.mark.papers()
 def test_a_reader_hovers_chooses_by_keyboard_and_opens_a_page(page, browser):
     tab, asked, wrong = browser(page, 1280)
     figures = tab.locator("figure.live")

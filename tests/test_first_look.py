@@ -62,6 +62,7 @@ def test_kernels_shares_of_flops_and_methods_keep_their_axes():
     assert labels("91_frontier", "model") == {*frontier.TABLE}
 
 
+@pytest.mark.papers("bermo", "nas_pruning")
 def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     monkeypatch, tmp_path
 ):

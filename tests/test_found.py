@@ -12,6 +12,7 @@ from lib.core.store import Store
 from lib.report import plot
 from lib.report.verdicts import WORDS
 
+pytestmark = pytest.mark.papers()  # The text is on all of them.
 TEXT = (paths.DATA / "found.md").read_text()
 FIELD = re.compile(r"\{([A-Z]\d+)((?:\[[^\]]+\])*)(\.\w+)?\}")
 SIDES = re.compile(

@@ -16,9 +16,10 @@ from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.train import loop
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="no GPU is at hand"
-)
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand"),
+    pytest.mark.papers("efficientbert", "bermo", "nas_pruning"),
+]
 
 
 def on_card(spec):

@@ -1,7 +1,6 @@
 """Light pages (`figures/mini/*.page.md`): no two numbers of a page are of one thing and
 differ."""
 
-import csv
 import re
 import subprocess
 from collections import defaultdict
@@ -9,6 +8,7 @@ from functools import cache
 
 import pandas as pd
 import pytest
+from conftest import of_page
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
@@ -17,7 +17,7 @@ from lib.report.tables import WIDTH, count_pixels, table_to_markdown
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
 MEASURED = ("this run", "recorded")  # how the titles of measured columns begin
-LINES = [*csv.DictReader((paths.ROOT / "data/records/verdicts.csv").open())]
+LINES = judging.read_verdicts()
 PAGES = sorted((paths.ROOT / "figures" / "mini").glob("*.page.md"))
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)
@@ -158,7 +158,7 @@ def test_a_pair_that_differs_is_found(old, new, told):
     assert bool(found) == bool(told) and all(told in each for each in found[:1])
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", map(of_page, PAGES))
 def test_no_two_numbers_of_a_page_are_of_one_thing_and_differ(path):
     """What it says of the words is in `test_words`."""
     assert clashes(path.read_text(), path.name.partition(".")[0]) == []
@@ -193,7 +193,7 @@ def test_many_comparisons_can_be_held_to_their_tables():
     assert sum(len(cells_of(path.name.partition(".")[0])) for path in PAGES) > 40
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", map(of_page, PAGES))
 def test_a_committed_page_is_of_the_committed_records(path):
     """Else: make the page again from the records, with --profile mini."""
     (digest,) = re.findall(r"ade of .*, records `(\w+)`\.", path.read_text())
@@ -223,7 +223,7 @@ def answers(line):
     return bool(WITHOUT.match(line) or has_number) and not COUNT.match(line)
 
 
-@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", map(of_page, ANSWERS))
 def test_the_first_line_of_a_page_is_its_answer(path):
     line = first_line(path.read_text())
     assert answers(line) and line.endswith((".", "`", "them")), line
@@ -244,7 +244,7 @@ def test_a_count_of_words_and_an_empty_line_are_no_answer(line, is_one):
     assert answers(line) == is_one
 
 
-@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", map(of_page, ANSWERS))
 def test_the_picture_of_a_page_stands_above_its_tables(path):
     """On the first screen: below the answer, and with nothing but sentences before it."""
     text = path.read_text()
@@ -312,7 +312,7 @@ def unkept(text, kept):
     )
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", map(of_page, PAGES))
 def test_a_page_names_only_files_that_git_keeps(path):
     assert unkept(path.read_text(), list_kept()) == []
 
@@ -334,7 +334,7 @@ def test_each_picture_has_words_of_its_own():
         )
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", map(of_page, PAGES))
 def test_tables_fit_the_page_of_a_code_host(path):
     """A table of two columns has nothing to part."""
     for titles, rows in tables(path.read_text()):

@@ -6,6 +6,7 @@ import re
 import nbformat
 import nbformat.v4 as new
 import pytest
+from conftest import of_page
 
 from lib.claims import notebook
 from lib.core import paths
@@ -77,7 +78,7 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("path", METHODS, ids=notebook.make_notebook_id)
+@pytest.mark.parametrize("path", map(of_page, METHODS))
 def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(path):
     """Else: make the page again, with --profile mini."""
     text = (

@@ -149,6 +149,7 @@ def lacking(path):
     return found
 
 
+@pytest.mark.papers()
 def test_many_pages_have_planned_cells():
     assert len(NOTEBOOKS) >= 20
     names = map(notebook.make_notebook_id, NOTEBOOKS)

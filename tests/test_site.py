@@ -1,6 +1,5 @@
 """The index of a profile: it fits two screens, no link is dead, and its search finds."""
 
-import csv
 import html
 import json
 import re
@@ -95,7 +94,7 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
     index = folder.joinpath("index.html").read_text()
     cards = re.findall(r'<section class="card">.*?</section>', index, re.S)
     assert len(cards) == len(lists.PAPERS)
-    lines = csv.DictReader((paths.ROOT / "data/records/verdicts.csv").open())
+    lines = judging.read_verdicts()
     counts = {paper: Counter() for paper in lists.PAPERS}
     for line in lines:
         claim = lists.read_claims()[line["claim"]]

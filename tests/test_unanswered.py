@@ -141,6 +141,7 @@ def test_a_finding_without_an_answer_is_there_and_no_other(paper):
             ), id
 
 
+@pytest.mark.papers()
 def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
     told = [
         id

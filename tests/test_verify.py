@@ -35,6 +35,7 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
+    monkeypatch.setattr(verify.lists, "list_absent_papers", lambda: [])
     run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
@@ -406,6 +407,7 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     assert data.describe_task_rows("toy", "RTE")["digest"] != "absent"
 
 
+@pytest.mark.papers()
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
     with data.allow_absent_data(use_local_data=False):

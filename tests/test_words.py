@@ -283,6 +283,7 @@ def test_pages_have_comparisons():
     assert sum(bool(comparisons(path.read_text())) for path in PAGES) >= 20
 
 
+@pytest.mark.papers()
 def test_the_first_screen_has_the_words_and_values_of_the_records():
     text = (ROOT / "README.md").read_text()
     block = text.split("<!-- found: `python -m lib verify --write` -->")[1]

@@ -24,7 +24,7 @@ from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import list_models_that_may_fail
 from lib.core import disk, paths
 from lib.core.names import check_name
-from lib.core.papers import collect_modules, find_papers
+from lib.core.papers import collect_modules, find_paper_of_page, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
 from lib.core.store import Store, read_run_lines
@@ -370,7 +370,7 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 def read_verdicts() -> list[dict[str, str]]:
     """Return the rows of the committed `verdicts.csv`; [] where there is no file.
 
-    Claims of a paper that is not installed are left out."""
+    Cells with models of a paper that is not installed are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
@@ -378,7 +378,8 @@ def read_verdicts() -> list[dict[str, str]]:
     if not rows or "family" not in rows[0]:
         return []
     if lists.list_absent_papers():
-        rows = [row for row in rows if row["claim"] in lists.read_claims()]
+        cells = lists.read_cell_lines()
+        rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
 
 
@@ -391,13 +392,17 @@ SUMMARIES = (
 def digest_page_records(page: str) -> str:
     """Return a digest of what the committed records say of a page.
 
-    It covers the names of its recorded runs and its comparisons. A committed page holds
-    this digest, which tells whether the page is older than the records."""
+    It covers the names of its recorded runs and its comparisons; a summary has those of
+    its paper, or of all papers. A committed page holds this digest, which tells whether
+    the page is older than the records."""
     names = {row["run"] for row in read_run_lines() if row["page"] == page}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
-    ids = lists.read_claims() if page in SUMMARIES.split() else list_page_claims(page)
+    ids = list_page_claims(page)
+    if page in SUMMARIES.split():
+        paper, claims = find_paper_of_page(page), lists.read_claims()
+        ids = [id for id in claims if paper in ("", claims[id]["paper"])]
     keys = "claim cell task profile estimate low high word".split()
     rows = [
         [row[key] for key in keys]

@@ -53,6 +53,7 @@ def list_ordered_pages(profile: str) -> list[str]:
         name
         for name in notebook.read_committed_forms()
         if planned.has_planned_rows(profile, name)
+        and notebook.find_notebook_path(name).exists()
     ]
     return sorted(
         names, key=lambda name: verdicts.HEADINGS.index(find_page_heading(name))
