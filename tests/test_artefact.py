@@ -269,7 +269,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     assert f"| {cell} |" in page.light() and "<script" not in page.light()
 
 
-@pytest.mark.papers("bermo")
+@pytest.mark.papers("bermo", "ghostbert")
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
     """Text, tables, notes, pictures, verdicts behind them; not what follows the
     verdicts."""
@@ -385,6 +385,7 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     assert "./lib/x.py" in (page.folder / f"{NAME}.csv").read_text()
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
     page.forest(
         {("recorded, toy", "SST-2"): None}, {"SST-2": 2.0}, "a minus b (points)"

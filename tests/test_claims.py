@@ -403,6 +403,7 @@ def test_the_mark_is_for_decided_words_below_0_05_after_holm():
     assert told(-1.0, 1.0, holm=0.01).reading == NOISY
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkeypatch):
     result = told(1.0, 2.0, "a >= b - 0.5")
     rows = [
@@ -605,6 +606,7 @@ def test_questions_are_paired_by_their_marks():
     )
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_recipe_has_one_name_at_every_profile():
     """The row with both, and that of distillation alone, have other labels at mini and
     at paper."""
@@ -936,6 +938,7 @@ def test_planned_seeds_are_read(text, numbers):
     assert parse_seeds(text) == numbers
 
 
+@pytest.mark.papers("ghostbert")
 def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
     added = lists.read_published_csv("added")
     for row in added:
@@ -952,6 +955,7 @@ def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
     )
 
 
+@pytest.mark.papers("ghostbert")
 def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
     for id, line in lists.read_claims().items():
         cells = parse_cells(line["cells"])
@@ -1016,6 +1020,7 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
             assert r.holm is None and r.claim == id
 
 
+@pytest.mark.papers("ghostbert")
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     for row in lists.read_published_csv("effects"):
         line = lists.read_claims()[row["claim"]]
@@ -1044,6 +1049,7 @@ def test_interests_are_numbers_in_the_region_of_their_cell():
             assert low <= value <= high, (id, text, value)
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
     rng, lines = random.Random(3), lists.read_published_csv
     task = rng.choice(["SST-2", "STS-B", "CoLA"])
@@ -1063,6 +1069,7 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
     ] == pytest.approx(before + 5)
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     anywhere, tmp_path
 ):

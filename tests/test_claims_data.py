@@ -132,6 +132,7 @@ def test_inconsistencies_are_computed_again():
         ), line
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "formula, message",
     [
@@ -167,6 +168,7 @@ def test_every_printed_column_feeds_a_claim_or_says_why_not():
         assert bool(line["claims"]) != bool(line["why_none"]), key
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_changed_number_names_the_claims_that_it_touches():
     assert touched("ghostbert", "table9", "CoLA", 6) == ["G58", "G61", "G66"]
     assert set(touched("ghostbert", "table4", "Avg.", 2)) < set(
@@ -293,6 +295,7 @@ def test_a_broken_operation_turns_the_claim_on_formulas(name, rng, monkeypatch):
     assert not holds(id), off
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize("what", FUNCTIONS)
 def test_a_broken_count_turns_the_claims_that_state_it(what, rng, monkeypatch):
     called = re.compile(f"[':]{what}'")

@@ -261,6 +261,7 @@ def test_no_picture_is_told_in_the_words_of_a_cell():
     assert not [t for t in texts if "printed, not measured" in t or t == "figure"]
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
     page, rows = "ghostbert_t03_pruned_vs_ghost", judging.read_verdicts()
     before = judging.digest_page_records(page)

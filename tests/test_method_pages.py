@@ -33,6 +33,7 @@ def book():
     return new.new_notebook(cells=[*cells, new.new_markdown_cell("## Exercises")])
 
 
+@pytest.mark.papers("ghostbert")
 def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
     path = notebook.find_notebook_path(BODY["id"])
     text = builder.convert_to_markdown(book(), "New", BODY)
@@ -54,6 +55,7 @@ def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
     assert "Turn it." in page and "page.finish" not in page
 
 
+@pytest.mark.papers("ghostbert")
 def test_code_of_other_pages_is_folded_at_the_end():
     other = BODY | {"id": "ghostbert_t03_pruned_vs_ghost"}
     page = builder.convert_to_html(

@@ -71,6 +71,7 @@ def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     assert lines == ["widths is [3], in the committed notebook []."]
 
 
+@pytest.mark.papers("ghostbert")
 def test_outputs_and_empty_cells_are_no_edit():
     """JupyterLab saves both."""
     body = json.loads(T03.read_text())
@@ -207,11 +208,13 @@ def test_pages_and_grids_do_not_import_a_framework():
     assert out.stdout.strip() == "[]", out.stderr
 
 
+@pytest.mark.papers("ghostbert")
 def test_the_grid_of_table_3():
     rows = notebook.make_grids(T03, {"profile": "toy", "seeds": [0]})["grid"]
     assert len(rows) == 2 * 2 and len({row["spec"] for row in rows}) == 4
 
 
+@pytest.mark.papers("ghostbert")
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
     there = notebook.make_grids(T03, {})["recorded"]
@@ -221,6 +224,7 @@ def test_recorded_specs_need_no_data(without_data):
     ]
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "values, error, message",
     [
@@ -253,6 +257,7 @@ def test_wrong_parameters_stop_before_anything_runs(values, error, message):
         notebook.make_grids(T03, values)
 
 
+@pytest.mark.papers("ghostbert")
 def test_what_papermill_injected_is_checked():
     history = [
         "",
@@ -267,6 +272,7 @@ def test_what_papermill_injected_is_checked():
         )
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -318,6 +324,7 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
         data.load(data.describe_task_rows("glue", "SST-2", 100))
 
 
+@pytest.mark.papers("ghostbert")
 def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, shown):
     """A page has no legend of its own: it names the page that explains the words."""
     e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, freedom=2.0)
@@ -384,6 +391,7 @@ def test_badges_differ_by_more_than_colour():
     assert len(slugs) == len(every) and not [slug for slug in slugs if " " in slug]
 
 
+@pytest.mark.papers("ghostbert")
 def test_commands_of_the_readme_name_one_notebook_each():
     readme = (paths.ROOT / "README.md").read_text()
     names = re.findall(r"python -m lib run (\w*_\w+)", readme)

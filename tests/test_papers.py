@@ -33,6 +33,7 @@ def test_a_folder_that_does_not_present_its_paper_is_refused(tmp_path, monkeypat
         papers.find_papers.__wrapped__()
 
 
+@pytest.mark.papers("ghostbert")
 def test_modules_are_collected_of_the_papers_that_have_one():
     steps = papers.collect_modules("steps")
     assert set(steps) < set(papers.find_papers()) and all(

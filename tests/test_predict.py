@@ -58,6 +58,7 @@ GOLDEN = {  # parameters, FLOPs
 }
 
 
+@pytest.mark.papers("ghostbert")
 def test_the_counts(counted):
     found = {
         name: (each["parameters"], each["flops"]) for name, each in counted.items()
@@ -65,6 +66,7 @@ def test_the_counts(counted):
     assert found == GOLDEN
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize("name", ["TinyBERT6", "TinyBERT4"])
 def test_the_counts_of_berts_are_those_of_the_formulas(name, counted):
     shape = cost.SHAPES[name.lower().replace("bert", "bert-")]
@@ -76,6 +78,7 @@ def test_the_counts_of_berts_are_those_of_the_formulas(name, counted):
     )
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "name, width, networks", [("MobileBERT", 512, 4), ("MobileBERT-tiny", 128, 2)]
 )
@@ -89,6 +92,7 @@ def test_mobilebert_by_hand(name, width, networks, counted):
     assert counted[name]["flops"] == 2 * t * products + 2 * h * 2
 
 
+@pytest.mark.papers("ghostbert")
 def test_which_quoted_figures_are_met(counted):
     table = published.read_table("ghostbert", "table2")
     printed = table.assign(

@@ -14,6 +14,7 @@ from lib.stats import compare
 TRIALS = lists.read_published_csv("trials")
 
 
+@pytest.mark.papers("ghostbert")
 def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
     """F2 differs from G1 in the rows alone, F3 from N1 in the steps of the search
     alone."""
@@ -73,6 +74,7 @@ def test_trials_have_seeds_that_no_claim_has():
     assert set(range(10, 20)).isdisjoint(tried)
 
 
+@pytest.mark.papers("ghostbert")
 def test_the_second_task_is_the_one_that_the_rule_takes():
     """Its teacher comes 0.6 of the way from chance to what GhostBERT prints for
     BERT-base."""

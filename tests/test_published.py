@@ -9,6 +9,7 @@ from lib.core.papers import find_papers
 from lib.papers import grids, published
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "paper, name, said",
     [
@@ -22,6 +23,7 @@ def test_an_unknown_name_is_refused_with_what_is_allowed(paper, name, said):
         published.read_table(paper, name)
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_dash_is_missing_and_a_width_stays_text():
     frame = published.read_table("ghostbert", "table2").set_index("Model")
     assert frame["QQP"].isna().sum() == 2
@@ -42,6 +44,7 @@ def test_every_claim_has_an_id_of_its_own():
     assert not (claims == "").any(axis=None)
 
 
+@pytest.mark.papers("ghostbert")
 def test_rows_for_a_page_hold_the_printed_columns_alone():
     found = published.make_table_rows("ghostbert", "table4", "Model", [1])
     names = ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")
@@ -51,6 +54,7 @@ def test_rows_for_a_page_hold_the_printed_columns_alone():
     assert {("published", "Model"), ("published", "m")}.isdisjoint(row)
 
 
+@pytest.mark.papers("ghostbert")
 def test_corrections_are_lines_for_the_places_that_they_name():
     wrong = published.list_corrections("efficientbert", "table03")[1]
     kept = published.list_corrections("ghostbert", "table9")[0]
@@ -114,6 +118,7 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     assert ("published", "F1") in row and ("published", "Model") not in row
 
 
+@pytest.mark.papers("ghostbert")
 def test_gaps_are_points_above_each_other_row():
     with_widths = published.compute_printed_gaps(
         "ghostbert", "table4", "Model", "GhostBERT", [1]
@@ -125,6 +130,7 @@ def test_gaps_are_points_above_each_other_row():
     assert not any(at.startswith("GhostBERT") or "3/12" in at for at in with_widths)
 
 
+@pytest.mark.papers("ghostbert")
 def test_misses_are_told_by_place():
     assert {
         miss["row"]

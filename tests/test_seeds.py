@@ -166,6 +166,7 @@ def test_the_grid_of_a_page_has_the_planned_seeds_of_its_cells(path):
     assert lacking(path) == []
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
     """Else the test above could not fail."""
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
@@ -184,6 +185,7 @@ def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
     assert any(lacking(path) for path in NOTEBOOKS)
 
 
+@pytest.mark.papers("ghostbert")
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
     grid = notebook.make_grids(path, {"profile": "mini", "seeds": [3]})["grid"]

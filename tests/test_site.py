@@ -107,6 +107,7 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
         assert lists.PAPERS[paper] in card and 'class="bars"' in card
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "null, printed, ours, drawn",
     [
@@ -146,6 +147,7 @@ def test_the_index_with_all_pages_fits_two_screens(folder, tmp_path):
     assert not re.search(r"""(src|href)=["'](https?:)?//""", told)
 
 
+@pytest.mark.papers("ghostbert")
 @BROWSER
 def test_the_search_leaves_the_pages_whose_names_have_all_words(folder, tmp_path):
     make_pages(folder)

@@ -501,6 +501,7 @@ def recorded():
     ]
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")]
 )

@@ -226,6 +226,7 @@ PLACES |= {
 }
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damage_is_told_in_one_line(records, kind, capsys):
     DAMAGE[kind](records)
@@ -236,6 +237,7 @@ def test_damage_is_told_in_one_line(records, kind, capsys):
     assert PLACES.get(kind.split()[0], "finetune-00000000000") in out
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize("kind", ("gone", "more", "other metric"))
 def test_records_that_change_a_verdict_are_told_by_it(records, kind, capsys):
     """The word, the estimate and the seeds of a claim follow from the records."""
@@ -252,6 +254,7 @@ def test_records_that_change_a_verdict_are_told_by_it(records, kind, capsys):
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
 
 
+@pytest.mark.papers("ghostbert")
 def test_swapped_pictures_are_told(records, capsys):
     mini = records.parent / "figures" / "mini"
     a, b = (mini / "a.png").read_bytes(), (mini / "b.png").read_bytes()
@@ -266,6 +269,7 @@ def test_swapped_pictures_are_told(records, capsys):
     ]
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
     changed(records / "verdicts.csv", r",7\.0,1\.23456789", ",9.5,1.5")
     main(["verify"])
@@ -284,6 +288,7 @@ def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.papers("ghostbert")
 def test_numbers_of_another_machine_are_near_enough(records):
     changed(
         records / "verdicts.csv", r"7\.0,1\.23456789,9\.0", "7.0000005,1.23450,9.00004"
@@ -291,6 +296,7 @@ def test_numbers_of_another_machine_are_near_enough(records):
     assert main(["verify"]) == 0
 
 
+@pytest.mark.papers("ghostbert")
 def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
     """What is no number or text is no label, and both variables of a page are one."""
     head, *runs = (records / "runs.csv").read_text().splitlines()
@@ -333,6 +339,7 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
     )
 
 
+@pytest.mark.papers("ghostbert")
 def test_files_are_written_of_sound_records_alone(records, capsys):
     there = (*verify.COLUMNS, committed.FILES)
     before = [(records / name).read_text() for name in there]
@@ -342,6 +349,7 @@ def test_files_are_written_of_sound_records_alone(records, capsys):
     assert [(records / name).read_text() for name in there] == before
 
 
+@pytest.mark.papers("ghostbert")
 def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     """What this machine is making now no other one has."""
     stores = []

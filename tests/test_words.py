@@ -383,6 +383,7 @@ def made():
         return text, list(csv.DictReader(file))
 
 
+@pytest.mark.papers("ghostbert")
 def test_a_page_of_all_words_is_read(made):
     text, lines = made
     rows = comparisons(text)
@@ -393,6 +394,7 @@ def test_a_page_of_all_words_is_read(made):
     assert faults(text, lines) == []
 
 
+@pytest.mark.papers("ghostbert")
 @pytest.mark.parametrize(
     "old, new",
     [
