@@ -54,7 +54,7 @@ def test_rows_for_a_page_hold_the_printed_columns_alone():
     assert {("published", "Model"), ("published", "m")}.isdisjoint(row)
 
 
-@pytest.mark.papers("ghostbert")
+@pytest.mark.papers("ghostbert", "efficientbert")
 def test_corrections_are_lines_for_the_places_that_they_name():
     wrong = published.list_corrections("efficientbert", "table03")[1]
     kept = published.list_corrections("ghostbert", "table9")[0]

@@ -168,6 +168,7 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
                 assert task not in {row.get("task") for row in mini}, id
 
 
+@pytest.mark.papers("efficientbert")
 def test_what_no_page_has_is_in_no_cell():
     told = [id for id, row in ROWS.items() if "no page" in row["reason"]]
     assert len(told) > 10
