@@ -276,7 +276,7 @@ def raw():
         return list(csv.DictReader(file))
 
 
-@pytest.mark.papers("efficientbert")
+@pytest.mark.papers()
 def test_the_plan_is_within_its_core_hours_and_has_seeds_of_no_trial():
     assert sum(line.core_hours for line in LINES) <= 45
     assert all(

@@ -33,6 +33,7 @@ def split(text):
     return {task: float(number) for task, _, number in pairs}
 
 
+@pytest.mark.papers()
 @pytest.mark.parametrize("paper", PAPERS)
 def test_each_cell_has_one_row_in_the_order_of_the_claims(paper):
     wanted = [
@@ -84,6 +85,7 @@ def test_a_sentence_names_the_task_where_its_cell_does():
             assert f" on {said}" in row["sentence"], text
 
 
+@pytest.mark.papers()
 def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
     found = defaultdict(Counter)
     for (claim, text), row in told().items():

@@ -75,6 +75,7 @@ def told(low, high, text="a > b", mean=None, **more):
     return Result("G1", parse_cell(text), "SST-2", e, 3, 3, **more)
 
 
+@pytest.mark.papers("nas_pruning")
 def test_a_cell_tells_models_places_and_its_region():
     above, alike, floor = parse_cells(
         "k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5"
@@ -244,6 +245,7 @@ NUMBERS = st.integers(-6, 6).map(lambda n: n / 2) | st.floats(-4, 4)
 AIMS = st.none() | NUMBERS
 
 
+@pytest.mark.papers("nas_pruning")
 @settings(max_examples=600, deadline=None)
 @given(st.sampled_from(REGIONS), NUMBERS, NUMBERS, AIMS, AIMS)
 def test_the_word_is_that_of_an_independent_function(
@@ -327,6 +329,7 @@ def test_no_effect_of_a_ratio_is_one():
     assert told(0.8, 1.6, text, printed=0.5).measured_text == "1.2 [0.80, 1.6]"
 
 
+@pytest.mark.papers("nas_pruning")
 def test_numbers_have_a_sign_where_they_compare_and_are_never_shown_as_none():
     assert told(-0.5, 2.0).measured_text == "+0.8 [−0.5, 2.0]"
     assert told(0.004, 0.1).measured_text.endswith("[0.004, 0.1]")
@@ -544,6 +547,7 @@ def test_tasks_are_no_seeds():
     assert {(r.word, r.estimate.n_seeds) for r in results} == {(NOT_MEASURED, 2)}
 
 
+@pytest.mark.papers("nas_pruning")
 def test_what_scores_no_model_decides_nothing():
     """A search and a prediction stand in the rows of a page under their network's
     name."""
@@ -896,6 +900,7 @@ def test_most_scores_that_are_ranked_differ():
     assert part.reason == "36 of 48 runs are there, and ranks are of all"
 
 
+@pytest.mark.papers("nas_pruning")
 def test_a_measure_is_a_mean_over_seeds_and_its_region_a_value():
     frame = made_up({"a": 0.9, "b": 0.9}).assign(
         noise=lambda f: np.where(f["model"] == "a", 10.0, 30.0), pixels=70.0
@@ -955,7 +960,7 @@ def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
     )
 
 
-@pytest.mark.papers("ghostbert")
+@pytest.mark.papers()
 def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
     for id, line in lists.read_claims().items():
         cells = parse_cells(line["cells"])

@@ -68,6 +68,7 @@ def run(root, *words):
     return done.stdout
 
 
+@pytest.mark.papers()
 def test_all_other_modules_can_be_imported(tmp_path_factory):
     copies = [
         copied(tmp_path_factory, paper, "records", "figures") for paper in find_papers()

@@ -132,6 +132,7 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     assert not store.find_run(small(64).with_seed(11)).model.exists()
 
 
+@pytest.mark.papers("nas_pruning")
 def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
     rows = evidence.list_page_specs(["nas_t02"], "mini")
     assert [spec.seed for spec in rows] == sorted(spec.seed for spec in rows)
@@ -161,6 +162,7 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
         assert c["id"] == "E5" or not {0, 1, 2, 90} & {*seeds(c["seeds"])}, c["id"]
 
 
+@pytest.mark.papers("nas_pruning")
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
     cells = evidence.find_specs_by_seed(lists.read_claims()["N1"])[10]
     found = evidence.find_searches_behind(cells)

@@ -51,7 +51,7 @@ def specs(page, **labels):
     return {row["model"]: row["spec"] for row in found if labels.items() <= row.items()}
 
 
-@pytest.mark.papers("efficientbert")
+@pytest.mark.papers()
 def test_the_plan_is_within_its_core_hours_and_in_the_order_of_its_points():
     assert (
         sum(float(row["core_hours"]) for row in PLANNED) + 1.3 <= 30 and "(1.3)" in TEXT

@@ -52,6 +52,7 @@ def test_every_method_has_a_point_at_each_budget(anywhere):
         assert len({row["spec"].name for row in rows}) == len(rows)
 
 
+@pytest.mark.papers("nas_pruning")
 def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
     rows = {row["model"]: row["spec"] for row in grid()}
@@ -93,6 +94,7 @@ def counted(model, tokens):
     return counter.get_total_flops()
 
 
+@pytest.mark.papers("nas_pruning")
 @pytest.mark.parametrize(
     ("name", "m", "ops"),
     [
@@ -264,6 +266,7 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
     assert asked() == there
 
 
+@pytest.mark.papers("nas_pruning")
 def test_networks_are_timed_as_cut_without_training(anywhere):
     (row,) = grid("clock")
     models = row["spec"].inputs

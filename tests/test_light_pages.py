@@ -176,6 +176,7 @@ def dead(path, text, kept):
     ]
 
 
+@pytest.mark.papers()
 def test_every_link_of_a_page_leads_to_a_file_that_git_keeps():
     """In pages, README and the notebooks' index: what is only made leads a reader
     nowhere."""

@@ -324,7 +324,7 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
         data.load(data.describe_task_rows("glue", "SST-2", 100))
 
 
-@pytest.mark.papers("ghostbert")
+@pytest.mark.papers()
 def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, shown):
     """A page has no legend of its own: it names the page that explains the words."""
     e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, freedom=2.0)
@@ -391,7 +391,7 @@ def test_badges_differ_by_more_than_colour():
     assert len(slugs) == len(every) and not [slug for slug in slugs if " " in slug]
 
 
-@pytest.mark.papers("ghostbert")
+@pytest.mark.papers()
 def test_commands_of_the_readme_name_one_notebook_each():
     readme = (paths.ROOT / "README.md").read_text()
     names = re.findall(r"python -m lib run (\w*_\w+)", readme)

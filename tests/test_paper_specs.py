@@ -429,6 +429,7 @@ def test_a_model_refuses_a_cut_of_another_kind():
         )
 
 
+@pytest.mark.papers("nas_pruning")
 def test_the_plan_of_the_paper_needs_no_data(without_data, capsys):
     without_data()
     assert main(["plan", "nas_t0", "ghostbert_t03", "--profile", "paper"]) == 0

@@ -15,6 +15,7 @@ NAME = "nas_s72_flops_share"  # a page of arithmetic whose last cell has knobs
 PATIENCE = 600  # seconds of the clock for each
 
 
+@pytest.mark.papers("nas_pruning")
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_notebook_with_knobs_ends_each_time(tmp_path, times):
     path, out = notebook.find_notebook_path(NAME), tmp_path / "out.ipynb"

@@ -130,7 +130,7 @@ def test_gaps_are_points_above_each_other_row():
     assert not any(at.startswith("GhostBERT") or "3/12" in at for at in with_widths)
 
 
-@pytest.mark.papers("ghostbert")
+@pytest.mark.papers("ghostbert", "nas_pruning")
 def test_misses_are_told_by_place():
     assert {
         miss["row"]
@@ -163,6 +163,7 @@ def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(pa
     )
 
 
+@pytest.mark.papers("nas_pruning")
 def test_deviations_have_parts():
     told = published.read_deviations("nas_pruning", "digits")
     assert (

@@ -29,7 +29,7 @@ SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
 PLANS = (
     Planned("G1", parse_cells("a > b @ m=3")[0], (10, 11, 12), ()),
     Planned("G2", parse_cells("a > c")[0], (20, 21), ("c",)),
-    Planned("G3", parse_cells("noise :: d > a @ m=9")[0], (30,), ()),
+    Planned("G3", parse_cells("kept weights :: d > a @ m=9")[0], (30,), ()),
 )
 
 

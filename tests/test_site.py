@@ -204,6 +204,7 @@ def test_nothing_of_a_printed_page_is_cut(tmp_path, columns, inches, side):
     )
 
 
+@pytest.mark.papers("nas_pruning")
 @pytest.mark.parametrize("name", ["nas_01_summary", "nas_t05_random_architectures"])
 def test_a_page_is_made_again_when_a_word_that_it_shows_changes(name, monkeypatch):
     page = builder.PageBuilder(notebook.find_notebook_path(name), Path())

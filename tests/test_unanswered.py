@@ -111,6 +111,7 @@ def test_rows_are_findings_in_their_order_and_repeat_what_they_say():
         assert row["reason"] and row["reason"][-1] != "." and "::" not in row["reason"]
 
 
+@pytest.mark.papers()
 @pytest.mark.parametrize("paper", lists.PAPERS)
 def test_a_finding_without_an_answer_is_there_and_no_other(paper):
     for id, line in LINES.items():
@@ -168,7 +169,7 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
                 assert task not in {row.get("task") for row in mini}, id
 
 
-@pytest.mark.papers("efficientbert")
+@pytest.mark.papers()
 def test_what_no_page_has_is_in_no_cell():
     told = [id for id, row in ROWS.items() if "no page" in row["reason"]]
     assert len(told) > 10

@@ -363,6 +363,7 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
 
+@pytest.mark.papers("nas_pruning")
 @pytest.mark.parametrize("error", [KeyError("EfficientBERT"), Refused("no number: 1x")])
 def test_a_command_that_fails_names_printed_tables_that_were_changed(
     error, monkeypatch, tmp_path, capsys

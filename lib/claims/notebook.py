@@ -411,8 +411,8 @@ def find_page_folder(
 def read_page_json(folder: Path, notebook_id: str) -> Json | None:
     """Return the JSON that the last cell of a page wrote beside it.
 
-    It is None where there is none, or where it is not whole. For a file of another
-    version of this code a line is printed that says how to make the page again."""
+    It is None where the file is missing, cut off, or of another version of this code.
+    In the last case a line is printed that says how to make the page again."""
     path = folder / f"{notebook_id}.json"
     with suppress(OSError, ValueError, RecursionError):
         body = disk.read_json(path)

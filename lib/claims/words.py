@@ -301,7 +301,7 @@ class Verdict:
 
     @property
     def printed(self) -> str:
-        """Return the value that the paper prints for the first cell, as text."""
+        """Return the value that the paper prints for the first Result, as text."""
         first = self.first_result
         return (
             first.format_number(first.printed)

@@ -139,8 +139,9 @@ def read_sentences(path: Path | str) -> list[Sentence]:
 
 
 def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
-    """Return the Sentence of the cells of some lines. Raises ValueError or IndexError
-    where they are no tree."""
+    """Return the Sentence of its lines of a CoNLL-U file, each split into its fields.
+
+    Raises ValueError or IndexError where their heads are no tree."""
     columns = list(zip(*rows, strict=True))
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = columns
     heads = tuple(int(head) - 1 for head in heads)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
-    """Return ([(heads, neurons)] of each layer, {"op": "cut", "heads": M}), where M of
-    the A heads stay.
+    """Return ([(number of heads, of neurons)] of each layer, the operation that cuts
+    to M of A heads).
 
     M is the whole number nearest to share * A, but at least 1. Of the F neurons
     M * F / A stay."""

@@ -65,12 +65,11 @@ def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Ten
 
 
 def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve the inputs over its last axis, and mix all values of the axis before it.
+    """Convolve the inputs [B, M, n, C] along the C features of a head, with the n
+    tokens as channels that are all mixed.
 
-    For inputs [B, M, n, C] it convolves over features, and the n tokens are the
-    channels. So a batch must have exactly n tokens (Train.pad_to).
-
-    kernels: [R, M, n, n, K]."""
+    So a batch must have exactly n tokens (Train.pad_to). kernels: [R, M, n, n, K] for R
+    ghosts of each of M heads, with K taps."""
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
         inputs.flatten(1, 2),

@@ -100,7 +100,7 @@ def inherit_weights(
     (EfficientBERT section 3.2, and its code). A student with m times as many layers
     gets layer i of the source m times, as layers m i to m i + m - 1. The feed-forward
     block of a plain BERT becomes the first network of a stack. In a narrower student,
-    heads mix those of the source, as in the code: the first 360 of 540 rows are eight
+    heads mix those of the source, as in the authors' code: the first 360 of 540 rows are eight
     heads of 45, which the student reads as twelve of 30.
 
     Returns the names of the student's tensors that the source lacks, which are not

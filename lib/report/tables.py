@@ -67,7 +67,8 @@ class Runs:
     recorded: pd.DataFrame
     # A profile's name, or a `ReaderProfile` with a reader's own data or model.
     profile: str
-    page: str = ""  # Page whose claims give its comparisons their seeds.
+    # Page of these runs. Comparisons take the seeds of its claims; "" takes all seeds.
+    page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
         """Return the Runs of only those rows that have these labels."""
@@ -142,7 +143,10 @@ class Runs:
             points
         ),
     ) -> pd.DataFrame:
-        """Return the scores of all runs in points, with their `source` and profile.
+        """Return the scores of all runs in points, a line for each run and task.
+
+        The column `source` says where a run is from, such as "recorded, mini"; the
+        column `scale` has its profile.
 
         columns: metrics of the tasks (lib.papers.grids.list_columns_by_task).
         transform_points: a function of the points of one source, such as

@@ -27,7 +27,7 @@ def measure_lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
 
     The log is averaged over steps and layers. It shows whether the mix lets gradients
     reach these layers."""
-    # norms: one [bins, L] array for each run.
+    # Gradient norms of each run: [parts of the training, L].
     norms = [
         run.read_arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]
     ]

@@ -49,7 +49,8 @@ class Prune(Option):
     # For "l0" only the ratio of the two counts.
     initial_threshold: Share
     final_threshold: Share
-    warmup_steps: int  # w, in steps; the learning rate has its own Train.warmup.
+    # Steps before pruning begins. The learning rate has its own Train.warmup.
+    warmup_steps: int
     initial_warmup: int = 0  # i: warm-up before the threshold falls, in units of w.
     final_warmup: int = 0  # f: steps after the threshold fell, in units of w.
     lr: float = 0.0  # Learning rate of the scores (mask_scores_learning_rate).

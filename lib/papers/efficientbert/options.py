@@ -47,7 +47,7 @@ class Search(Option):
 class Warmup(Option):
     """A Warmup has the settings of warm-up distillation (equations 1 to 4)."""
 
-    # Attention is matched before the softmax, as in the code.
+    # Attention is matched before the softmax, as in the authors' code.
     attention: Literal["scores"]
     # One projection of the student's states serves embedding and layers, as in the
     # code; the paper's text has one for each of the two.
@@ -57,11 +57,13 @@ class Warmup(Option):
     # Whether scores of at most -100, so all of padded keys, are first set to 0, as in
     # the code.
     zero: bool = False
-    mask: bool = False  # Whether means leave out padding; those of the code include it.
-    # Whether a regression learns the label, as in the code, not the teacher's score.
+    # Whether means leave out padding. Those of the authors' code include it.
+    mask: bool = False
+    # Whether a task of scores learns the label, as in the authors' code, and not the
+    # teacher's score.
     gold: bool = False
-    # Whether the prediction loss lets no answer begin or end at [CLS], as in the code;
-    # the paper is silent.
+    # Whether the prediction loss lets no answer begin or end at [CLS], as in the
+    # authors' code. The paper is silent.
     hide_first: bool = False
 
 

@@ -31,9 +31,9 @@ MANY = 8
 def make_rows(
     profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
 ) -> list[Row]:
-    """Return the rows of the grid of either figure.
+    """Return the rows of Figure 7 or 8: one for each task and seed.
 
-    Each row has all networks on a task at a seed."""
+    The run of a row has the maps of all networks."""
     return [
         Row(
             efficientbert.maps_spec(profile, task, networks).with_seed(seed),

@@ -246,7 +246,7 @@ def encode_corpus(
 
     corpus: {"sentences", "seed"} of generated text, which is paired as in pre-training,
     or a descriptor of lib.data.texts. Of such a text EPOCHS different epochs of rows
-    are made, at most, and used in turn, as in the code."""
+    are made, at most, and used in turn, as in the authors' code."""
     if "text" not in corpus:
         first, second, _ = draw_passages(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), seed

@@ -61,7 +61,7 @@ def search(
     (search.engine). Metrics are those of the winner, and what
     later steps take from it (`make_search_outputs`). `is_start` tells a search that
     found nothing better than the network that it began with. Every candidate gets the
-    same fresh head; in the code one head goes on from candidate to candidate."""
+    same fresh head; in the authors' code one head goes on from candidate to candidate."""
     run, options = training.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
