@@ -271,7 +271,8 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
     )
-    axis_label = axis_label.replace(" another", " the row's")
+    start, is_named, kind = axis_label.rpartition(" another")
+    axis_label = f"{start} the row's{kind}" if is_named else axis_label
     size = comparisons[["mean", "low", "high", "printed"]].abs().max(axis=1)
     is_far = (size > FAR) & comparisons["low"].notna()
     is_far |= comparisons["at"].isin(comparisons.loc[is_far, "at"])
@@ -417,8 +418,9 @@ def write_forest_headline(
     order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
     order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
     row: Any = next(order.itertuples())
-    what, is_named, _ = axis_label.partition(" another")
-    start = f"{what} " if is_named else f"{what}, " * (len(order) > 1 or not words)
+    start, is_named, _ = axis_label.rpartition(" another")
+    start = f"{start} " if is_named else f"{axis_label}, "
+    start *= bool(is_named) or len(order) > 1 or not words
     source = f" ({row.source})" * (comparisons["source"].nunique() > 1)
     ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
     text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{place}"
