@@ -91,9 +91,9 @@ def test_large_differences_have_an_axis_of_their_own():
         ([2, 3], {}, "A minus b, 1: +3.0 [2.0, 4.0] points; the other: above 0"),
         (
             [2, 0, -3, 1.5],
-            {"1": 5},
+            {"1": 5, "2": -3},
             "A minus b, 2: −3.0 [−4.0, −2.0] points; of the other 3: 2 above 0, "
-            "1 no difference shown; 1 of 1 printed values lie outside our intervals",
+            "1 no difference shown; 1 of 2 printed values lies outside our intervals",
         ),
         (
             [0, 0.5],

@@ -218,7 +218,7 @@ def draw_sweep(
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
         axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, ls="none", **look)
         if printed is not None:
-            theirs = printed[printed["line"] == name]
+            theirs = printed[printed["line"] == name].sort_values("x")
             how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
             how |= {"color": colours[name], "label": f"{name}, printed"}
             axis.plot(theirs["x"], theirs["mean"], **how)
@@ -466,11 +466,14 @@ def tell_words(rows: pd.DataFrame) -> str:
 
 
 def tell_printed(rows: pd.DataFrame) -> str:
-    """Return the end of a title on printed values outside of the intervals of rows."""
+    """Return the end of a title on several printed values, outside of intervals."""
     both = rows.dropna(subset="printed")
     out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    text = f"; {out or 'none'} of {len(both)} printed values lie outside our intervals"
-    return text * bool(len(both))
+    verb = "lies" if out < 2 else "lie"
+    text = (
+        f"; {out or 'none'} of {len(both)} printed values {verb} outside our intervals"
+    )
+    return text * (len(both) > 1)
 
 
 def label_rows(
