@@ -88,18 +88,17 @@ def test_large_differences_have_an_axis_of_their_own():
         ([1.5], {}, "A minus b, 0: +1.5 [0.5, 2.5] points"),
         ([1.5], {"0": 4}, "A minus b, 0: +1.5 [0.5, 2.5] points, printed +4.0"),
         ([0.5], {}, "A minus b, 0: +0.5 [−0.5, 1.5] points: no difference shown"),
-        ([2, 3], {}, "A minus b, 1: +3.0 [2.0, 4.0] and 0: +2.0 [1.0, 3.0] points"),
+        ([2, 3], {}, "A minus b, 1: +3.0 [2.0, 4.0] points; the other: above 0"),
         (
             [2, 0, -3, 1.5],
-            {"1": 5},
-            "A minus b, 2: −3.0 [−4.0, −2.0] and 0: +2.0 [1.0, 3.0] points; "
-            "of the other 2: 1 above 0, 1 no difference shown",
+            {"1": 5, "2": -3},
+            "A minus b, 2: −3.0 [−4.0, −2.0] points; of the other 3: 2 above 0, "
+            "1 no difference shown; 1 of 2 printed values lies outside our intervals",
         ),
         (
             [0, 0.5],
             {},
-            "A minus b, 1: +0.5 [−0.5, 1.5] points, the largest of 2: no difference "
-            "shown",
+            "A minus b: no difference shown in 2 comparisons",
         ),
     ],
 )
@@ -118,8 +117,7 @@ def test_the_title_of_a_forest_names_the_rival_of_each_row():
         " on SST-2",
     )
     assert title.replace(plot.FIXED, " ") == (
-        "Search minus Whole: −3.0 [−4.0, −2.0] and minus Random: +2.0 [1.0, 3.0] points "
-        "on SST-2"
+        "Search minus Whole: −3.0 [−4.0, −2.0] points on SST-2; the other: above 0"
     )
 
 
@@ -142,7 +140,7 @@ def test_the_title_of_a_forest_with_words_counts_them():
     ]
     data = plot.make_forest_data(rows).assign(word=[*read, "not measured"])
     assert plot.write_forest_headline(data, "") == (
-        "Of 4 measured here: 2 agree, 1 the other way round, 1 too noisy to say"
+        "Of 4 measured in points: 2 agree, 1 the other way round, 1 too noisy to say"
     )
     figure = plot.draw_forest(data)
     (axis,) = figure.axes
@@ -198,6 +196,30 @@ def test_a_last_word_does_not_stand_alone():
         assert max(map(len, parts)) <= width and " ".join(parts) == repeated
         assert len(parts) == 1 or " " in parts[-1]
     assert plot.wrap_text("two words", 6) == "two\nwords"
+    text = f"more {plot.MINUS} less"
+    assert plot.wrap_text(text, 8) == f"more\n{plot.MINUS}{plot.FIXED}less"
+
+
+def test_a_printed_value_beside_too_few_seeds_is_not_cut_off():
+    rows = {(OURS, name): estimate(1.0) for name in "a"}
+    rows |= {(OURS, name): estimate(1.0, seeds=1) for name in "bc"}
+    data = plot.make_forest_data(rows, {"b": 2.5, "c": 30.0})
+    figure = plot.draw_forest(data, "x minus y (points)")
+    (axis,) = figure.axes
+    assert 2.5 < axis.get_xlim()[1] < 30
+    texts = [text.get_text() for text in axis.texts]
+    assert texts == ["1 seed: too few", "1 seed: too few; printed +30.0"]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("gain, is_shown", [(9.0, True), (0.5, False)])
+def test_the_title_of_draws_claims_no_difference_whose_interval_holds_0(gain, is_shown):
+    _, (axis,) = plot.make_panels(["As cut"])
+    draws = {"a": [80.0, 82.0, 84.0], "b": [81.0 + gain, 83.0 + gain, 83.0 + gain]}
+    plot.draw_random_draws(axis, draws, "b")
+    assert axis.get_title().startswith("As cut, b minus a: +")
+    assert axis.get_title().endswith("no difference shown") != is_shown
+    plt.close(axis.figure)
     assert plot.wrap_text("a\n\nb", 6) == "a\n\nb"
 
 

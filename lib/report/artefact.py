@@ -339,8 +339,8 @@ class Page:
         self, estimates: Mapping[tuple[str, str], Estimate | None], difference_text: str
     ) -> None:
         """Keep sentences on differences at the page's own profile, for its answer."""
-        method, is_named, _ = difference_text.partition(" minus another")
-        start = f"{method} minus " if is_named else f"{difference_text}, "
+        method, is_named, _ = difference_text.rpartition(" another")
+        start = f"{method} " if is_named else f"{difference_text}, "
         start = start[:1].upper() + start[1:]
         self.sentences += [
             f"{start}{place}: {compare.format_interval(e, is_sentence=True)}."

@@ -4,6 +4,7 @@ The colours are those of Okabe and Ito, which colour-blind readers can tell apar
 look also has a marker and a dash of its own, so that colour alone tells nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from textwrap import wrap
 from typing import Any, Literal
 
@@ -65,8 +66,9 @@ def set_style() -> None:
 
 def wrap_text(text: str, width: int) -> str:
     """Return a text with each line in as few lines as `width` letters allow, of about
-    equal length. A last word stands beside the one before it where both fit."""
-    lines = []
+    equal length. A last word stands beside the one before it where both fit, and no
+    line ends with a minus sign."""
+    lines, text = [], text.replace(f"{MINUS} ", f"{MINUS}{FIXED}")
     for line in text.split("\n"):
         least = len(wrap(line, width))
         narrow = next(w for w in range(1, width + 1) if len(wrap(line, w)) <= least)
@@ -206,16 +208,17 @@ def draw_sweep(
     for name, rows in differences.groupby("line", sort=False):
         rows, look = rows.sort_values("x"), dict[str, Any](color=colours[name])
         axis.plot(rows["x"], rows["mean"], **look)
-        is_few, look = rows["seeds"] < SEEDS, look | {"marker": "o", "ls": "none"}
+        is_few, few_seeds = rows["seeds"] < SEEDS, f", fewer than {SEEDS} seeds"
         few, sure = rows[is_few], rows[~is_few]
-        if len(few):
-            label = f"{name}, fewer than {SEEDS} seeds"
-            axis.plot(few["x"], few["mean"], mfc="white", label=label, **look)
+        for part, more, face in ((few, few_seeds, "white"), (sure, "", look["color"])):
+            mark: dict[str, Any] = {"marker": "o", "mfc": face}
+            if len(part):  # The legend has the line with its mark.
+                axis.plot([], [], label=f"{name}, ours{more}", **look, **mark)
+            axis.plot(part["x"], part["mean"], ls="none", **look, **mark)
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
-        label = f"{name}, ours" if len(sure) else None
-        axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, label=label, **look)
+        axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, ls="none", **look)
         if printed is not None:
-            theirs = printed[printed["line"] == name]
+            theirs = printed[printed["line"] == name].sort_values("x")
             how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
             how |= {"color": colours[name], "label": f"{name}, printed"}
             axis.plot(theirs["x"], theirs["mean"], **how)
@@ -260,15 +263,16 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     differences have a second panel.
 
     comparisons: a frame with the columns FOREST. axis_label: what is subtracted from
-    what, and the unit in brackets; after "minus another" comes the kind of what the
-    rows name."""
+    what, and the unit in brackets; after "another" comes the kind of what the rows
+    name."""
     comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(comparisons["at"])
     title = write_forest_headline(comparisons.replace({"at": names}), axis_label, place)
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
     )
-    axis_label = axis_label.replace("minus another", "minus the row's")
+    start, is_named, kind = axis_label.rpartition(" another")
+    axis_label = f"{start} the row's{kind}" if is_named else axis_label
     size = comparisons[["mean", "low", "high", "printed"]].abs().max(axis=1)
     is_far = (size > FAR) & comparisons["low"].notna()
     is_far |= comparisons["at"].isin(comparisons.loc[is_far, "at"])
@@ -286,8 +290,12 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     for axis, part in zip(axes.flat, parts, strict=True):
         draw_forest_rows(axis, part)
         order = part["at"].unique()
+        for y, (one, after) in enumerate(pairwise(order)):
+            if is_long and one[:1] != after[:1]:  # A rule parts papers.
+                axis.axhline(y + 0.5, color=INK, lw=0.8)
         words = [wrap_text(names[one], 70 if is_long else 46) for one in order]
-        label_rows(axis, words, axis_label, 8.5 if is_long else 10)
+        scale = "; another scale" * (axis is not axes[0, 0])
+        label_rows(axis, words, axis_label + scale, 8.5 if is_long else 10)
     figure.suptitle(title, fontsize=11.5)
     if comparisons["word"].str.contains("†").any():
         look: dict[str, Any] = {
@@ -306,7 +314,8 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     """Draw the rows of a forest plot on one axis, with a line at 0.
 
     The axis reaches over all intervals and printed values. A dot without an interval
-    that lies far beyond is an arrowhead at the edge, with its number."""
+    or its printed value that lies far beyond is an arrowhead at the edge, with its
+    number."""
     order, sources = (
         list(comparisons["at"].unique()),
         list(comparisons["source"].unique()),
@@ -318,7 +327,8 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
         ["mean", "low", "high", "printed", "interest"]
     ]
     low, high = min(np.nanmin(ends), 0), max(np.nanmax(ends), 0)
-    dots, half = comparisons["mean"], (high - low) / 2
+    dots = pd.concat([comparisons["mean"], comparisons["printed"]])
+    half = (high - low) / 2
     near = dots[dots.between(low - half, high + half)]
     low, high = min([low, *near]), max([high, *near])
     margin = 0.06 * max(high - low, 0.5)
@@ -333,7 +343,14 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
             shade = {"color": GREEN, "alpha": 0.1, "lw": 0, "label": "claimed region"}
             axis.fill_betweenx([y - 0.45, y + 0.45], least, most, **shade)
         mark: dict[str, Any] = {"mfc": "none", "ls": "none", "color": INK}
-        if pd.notna(row.printed):
+        few, word = pd.isna(row.low), row.word
+        if few and len(sure):
+            word = f"{row.seeds} seed{'s' * (row.seeds > 1)}: too few"
+        if pd.notna(row.printed) and not low < row.printed < high:
+            word += f"; printed {row.printed:+.1f}".replace("-", MINUS)
+            edge, point = (low, "<") if row.printed < low else (high, ">")
+            axis.plot(edge, y, point, clip_on=False, **mark)
+        elif pd.notna(row.printed):
             axis.plot(row.printed, y, marker="D", ms=6, label="printed", **mark)
         elif pd.notna(row.interest):
             tick: dict[str, Any] = {
@@ -343,12 +360,9 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
                 "label": INTEREST,
             }
             axis.plot(row.interest, y, **mark | tick)
-        few, word = pd.isna(row.low), row.word
         name = f"{row.source}, fewer than {SEEDS} seeds" if few else row.source
         look = {"color": GREY if few else colours[row.source], "label": name}
         y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
-        if few and len(sure):
-            word = f"{row.seeds} seed{'s' * (row.seeds > 1)}: too few"
         if few and not low < row.mean < high:
             word += f", {row.mean:+.1f}".replace("-", MINUS)
             edge, point = (low, "<") if row.mean < low else (high, ">")
@@ -376,16 +390,13 @@ def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
     return {name: name.rpartition(", ")[0] for name in row_names}, f" on {ends.pop()}"
 
 
-NAMED = 2  # Number of rows that the title of a forest names.
-
-
 def write_forest_headline(
     comparisons: pd.DataFrame, axis_label: str, place: str = ""
 ) -> str:
-    """Return the title of a forest plot: a sentence with its largest differences.
+    """Return the title of a forest plot: a sentence with its largest difference.
 
-    It names at most NAMED rows whose interval excludes 0, the largest first, and says
-    what is true of the others. Where several rows have words, it counts these alone.
+    It names one row whose interval excludes 0, if any, and says what is true of the
+    others and of printed values. Where several rows have words, it counts these alone.
     Without any interval it has the ends of the differences.
 
     axis_label: as in `draw_forest`. place: what all rows have in common, such as " on
@@ -397,38 +408,28 @@ def write_forest_headline(
     )
     if not len(sure):
         return f"{axis_label}{place}: {tell_means(comparisons)}"
-    what, is_named, _ = axis_label.partition(" minus another")
+    words = bool(comparisons["word"].any())
+    if words and len(sure) > 1:
+        return tell_words(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
+    if len(sure) > 1 and not is_apart.any():
+        text = f"{axis_label}{place}: no difference shown in {len(sure)} comparisons"
+        return text + tell_printed(sure)
     order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
     order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
-    count = min(NAMED, max(1, is_apart.sum()))
-    several = comparisons["source"].nunique() > 1
-    texts = []
-    rows: Any = order[:count].itertuples()
-    for row in rows:
-        source = f" ({row.source})" * several
-        ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
-        texts.append(f"{row.at}{source}: {ends.replace(' ', FIXED)}")
-    words = bool(comparisons["word"].any())
-    if words and len(order) > 1:
-        return tell_words(sure)
-    start, joint = f"{what}, " * (len(order) > 1 or not words), " and "
-    if is_named:
-        start, joint = f"{what} minus ", " and minus "
-    text = f"{start}{joint.join(texts)} points{place}"
-    others = order[count:]
-    if len(others) and not is_apart.any():
-        text += f", the largest of {len(order)}: no difference shown"
-    elif len(others):
-        text += tell_others(others)
-    else:
-        printed = "".join(
-            f", printed {value:+.1f}" for value in sure["printed"].dropna()
-        )
-        text += printed.replace("-", MINUS) * (count == 1)
-        text += f": {order['word'].iloc[0]}" * words
-        text += ": no difference shown" * (not (words or is_apart.any()))
-    return text
+    row: Any = next(order.itertuples())
+    start, is_named, _ = axis_label.rpartition(" another")
+    start = f"{start} " if is_named else f"{axis_label}, "
+    start *= bool(is_named) or len(order) > 1 or not words
+    source = f" ({row.source})" * (comparisons["source"].nunique() > 1)
+    ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
+    text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{place}"
+    if len(order) > 1:
+        return text + tell_others(order[1:]) + tell_printed(sure)
+    if pd.notna(row.printed):
+        text += f", printed {row.printed:+.1f}".replace("-", MINUS)
+    text += f": {row.word}" * words
+    return text + ": no difference shown" * (not (words or is_apart.any()))
 
 
 def tell_means(data: pd.DataFrame) -> str:
@@ -459,10 +460,20 @@ def tell_words(rows: pd.DataFrame) -> str:
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
         for text in rows["word"]
     ]
+    return (
+        f"Of {len(rows)} measured in points: {count_words(words)}{tell_printed(rows)}"
+    )
+
+
+def tell_printed(rows: pd.DataFrame) -> str:
+    """Return the end of a title on several printed values, outside of intervals."""
     both = rows.dropna(subset="printed")
     out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
-    more = f"; {out or 'none'} of {len(both)} printed values lie outside our intervals"
-    return f"Of {len(rows)} measured here: {count_words(words)}{more * bool(len(both))}"
+    verb = "lies" if out < 2 else "lie"
+    text = (
+        f"; {out or 'none'} of {len(both)} printed values {verb} outside our intervals"
+    )
+    return text * (len(both) > 1)
 
 
 def label_rows(
@@ -484,27 +495,22 @@ def draw_random_draws(
     """Draw the scores of random draws in %, a row for each group, with the mean and its
     95 % interval.
 
-    scores_by_group: {name: scores [N]}, where draw i of all groups is a pair. The
-    means, and the mean difference of two groups, are added to the title of the panel.
-    highlighted_group: the group with the look NEW. reference_score, reference_name: a
+    scores_by_group: {name: scores [N]}, where draw i of all groups is a pair. The mean
+    difference of two groups is added to the title of the panel. highlighted_group: the
+    group with the look NEW. reference_score, reference_name: a
     score to compare with, if any, and its name."""
-    averages = "; ".join(
-        f"{name} {sum(scores) / len(scores):.1f} %"
-        for name, scores in scores_by_group.items()
-    )
-    others = [
-        scores for name, scores in scores_by_group.items() if name != highlighted_group
-    ]
-    if (
-        len(others) == 1
-        and len(others[0]) == len(scores_by_group[highlighted_group]) >= SEEDS
-    ):
-        e = estimate_mean_over_seeds(
-            np.asarray(scores_by_group[highlighted_group]) - np.asarray(others[0])
-        )
+    ours = np.asarray(scores_by_group[highlighted_group])
+    others = [name for name in scores_by_group if name != highlighted_group]
+    rival = np.asarray(scores_by_group[others[0]]) if len(others) == 1 else ours[:0]
+    if len(rival) == len(ours) >= SEEDS:
+        e = estimate_mean_over_seeds(ours - rival)
         ends = f"{e.mean:+.1f} [{e.low:.1f}, {e.high:.1f}]".replace("-", MINUS)
-        averages += f"; by pairs {ends} points"
-    axis.set_title(f"{axis.get_title()}\n{averages}".strip())
+        text = (
+            f"{highlighted_group} minus {others[0]}: {ends.replace(' ', FIXED)} points"
+        )
+        text += ": no difference shown" * (e.low <= 0 <= e.high)
+        start = axis.get_title()
+        axis.set_title(f"{start}, {text}" if start else text)
     for y, (name, scores) in enumerate(scores_by_group.items()):
         look, e = (
             NEW if name == highlighted_group else OLD,

@@ -141,11 +141,23 @@ def show_distances(
     for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
         sns.stripplot(part, x="distance", y="model", ax=axis, alpha=0.55, jitter=False)
-        axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2, label="mean")
+        axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2)
+        mark: dict[str, Any] = {"color": plot.INK, "mew": 2, "ls": "none"}
+        axis.plot([], [], "|", ms=10, label="mean of the heads", **mark)
+        axis.plot(
+            [],
+            [],
+            ".",
+            ms=10,
+            color=axis.collections[0].get_facecolor(),
+            label="a head",
+        )
+        heads = part.groupby("model")["distance"].agg(np.ptp)
         seeds = f"{len(maps[source])} seed{'s' * (len(maps[source]) > 1)}"
-        texts = [f"{name} {mean:.3f}" for name, mean in means.sort_values().items()]
-        text = f"Mean distance on four sentences alone: {', '.join(texts)}"
-        axis.set_title(f"{text}\n{source}, {seeds}")
+        axis.set_title(
+            f"Means of the networks lie {np.ptp(means):.2f} apart, heads of one network up "
+            f"to {heads.max():.2f}\n({source}, four sentences, {seeds})"
+        )
         axis.set(
             xlabel=distance_name,
             xlim=(0, None),

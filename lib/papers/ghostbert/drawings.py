@@ -1,12 +1,13 @@
 """This module draws panels of Figure 1, with printed values beside ours. It is free of
 torch."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from lib.report import plot
+from lib.stats.paired import SEEDS, Estimate
 
 CALLED = {
     "Prune": "width pruning",
@@ -52,24 +53,29 @@ def draw_losses(
         place = list(CALLED).index(row["model"])
         color = plot.LOOKS[row["model"]]["color"]
         text = f"▼ seed {row['seed']}: {row['lost']:.0f}".replace("-", plot.MINUS)
-        spot = row["share"], floor + 0.07 * place * abs(floor)
+        spot = row["share"] + 5, floor + 0.07 * place * abs(floor)
         axis.text(*spot, text, fontsize=8, color=color, va="bottom")
+    axis.plot([], [], ".", color=plot.GREY, label="a seed")
+    axis.errorbar([], [], yerr=[], color=plot.GREY, capsize=3, label="95 % interval")
     axis.set_ylim(floor, max(2.5, seed_rows["lost"].max() + 0.3))
 
 
 def describe_losses(
-    seed_rows: pd.DataFrame, printed_frames: Mapping[str, pd.DataFrame]
+    seed_rows: pd.DataFrame,
+    printed_frames: Mapping[str, pd.DataFrame],
+    gaps: Collection[Estimate | None],
 ) -> str:
-    """Return a sentence on the loss of the cut models at the least width, ours and
-    printed. Ours is the mean that `draw_losses` draws, without collapsed seeds."""
-    least, texts = seed_rows["m"].min(), []
-    inside = seed_rows[seed_rows["lost"] > find_lower_limit(seed_rows, printed_frames)]
-    for model, theirs in printed_frames.items():
-        ours = inside[(inside["model"] == model) & (inside["m"] == least)]
-        beside = theirs.loc[theirs["m"] == least, "lost"]
-        also = "".join(f", printed {value:+.1f}" for value in beside)
-        text = f"{ours['lost'].mean():+.1f}{also}".replace("-", plot.MINUS)
-        texts.append(f"{CALLED[model]} {text}")
-    out = sorted({*seed_rows.drop(inside.index).query("m == @least")["seed"]})
-    collapsed = f", without collapsed seed {', '.join(map(str, out))}" if out else ""
-    return f"at {least}/12{collapsed} {'; '.join(texts)}"
+    """Return a sentence on ghosts minus pruning over the widths of a task, and on the
+    seeds that are below its panel.
+
+    gaps: the difference at each width. Other arguments are those of
+    `find_lower_limit`."""
+    sure = [gap for gap in gaps if gap and gap.n_seeds >= SEEDS]
+    above = sum(gap.low > 0 for gap in sure)
+    below = sum(gap.high < 0 for gap in sure)
+    text = f"ghosts gain at {above or 'none'} of {len(sure)} widths"
+    text += f", lose at {below}" * bool(below)
+    floor = find_lower_limit(seed_rows, printed_frames)
+    out = sorted({*seed_rows[seed_rows["lost"] <= floor]["seed"]})
+    seeds = ", ".join(map(str, out))
+    return text + f" (mean without seed {seeds})" * bool(out)
