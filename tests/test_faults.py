@@ -791,7 +791,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
     notebook.tidy_notebooks()
-    assert notebook.read_committed_forms()
+    assert notebook.read_notebook_digests()
 
 
 @pytest.mark.parametrize("place", ["toy", "scratch/94_inconsistencies/toy-by-hand-abc"])

@@ -55,10 +55,10 @@ def test_normalised():
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
     told = {
-        notebook.make_notebook_id(path): notebook.make_committed_form(path)
+        notebook.make_notebook_id(path): notebook.digest_notebook(path)
         for path in NOTEBOOKS
     }
-    assert notebook.read_committed_forms() == told, "run `python -m lib tidy`"
+    assert notebook.read_notebook_digests() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
         values = {n: each.default for n, each in notebook.read_parameters(path).items()}
         assert notebook.find_page_folder(path, values | {"profile": "mini"}) == (

@@ -488,7 +488,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     with pytest.raises(
         FileNotFoundError, match="has no config.json; it must be a BERT"
     ):
-        grids.check_encoder_folder(str(tmp_path))
+        grids.resolve_encoder_folder(str(tmp_path))
     folder = Path(encoder())
     sound = json.loads((folder / "config.json").read_text())
     told = [
@@ -512,7 +512,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     for content, message in told:
         put(folder, "config.json", content)
         with pytest.raises(ValueError, match=message) as caught:
-            grids.check_encoder_folder(str(folder))
+            grids.resolve_encoder_folder(str(folder))
         assert "\n" not in str(caught.value)
 
 

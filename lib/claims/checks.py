@@ -110,9 +110,15 @@ class Cells:
         `relation` says whether the printed value "is" the only one in the Specs, or is
         "among" several."""
         lines = lists.read_published_csv(f"{self.paper}/settings")
-        return all([self.is_run(line) for line in lines if line["claim"] == claim])
+        return all(
+            [
+                self.uses_printed_setting(line)
+                for line in lines
+                if line["claim"] == claim
+            ]
+        )
 
-    def is_run(self, line: Mapping[str, str]) -> bool:
+    def uses_printed_setting(self, line: Mapping[str, str]) -> bool:
         """Return whether the profile `paper` runs with the printed setting of a
         line."""
         rows = filter(None, (line["row"], line["times"]))

@@ -290,8 +290,8 @@ def normalise_notebook(text: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def make_committed_form(path: Path) -> Json:
-    """Return the defaults of a notebook, and a digest of its other cells.
+def digest_notebook(path: Path) -> Json:
+    """Return the default parameters of a notebook, and a digest of its other cells.
 
     They are committed for each notebook, so that a page of an edited one is known."""
     others = []
@@ -313,8 +313,8 @@ def digest_json(value: object) -> str:
     return disk.digest_bytes(json.dumps(value).encode())[:16]
 
 
-def read_committed_forms() -> dict[str, Json]:
-    """Return {id: form} of the committed notebooks, as `make_committed_form` returns
+def read_notebook_digests() -> dict[str, Json]:
+    """Return {id: form} of the committed notebooks, as `digest_notebook` returns
     it.
 
     It is empty without the file. Raises Damaged where the file has another form."""
@@ -335,7 +335,7 @@ def read_committed_forms() -> dict[str, Json]:
 
 
 def tidy_notebooks() -> list[Path]:
-    """Normalise every notebook and write their `make_committed_form`. Return the files
+    """Normalise every notebook and write their `digest_notebook`. Return the files
     that changed.
 
     Raises Refused for a file that is no notebook, before any is written."""
@@ -346,14 +346,14 @@ def tidy_notebooks() -> list[Path]:
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
         disk.write_text_file(path, normalise_notebook(path.read_text()))
-    forms = {make_notebook_id(path): make_committed_form(path) for path in books}
+    forms = {make_notebook_id(path): digest_notebook(path) for path in books}
     disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 
 def list_changed_parameters(notebook_id: str, values: Mapping[str, Any]) -> list[str]:
     """Return the parameters of a notebook whose values are not the committed ones."""
-    before = read_committed_forms().get(notebook_id, {"parameters": {}})["parameters"]
+    before = read_notebook_digests().get(notebook_id, {"parameters": {}})["parameters"]
     return [key for key, value in before.items() if values.get(key, value) != value]
 
 
@@ -369,8 +369,8 @@ def find_page_folder(
 
     values: all parameters. is_run_by_hand: whether the notebook runs in JupyterLab or
     under papermill, where its cells may differ from those of the file."""
-    now, scope = make_committed_form(path), grids.find_profile_of_values(values)
-    before = read_committed_forms().get(
+    now, scope = digest_notebook(path), grids.find_profile_of_values(values)
+    before = read_notebook_digests().get(
         make_notebook_id(path), {"parameters": {}, "cells": ""}
     )
     lines, task = (

@@ -46,7 +46,7 @@ def refuse_content(
     return Refused(f"{path}: {fault}; expected {expected}; fix: {fix}")
 
 
-def clip_text(text: str) -> str:
+def quote_for_message(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 

@@ -23,12 +23,12 @@ from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
     Table,
-    clip_text,
     format_cell,
     list_dataset_rows,
     load_from_hub,
     parse_number,
     parse_table,
+    quote_for_message,
     refuse_content,
     write_json_lines,
 )
@@ -178,9 +178,7 @@ def make_rows(table: Table, column_layout: Json) -> list[Row]:
         positions, width, body = bare["at"], bare["width"], table
         more = bare.get("more", False)
     elif lacking:
-        fault = (
-            f"a first line {clip_text(', '.join(head))} without {', '.join(lacking)}"
-        )
+        fault = f"a first line {quote_for_message(', '.join(head))} without {', '.join(lacking)}"
         raise refuse_content(
             place, fault, "the names of the columns", "add a header line"
         )
@@ -190,14 +188,16 @@ def make_rows(table: Table, column_layout: Json) -> list[Row]:
             torn -= 1
             continue  # Skip incomplete rows, which the hub's data set lacks too.
         if len(cells) < width or (len(cells) > width and not more):
-            given = f"{len(cells)} field(s) in {clip_text(' | '.join(map(str, cells)))}"
+            given = f"{len(cells)} field(s) in {quote_for_message(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
             raise refuse_content(place, given, f"{width} as in the first line", fix)
         *texts, label = (format_cell(cells[i], place) for i in positions)
         has_texts = any(texts) if column_layout.get("empty") else all(texts)
         if not has_texts or not label:
-            given = f"nothing in a cell of {clip_text(' | '.join(map(str, cells)))}"
+            given = (
+                f"nothing in a cell of {quote_for_message(' | '.join(map(str, cells)))}"
+            )
             raise refuse_content(
                 place, given, "texts and a label", "fill it in or drop it"
             )
@@ -236,7 +236,7 @@ def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
             raise refuse_content(
-                row.place, f"label {clip_text(row.label)}", allowed, fix
+                row.place, f"label {quote_for_message(row.label)}", allowed, fix
             )
         return value
 

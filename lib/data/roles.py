@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib.core.names import check_name
-from lib.data.lines import Table, clip_text, format_cell, refuse_content, short_path
+from lib.data.lines import (
+    Table,
+    format_cell,
+    quote_for_message,
+    refuse_content,
+    short_path,
+)
 from lib.data.read import Row
 
 LABELS = {
@@ -127,7 +133,8 @@ def recognise_columns(location: str, rows: Table, column_names: Sequence[str]) -
     )
     for name in texts if column_names else ():
         if decided.get(name, 0) > 1:
-            fault = f"the text {clip_text(name)} is the label {clip_text(labels[0])} in other words"
+            text, label = map(quote_for_message, (name, labels[0]))
+            fault = f"the text {text} is the label {label} in other words"
             raise refuse_content(
                 location, fault, "a text that leaves it open", "leave it out"
             )
@@ -236,7 +243,7 @@ def _describe_misfit(
     """Return (fault, what is expected, fix) for an error about the columns of a table.
 
     The fix is a line to type, with columns that have few empty cells."""
-    fault = f"columns {', '.join(map(clip_text, header))}"
+    fault = f"columns {', '.join(map(quote_for_message, header))}"
     expected = "one or two texts and a label, known by their names, each once"
     columns = {
         name: cells
@@ -279,7 +286,7 @@ def _describe_headless(
     form = (
         f"(printf '{line}\\n'; cat {shlex.quote(short_path(location))}) > names{ending}"
     )
-    fault = f"a first line {clip_text(', '.join(header))} that is a row"
+    fault = f"a first line {quote_for_message(', '.join(header))} that is a row"
     return fault, "the names of the columns", f"put them before it, such as {form}"
 
 
@@ -335,7 +342,7 @@ def encode_labels(
         else:
             is_sound, expected = row.label.lower() != "nan", "the name of a class"
         if not is_sound:
-            fault = f"label {clip_text(row.label)}"
+            fault = f"label {quote_for_message(row.label)}"
             raise refuse_content(row.place, fault, expected, "mend or drop the row")
     if label_kind == SCORES:
         count, most = len({*values.values()}), len(every)
@@ -344,7 +351,7 @@ def encode_labels(
         coding = _encode_classes(rows_by_split, values)
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
-        fault = f"{count} different labels, such as {clip_text(min(values))}"
+        fault = f"{count} different labels, such as {quote_for_message(min(values))}"
         fix = f"name the columns, the label last: --data '{short_path(location)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
         raise refuse_content(f"{location}, column {column}", fault, kinds, fix)
@@ -360,7 +367,7 @@ def _infer_label_kind(
     Refused for several labels in a cell."""
     for row in rows_by_split:
         if SEVERAL.fullmatch(row.label):
-            fault = f"several labels in one cell, {clip_text(row.label)}"
+            fault = f"several labels in one cell, {quote_for_message(row.label)}"
             raise refuse_content(row.place, fault, "one", "drop such rows")
     numbers = {value for value in values.values() if value is not None}
     if 2 * sum(value is not None for value in values.values()) <= len(values):
@@ -410,9 +417,9 @@ def _encode_classes(
     classes = {names[row.label] for row in rows_by_split["train"]}
     order = sorted(classes, key=lambda name: (values[name] or 0.0, name))
     for row in (row for part in rows_by_split.values() for row in part):
-        name, fault = names[row.label], f"label {clip_text(row.label)}"
+        name, fault = names[row.label], f"label {quote_for_message(row.label)}"
         if values[name] is None and name != row.label:
-            fault, fix = f"{fault} beside {clip_text(name)}", "spell them alike"
+            fault, fix = f"{fault} beside {quote_for_message(name)}", "spell them alike"
             raise refuse_content(row.place, fault, "one spelling of a class", fix)
         if name not in classes:
             expected = f"a class that a training row has: {', '.join(order[:20])}"

@@ -71,7 +71,7 @@ class Tokens:
     types: int
 
 
-def check_encoder_folder(path: str | Path, task: Task | None = None) -> str:
+def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
     """Return the full path of a reader's encoder, after it was checked.
 
     path: a folder, relative to the working folder or to the project, or the name of a

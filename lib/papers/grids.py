@@ -33,8 +33,8 @@ from lib.core.types import Json
 from lib.data import grammar, models, own
 from lib.data.feed import Feed, measure_feed
 from lib.data.read import GLUE, SENTEVAL, SQUAD
-from lib.papers.encoder import check_encoder_folder as check_encoder_folder
 from lib.papers.encoder import find_first_position, read_configuration, read_shape
+from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
 from lib.stats.compare import Column
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
@@ -253,7 +253,7 @@ class ReaderProfile(str):
         task = own.task(data) if data else None
         self.data, self.model = (
             task.name if task else "",
-            model and check_encoder_folder(model, task),
+            model and resolve_encoder_folder(model, task),
         )
         self.length = length
         if data and profile == "toy" and not model:
@@ -261,7 +261,7 @@ class ReaderProfile(str):
             raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
         if length and not data:
             raise Refused("a length is for rows of your own: name them in data")
-        if length and not SHORTEST <= length <= (most := self.position_count):
+        if length and not SHORTEST <= length <= (most := self.token_limit):
             fault = f"length is {length}, and the encoder reads {most} tokens"
             raise Refused(f"{fault}: take {SHORTEST} to {most}")
         if self.measured_feed and self.measured_feed.unknown > 0.5:
@@ -290,7 +290,7 @@ class ReaderProfile(str):
         return data.find_checkpoint(names["bert"], "config.json")
 
     @property
-    def position_count(self) -> int:
+    def token_limit(self) -> int:
         """Return the number of tokens that the encoder can read."""
         base = find_encoder_shape(self)
         config = read_configuration(self.encoder_folder) if self.encoder_folder else {}

@@ -51,7 +51,7 @@ def list_ordered_pages(profile: str) -> list[str]:
     """Return the ids of the standard pages of a profile, as the index lists them."""
     names = [
         name
-        for name in notebook.read_committed_forms()
+        for name in notebook.read_notebook_digests()
         if planned.has_planned_rows(profile, name)
         and notebook.find_notebook_path(name).exists()
     ]

@@ -485,6 +485,23 @@ def label_rows(
     axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 
+def tell_paired_draws(
+    scores_by_group: Mapping[str, Sequence[float]], highlighted_group: str
+) -> str:
+    """Return the mean difference of the draws of two groups with its interval, as text.
+
+    It is "" unless two groups have the same number of draws, at least SEEDS."""
+    ours = np.asarray(scores_by_group[highlighted_group])
+    others = [name for name in scores_by_group if name != highlighted_group]
+    rival = np.asarray(scores_by_group[others[0]]) if len(others) == 1 else ours[:0]
+    if not len(rival) == len(ours) >= SEEDS:
+        return ""
+    e = estimate_mean_over_seeds(ours - rival)
+    ends = f"{e.mean:+.1f} [{e.low:.1f}, {e.high:.1f}]".replace("-", MINUS)
+    text = f"{highlighted_group} minus {others[0]}: {ends.replace(' ', FIXED)} points"
+    return text + ": no difference shown" * (e.low <= 0 <= e.high)
+
+
 def draw_random_draws(
     axis: Axes,
     scores_by_group: Mapping[str, Sequence[float]],
@@ -499,16 +516,7 @@ def draw_random_draws(
     difference of two groups is added to the title of the panel. highlighted_group: the
     group with the look NEW. reference_score, reference_name: a
     score to compare with, if any, and its name."""
-    ours = np.asarray(scores_by_group[highlighted_group])
-    others = [name for name in scores_by_group if name != highlighted_group]
-    rival = np.asarray(scores_by_group[others[0]]) if len(others) == 1 else ours[:0]
-    if len(rival) == len(ours) >= SEEDS:
-        e = estimate_mean_over_seeds(ours - rival)
-        ends = f"{e.mean:+.1f} [{e.low:.1f}, {e.high:.1f}]".replace("-", MINUS)
-        text = (
-            f"{highlighted_group} minus {others[0]}: {ends.replace(' ', FIXED)} points"
-        )
-        text += ": no difference shown" * (e.low <= 0 <= e.high)
+    if text := tell_paired_draws(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
     for y, (name, scores) in enumerate(scores_by_group.items()):

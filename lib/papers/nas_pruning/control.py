@@ -10,7 +10,7 @@ kind of gates. Each step does this:
 
     1. The gradient g of the task's loss gets weight * (+1, 0 or -1) * dlogE / dalpha where F is
        above, within or below (1 +- tolerance) R.
-    2. In each group of gates (`quota`) the share with the largest |g| may move.
+    2. In each group of gates (`quota`) the share with the largest |g| may move: the movers.
     3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
 
 As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of
@@ -112,8 +112,8 @@ class Control:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # `region`: the number of each gate's region [N]. `groups`: the gates that share
-        # a quota of movers.
+        # `region`: the number of each gate's region [N]. `groups`: the gates of which a
+        # step may move a given share.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = (
             self.region if self.options.quota == "layer" else np.zeros_like(self.region)

@@ -39,7 +39,7 @@ def list_epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
     return epochs
 
 
-def measure_final_swing(frame: pd.DataFrame, _: object) -> list[float]:
+def measure_last_size_changes(frame: pd.DataFrame, _: object) -> list[float]:
     """Return for each search how much its FLOPs still swing at the end.
 
     It is their standard deviation over the last fifth of the steps, before the final
@@ -66,5 +66,7 @@ MEASURES = {
     "noise": Measure("noise inputs", "1.0 * noise"),
     "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
     "size": Measure("times the target", "before_trim / target", null=1.0),
-    "swing": Measure("points of FLOPs, from step to step", by_run=measure_final_swing),
+    "swing": Measure(
+        "points of FLOPs, from step to step", by_run=measure_last_size_changes
+    ),
 }
