@@ -11,28 +11,34 @@ from lib.core import paths
 from lib.core.papers import find_papers
 
 FOLDERS = ("lib/papers", "notebooks", "data/published")
-LEFT = ".git", ".venv", "models", "runs", "scratch", "toy", "__pycache__", "glue"
-SHARED = "torch transformers datasets pandas seaborn plotly scipy.stats sklearn"
-# Other packages are imported once, and each copy of lib in a process that has them.
+LEFT = ".git", ".venv", "models", "runs", "scratch", "toy", "glue"
+# The checkout itself, the first root, is imported once and forgotten. Then each copy is
+# imported in a process that has the packages that lib needs.
 IMPORT_ALL = """
 import importlib
 import os
 import sys
 from pathlib import Path
-for package in sys.argv[1].split():
-    importlib.import_module(package)
-for root in sys.argv[2:]:
-    if child := os.fork():
-        assert not os.waitpid(child, 0)[1], root
-        continue
+
+def import_all(root):
     os.chdir(root)
     sys.path.insert(0, root)
     for path in sorted(Path("lib").rglob("*.py")):
         name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         if not name.endswith("__main__"):
             importlib.import_module(name)
-    sys.stdout.flush()
     assert Path(importlib.import_module("lib").__file__).is_relative_to(root)
+
+import_all(sys.argv[1])
+sys.path.remove(sys.argv[1])
+for name in [name for name in sys.modules if name.partition(".")[0] == "lib"]:
+    del sys.modules[name]
+for root in sys.argv[2:]:
+    if child := os.fork():
+        assert not os.waitpid(child, 0)[1], root
+        continue
+    import_all(root)
+    sys.stdout.flush()
     os._exit(0)
 """
 
@@ -74,7 +80,7 @@ def test_all_other_modules_can_be_imported(tmp_path_factory):
         copied(tmp_path_factory, paper, "records", "figures") for paper in find_papers()
     ]
     assert len(copies) == 4
-    run(copies[0], "-c", IMPORT_ALL, SHARED, *map(str, copies))
+    run(copies[0], "-c", IMPORT_ALL, str(paths.ROOT), *map(str, copies))
 
 
 def test_its_notebooks_are_not_planned_and_all_others_are(tree):
