@@ -314,8 +314,7 @@ def digest_json(value: object) -> str:
 
 
 def read_notebook_digests() -> dict[str, Json]:
-    """Return {id: form} of the committed notebooks, as `digest_notebook` returns
-    it.
+    """Return {id: what `digest_notebook` returned} of the committed notebooks.
 
     It is empty without the file. Raises Damaged where the file has another form."""
     if not os.path.lexists(paths.COMMITTED):

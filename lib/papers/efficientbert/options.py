@@ -50,12 +50,12 @@ class Warmup(Option):
     # Attention is matched before the softmax, as in the authors' code.
     attention: Literal["scores"]
     # One projection of the student's states serves embedding and layers, as in the
-    # code; the paper's text has one for each of the two.
+    # authors' code; the paper's text has one for each of the two.
     projection: Literal["shared"]
     # Weight gamma of the prediction loss: 0 in pre-training, 1 in fine-tuning.
     prediction: float = 0.0
     # Whether scores of at most -100, so all of padded keys, are first set to 0, as in
-    # the code.
+    # the authors' code.
     zero: bool = False
     # Whether means leave out padding. Those of the authors' code include it.
     mask: bool = False
