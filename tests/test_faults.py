@@ -839,7 +839,13 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     (path,) = workbook.glob("data_t02*")
     page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
     page.values = notebook.check_parameter_values(path, {})
+    page.folder.mkdir()
+    former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
+    for place in former:
+        place.touch()
     builder.make_page(page, "digest")
+    assert [place.exists() for place in former] == [False, True]
+    former[1].unlink()
     files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
     assert {".csv", ".html", ".ipynb", ".json"} <= {place.suffix for place in files}
     for place in files:

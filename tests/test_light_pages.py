@@ -325,6 +325,12 @@ def test_a_file_that_git_does_not_keep_is_found():
     assert unkept(text + "`run x --data my.csv`", kept) == ["b.csv"]
 
 
+def test_no_page_leaves_a_picture_behind_that_it_does_not_show():
+    for place in (paths.FIGURES / "mini").glob("*.png"):
+        page = place.with_name(f"{place.name.partition('.')[0]}.page.md")
+        assert f"({place.name})" in page.read_text(), place.name
+
+
 def test_each_picture_has_words_of_its_own():
     """What a reader who does not see it is told."""
     for path in PAGES:

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -145,6 +145,7 @@ def make_page(builder: PageBuilder, page_digest: str) -> float:
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
         body = notebook.read_page_json(folder, name)
         assert body is not None
+        remove_former_pictures(folder, name, body["files"])
         if body["profile"] == "mini" and not builder.differs:
             text = convert_to_markdown(book, notebook.read_title(path), body)
             disk.write_text_file(folder / f"{name}.page.md", text)
@@ -153,6 +154,19 @@ def make_page(builder: PageBuilder, page_digest: str) -> float:
             builder.html_path, f"{html}<!-- {make_mark(builder, page_digest, html)} -->"
         )
     return time.monotonic() - began
+
+
+def remove_former_pictures(
+    folder: Path, notebook_id: str, file_names: Collection[str]
+) -> None:
+    """Remove pictures of a page, and their data, that its notebook wrote before and does
+    not write any more.
+
+    file_names: what it wrote this time."""
+    for ending in ("png", "svg", "figure.csv"):
+        for path in folder.glob(f"{notebook_id}.*{ending}"):
+            if path.name not in file_names:
+                disk.remove_path(path)
 
 
 @contextmanager

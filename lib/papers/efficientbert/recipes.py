@@ -529,6 +529,12 @@ def name_model(model: str, profile: str) -> str:
     return model.replace(TEACHER_ROW, f"{grids.name_encoder(profile)} (teacher)")
 
 
+def name_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in which the teacher's row says whose printed values it has. Ours
+    are of the teacher of the column's profile."""
+    return table.rename(index={TEACHER_ROW: "teacher (printed: BERT_BASE)"})
+
+
 def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
     """Return {(source, name of a row): Estimate} with the teacher's own name."""
     return {
@@ -562,7 +568,7 @@ def make_table(
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
         )
-    return compare.join_tables(*parts)
+    return name_teacher_row(compare.join_tables(*parts))
 
 
 def latency_spec(
