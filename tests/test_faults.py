@@ -571,6 +571,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     assert not there.lock_path(spec).exists()
 
 
+@pytest.mark.papers("ghostbert")
 @counts(1, 6)
 def test_a_signal_ends_a_command_in_one_line_at_any_moment(count, tmp_path):
     """Also while servers and workers import what they need, and when every process gets
@@ -739,7 +740,7 @@ BROKEN = {  # a notebook's file, of its bytes
 }
 
 
-@pytest.mark.papers("nas_pruning")
+@pytest.mark.papers("nas_pruning", "ghostbert")
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     """A line names it and its fix; the index has the other pages."""
