@@ -230,6 +230,8 @@ def test_a_sweep_shows_which_points_have_too_few_seeds():
     plot.draw_sweep(axis, pd.DataFrame(rows, columns=columns))
     (bars,) = axis.containers
     assert list(bars[0].get_xdata()) == [1]  # only this one has an interval
+    low, high = axis.get_ylim()
+    assert low < -9 and high > 9  # nothing is cut off
 
 
 def test_a_figure_without_axes_tells_its_titles():

@@ -19,7 +19,7 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 from lib.claims.words import OPPOSITE, WORDS, count_words
 from lib.stats.paired import SEEDS, Estimate, estimate_mean_over_seeds
@@ -205,8 +205,14 @@ def draw_sweep(
     colours = dict(
         zip(differences["line"].unique(), (BLUE, VERMILION, GREEN), strict=False)
     )
-    for name, rows in differences.groupby("line", sort=False):
+    assert isinstance(axis.figure, Figure)
+    for place, (name, rows) in enumerate(differences.groupby("line", sort=False)):
+        # Lines stand 4 points apart, so that no bar hides another.
+        aside = ScaledTranslation(place / 18, 0, axis.figure.dpi_scale_trans)
         rows, look = rows.sort_values("x"), dict[str, Any](color=colours[name])
+        look["transform"] = axis.transData + aside
+        for end in ("low", "mean", "high"):  # What is moved does not set the limits.
+            axis.update_datalim(rows[["x", end]].dropna().to_numpy())
         axis.plot(rows["x"], rows["mean"], **look)
         is_few, few_seeds = rows["seeds"] < SEEDS, f", fewer than {SEEDS} seeds"
         few, sure = rows[is_few], rows[~is_few]
@@ -222,6 +228,7 @@ def draw_sweep(
             how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
             how |= {"color": colours[name], "label": f"{name}, printed"}
             axis.plot(theirs["x"], theirs["mean"], **how)
+    axis.autoscale_view()
     axis.axhline(0, color=INK, lw=0.8)
 
 
