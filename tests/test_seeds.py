@@ -94,6 +94,7 @@ def test_a_row_without_a_seed_is_left(plans):
     assert add_planned_seeds("page", "mini", once) == once
 
 
+@pytest.mark.papers("nas_pruning")
 def test_a_cell_of_scores_names_no_search(plans):
     """A search stands under its network's name, and scores no model. A measure names it
     too."""

@@ -393,16 +393,20 @@ def digest_page_records(page: str) -> str:
     """Return a digest of what the committed records say of a page.
 
     It covers the names of its recorded runs and its comparisons; a summary has those of
-    its paper, or of all papers. A committed page holds this digest, which tells whether
-    the page is older than the records."""
+    all pages, or of the pages of its paper. A committed page holds this digest, which
+    tells whether the page is older than the records."""
     names = {row["run"] for row in read_run_lines() if row["page"] == page}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
     ids = list_page_claims(page)
     if page in SUMMARIES.split():
-        paper, claims = find_paper_of_page(page), lists.read_claims()
-        ids = [id for id in claims if paper in ("", claims[id]["paper"])]
+        paper = find_paper_of_page(page)
+        ids = [
+            id
+            for id, line in lists.read_claims().items()
+            if paper in ("", *map(find_paper_of_page, line["artefact"].split("; ")))
+        ]
     keys = "claim cell task profile estimate low high word".split()
     rows = [
         [row[key] for key in keys]
