@@ -740,7 +740,7 @@ BROKEN = {  # a notebook's file, of its bytes
 }
 
 
-@pytest.mark.papers("nas_pruning", "ghostbert")
+@pytest.mark.papers()
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     """A line names it and its fix; the index has the other pages."""
