@@ -48,12 +48,17 @@ def find_page_heading(page: str) -> str:
 
 
 def list_ordered_pages(profile: str) -> list[str]:
-    """Return the ids of the standard pages of a profile, as the index lists them."""
+    """Return the ids of the standard pages of a profile, as the index lists them.
+
+    A notebook that was deleted is listed, so that its loss is seen, unless a paper is
+    not installed."""
     names = [
         name
         for name in notebook.read_notebook_digests()
         if planned.has_planned_rows(profile, name)
-        and notebook.find_notebook_path(name).exists()
+        and (
+            notebook.find_notebook_path(name).exists() or not lists.list_absent_papers()
+        )
     ]
     return sorted(
         names, key=lambda name: verdicts.HEADINGS.index(find_page_heading(name))
