@@ -49,7 +49,10 @@ LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
 LOOKS |= dict.fromkeys(
     ("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD
 )
-LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
+LOOKS |= dict.fromkeys(
+    ("Distilled", "stage 3", "evolution", "Mean of all states"), THIRD
+)
+LOOKS["Embeddings alone"] = REST
 MARKERS = "osD^vP"
 MINUS = "\u2212"
 FIXED = "\u00a0"  # A space at which no line breaks.
