@@ -67,9 +67,14 @@ def papers_of(path):
     return papers & {*PAPERS}
 
 
+def papers_with_prefix(name):
+    """The paper that a page or a folder is of, in a list; none for a shared page."""
+    return [paper for paper in PAPERS if name.split("_")[0] == paper.split("_")[0]]
+
+
 def of_papers(name, *values):
     """A case of a test that is about a page or a folder of a paper."""
-    papers = [paper for paper in PAPERS if name.split("_")[0] == paper.split("_")[0]]
+    papers = papers_with_prefix(name)
     marks = [pytest.mark.papers(*papers)] if papers else []
     return pytest.param(name, *values, marks=marks)
 
@@ -78,8 +83,8 @@ def of_page(path):
     """A case of a test that is about a committed page, or about its notebook; one of no
     single paper is made of all papers."""
     name = notebook.make_notebook_id(path).partition(".")[0]
-    papers = [paper for paper in PAPERS if name.split("_")[0] == paper.split("_")[0]]
-    return pytest.param(path, id=name, marks=pytest.mark.papers(*papers))
+    marks = pytest.mark.papers(*papers_with_prefix(name))
+    return pytest.param(path, id=name, marks=marks)
 
 
 def pytest_ignore_collect(collection_path):

@@ -477,13 +477,17 @@ def tell_words(rows: pd.DataFrame) -> str:
 
 def tell_printed(rows: pd.DataFrame) -> str:
     """Return the end of a title on several printed values, outside of intervals."""
-    both = rows.dropna(subset="printed")
-    out = ((both["printed"] < both["low"]) | (both["printed"] > both["high"])).sum()
+    out, total = count_printed_outside(rows)
     verb = "lies" if out < 2 else "lie"
-    text = (
-        f"; {out or 'none'} of {len(both)} printed values {verb} outside our intervals"
-    )
-    return text * (len(both) > 1)
+    text = f"; {out or 'none'} of {total} printed values {verb} outside our intervals"
+    return text * (total > 1)
+
+
+def count_printed_outside(rows: pd.DataFrame) -> tuple[int, int]:
+    """Return (number, total) of printed values of a forest outside our intervals."""
+    both = rows.dropna(subset="printed")
+    out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
+    return int(out.sum()), len(both)
 
 
 def label_rows(
@@ -524,8 +528,8 @@ def draw_random_draws(
 
     scores_by_group: {name: scores [N]}, where draw i of all groups is a pair. The mean
     difference of two groups is added to the title of the panel. highlighted_group: the
-    group with the look NEW. reference_score, reference_name: a
-    score to compare with, if any, and its name."""
+    group with the look NEW. reference_score, reference_name: a score to compare with,
+    if any, and its name."""
     if text := tell_paired_draws(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
