@@ -146,6 +146,12 @@ def find_source_folder(source_name: str) -> tuple[Path, ...]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
+def has_source_folder(source_name: str) -> bool:
+    """Return whether the folder of a source exists, or the source has none."""
+    folders = find_source_folder(source_name)
+    return not folders or folders[0].is_dir()
+
+
 def task(source_name: str, task_name: str) -> Task:
     """Return the Task of a source by name. Raises Refused, with the most similar name,
     for an unknown one.
@@ -198,7 +204,9 @@ def read_digests(path: str, *_: int) -> Json:
 
 
 def digest_local_or_official(
-    data_name: str, digest_local: Callable[[], str], has_local_folder: bool = True
+    data_name: str,
+    digest_local: Callable[[], str],
+    has_local_folder: Callable[[], bool] = lambda: True,
 ) -> str:
     """Return the digest of local data, or the official digest where they are missing.
 
@@ -207,11 +215,11 @@ def digest_local_or_official(
 
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     digest_local: function that returns the digest of the local data.
-    has_local_folder: whether the folder of the data exists; without it, data with an
-    official digest are not looked for."""
+    has_local_folder: function that returns whether the folder of the data exists;
+    without it, data with an official digest are not looked for."""
     official = read_official_digests().get(data_name)
     try:
-        if not _look or (official and not has_local_folder):
+        if not _look or (official and not has_local_folder()):
             raise FileNotFoundError(f"{data_name} is not looked at")
         return digest_local()
     except FileNotFoundError:
@@ -269,9 +277,10 @@ def list_checkpoint_files(folder: Path) -> list[Path]:
 def digest_checkpoint(checkpoint_name: str) -> str:
     """Return the digest of a local checkpoint, or the official digest where it is
     missing."""
-    has_place = find_checkpoint(checkpoint_name, WEIGHTS) is not None
     return digest_local_or_official(
-        f"models/{checkpoint_name}", lambda: digest_weights(checkpoint_name), has_place
+        f"models/{checkpoint_name}",
+        lambda: digest_weights(checkpoint_name),
+        lambda: find_checkpoint(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -409,11 +418,10 @@ def describe_task_rows(
     is given, or `beside` is less than `rows` + `held_out`."""
     key, digests = f"{source_name}/{task_name}", read_official_digests()
     task(source_name, task_name)
-    has_place = not find_source_folder(source_name) or any(
-        map(os.path.isdir, find_source_folder(source_name))
-    )
     rows_digest = digest_local_or_official(
-        key, lambda: digest_local_rows(source_name, task_name)[0], has_place
+        key,
+        lambda: digest_local_rows(source_name, task_name)[0],
+        lambda: has_source_folder(source_name),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: Json = {

@@ -5,6 +5,7 @@ import difflib
 import hashlib
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import Field, dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
@@ -91,7 +92,22 @@ class Option:
     # For the type checker: all subclasses are dataclasses.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
+    # Checked values: grids make the same few options ten thousand times.
+    _accepted: ClassVar[set[tuple[Any, ...]]] = set()
+
     def __post_init__(self) -> None:
+        values = tuple(self.__dict__.values())
+        key = (type(self), values, *map(type, values))
+        with suppress(TypeError):  # A list has no hash, and becomes a tuple.
+            if key in self._accepted:
+                return
+        self.check_fields()
+        with suppress(TypeError):
+            self._accepted.add(key)
+
+    def check_fields(self) -> None:
+        """Raise Refused for the first field whose value its annotation does not
+        allow."""
         for field in fields(self):
             name = field.name
             kind: Any = field.type
