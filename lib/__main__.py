@@ -167,7 +167,7 @@ def read_notebooks(
                 parameters = " or ".join(sorted(lacking))
                 print(f"  left out {name}: it takes no {parameters}")
                 continue
-            grids[path] = notebook.make_grids(path, values, with_recorded=False)
+            grids[path] = notebook.run_grid_cell(path, values, with_recorded=False)
         except Refused as error:
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
@@ -234,7 +234,9 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     with closing(Report(scope, values, grids, absent, store)) as pages:
         print(pages.describe_place(), flush=True)
         if make:
-            specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
+            specs = notebook.list_grid_specs(
+                *(builder.grids for builder in pages.builders)
+            )
             clock = sweep.Clock(store, estimate_seconds(scope))
             show_floor(scope, specs, clock)
             missing = store.missing_specs(specs)
@@ -282,10 +284,10 @@ def plan(args: argparse.Namespace) -> bool:
         grids, cannot, store = read_notebooks(args)
         clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
         if not absent:
-            show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
-        steps = planned.read_planned_hours(args.profile)
+            show_floor(args.profile, notebook.list_grid_specs(*grids.values()), clock)
+        steps = planned.read_planned_core_hours(args.profile)
         for path, variables in grids.items():
-            specs = notebook.list_specs(variables)
+            specs = notebook.list_grid_specs(variables)
             missing = store.missing_specs(specs)
             every |= missing
             about = f", {clock.describe_time(missing)}" * (not steps)
@@ -408,14 +410,14 @@ def evidence(args: argparse.Namespace) -> int:
     )
     if args.list:
         board = (
-            queue.describe_claims(claims, store)
+            queue.describe_claim_progress(claims, store)
             if profile == queue.SCALE
-            else queue.describe_plan_lines(claims, store, profile)
+            else queue.describe_plan_progress(claims, store, profile)
         )
         print(*board, sep="\n")
         return 0
     os.nice(10)  # Workers inherit the low priority.
-    lost = queue.gather_evidence(
+    lost = queue.record_missing_runs(
         claims, store, args.workers, args.backend, profile, args.pages
     )
     print_lost_runs(lost)
@@ -432,7 +434,7 @@ def verify(args: argparse.Namespace) -> bool:
     from lib.core.store import Store
 
     store = Store()
-    lines = evidence.list_faults(store, write_files=args.write)
+    lines = evidence.verify_records(store, write_files=args.write)
     sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
@@ -457,7 +459,7 @@ def tidy(args: argparse.Namespace) -> None:
     then on."""
     from lib.claims import notebook
 
-    for path in notebook.tidy_notebooks():
+    for path in notebook.normalise_all_notebooks():
         print(f"  tidied   {paths.show_path(path)}")
 
 

@@ -427,7 +427,7 @@ def anywhere(monkeypatch):
     )
     monkeypatch.setattr(data, "digest_checkpoint", lambda name: "0" * 64)
     yield
-    for function in (judging.make_rows_of_pages, judging.make_rows_of_page):
+    for function in (judging.list_rows_of_notebooks, judging.list_rows_of_notebook):
         function.cache_clear()
 
 
@@ -483,7 +483,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.make_grids(path, {"profile": profile}).get("grid", [])
+        for row in notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
     )
 
 

@@ -719,7 +719,7 @@ def workbook(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    notebook.tidy_notebooks()
+    notebook.normalise_all_notebooks()
     return folder
 
 
@@ -764,7 +764,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     with pytest.raises(
         ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"
     ):
-        notebook.read_title(one)
+        notebook.read_notebook_title(one)
 
 
 def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, capsys):
@@ -791,7 +791,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         told = capsys.readouterr().err
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
-    notebook.tidy_notebooks()
+    notebook.normalise_all_notebooks()
     assert notebook.read_notebook_digests()
 
 
@@ -896,7 +896,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
         disk.read_csv,
         disk.read_toml,
         disk.digest_file,
-        notebook.read_tagged_cells,
+        notebook.read_cell_sources_by_tag,
     ):
         with pytest.raises(Refused, match="x.json.* is no regular file"):
             read(pipe)
@@ -1068,7 +1068,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.make_grids(notebook.find_notebook_path(name), values)
+        notebook.run_grid_cell(notebook.find_notebook_path(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1170,7 +1170,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.make_grids(path, values)
+            rows = notebook.run_grid_cell(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError
@@ -1178,7 +1178,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert named and len(str(error).splitlines()) == 1, (values, error)
             found["refused"] += 1
             continue
-        for spec in notebook.list_specs(rows):
+        for spec in notebook.list_grid_specs(rows):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")

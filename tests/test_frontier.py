@@ -32,7 +32,9 @@ PAGE = notebook.find_notebook_path("91_frontier")
 def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
-        row for row in notebook.make_grids(PAGE, values)["grid"] if row["kind"] == kind
+        row
+        for row in notebook.run_grid_cell(PAGE, values)["grid"]
+        if row["kind"] == kind
     ]
 
 

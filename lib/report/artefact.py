@@ -172,7 +172,7 @@ class Page:
         those of the searches behind networks."""
         if callable(grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
-            rows = plans.make_page_rows(grid, self.scope, self.values, self.id, changes)
+            rows = plans.list_page_rows(grid, self.scope, self.values, self.id, changes)
             for label, names in plans.list_omitted_labels(self.scope, self.id).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
@@ -403,7 +403,7 @@ class Page:
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
-            "records": source.digest_page_records(self.id)
+            "records": source.digest_records_of_page(self.id)
             if profile in source.SCALES
             else "",
             "verdicts": list(map(convert_verdict_to_json, verdicts)),
@@ -442,11 +442,11 @@ def describe_score_range(rows: Sequence[Row], frame: pd.DataFrame, profile: str)
 
     It names the labels in which the two rows differ. It is "" for fewer than two
     scores."""
-    metric_of = grids.list_columns_by_task(profile)
+    columns_by_task = grids.list_columns_by_task(profile)
     if "task" not in frame:
         return ""
     scored = compare.list_scores_in_points(
-        frame[frame["task"].isin(metric_of)], metric_of
+        frame[frame["task"].isin(columns_by_task)], columns_by_task
     )
     scored = scored.dropna(subset="score").sort_values("score")
     labels = dict.fromkeys(chain.from_iterable(row.labels for row in rows))

@@ -55,7 +55,7 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
 
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and what the records say of the page: runs and verdicts."""
-    recorded = judging.digest_page_records(notebook.make_notebook_id(builder.path))
+    recorded = judging.digest_records_of_page(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.grids.values()):
         run = store.look_up_state(row.spec)["run"]
@@ -147,7 +147,7 @@ def make_page(builder: PageBuilder, page_digest: str) -> float:
         assert body is not None
         remove_former_pictures(folder, name, body["files"])
         if body["profile"] == "mini" and not builder.differs:
-            text = convert_to_markdown(book, notebook.read_title(path), body)
+            text = convert_to_markdown(book, notebook.read_notebook_title(path), body)
             disk.write_text_file(folder / f"{name}.page.md", text)
         html = convert_to_html(path, book, body)
         disk.write_text_file(
@@ -338,7 +338,7 @@ def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) ->
             cell.source = equation.render_markdown(cell.source, path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(
-        page_json["profile"], notebook.read_title(path), page_json["differs"]
+        page_json["profile"], notebook.read_notebook_title(path), page_json["differs"]
     )
     turns = (
         ()
@@ -374,7 +374,7 @@ def find_adjacent_pages(
     place = names.index(notebook_id)
     pages = [names[place - 1], names[place + 1]]
     return [
-        (n, notebook.read_title(notebook.find_notebook_path(n))) if n else ()
+        (n, notebook.read_notebook_title(notebook.find_notebook_path(n))) if n else ()
         for n in pages
     ]
 

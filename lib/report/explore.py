@@ -255,7 +255,7 @@ def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> s
 
 def read_comparisons() -> pd.DataFrame:
     """Return the rows of `verdicts.csv` without repeats, with the paper of each."""
-    rows = [row for row in judging.read_verdicts() if not row["same_as"]]
+    rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
     table[numbers] = table[numbers].apply(pd.to_numeric, errors="coerce")

@@ -86,11 +86,11 @@ def make_card(paper: str) -> Json | None:
     page = f"{find_papers()[paper].prefix}_01_summary"
     if not notebook.find_notebook_path(page).exists():
         return None
-    idea = notebook.read_tagged_cells(notebook.find_notebook_path(page))[
+    idea = notebook.read_cell_sources_by_tag(notebook.find_notebook_path(page))[
         "title"
     ].partition("**Idea.**")[2]
     rows = [
-        row for row in judging.read_verdicts() if is_counted_central_row(row, paper)
+        row for row in judging.read_verdicts_csv() if is_counted_central_row(row, paper)
     ]
     return {
         "title": find_paper_title(paper),
@@ -141,7 +141,7 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position("low"), compute_position("high")])
-    label = lists.find_cell_line(verdict_row["claim"], verdict_row["cell"])["short"]
+    label = lists.find_cells_csv_row(verdict_row["claim"], verdict_row["cell"])["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"
@@ -175,7 +175,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
         ids = judging.list_page_claims(name)
         rows = [
             r
-            for r in judging.read_verdicts()
+            for r in judging.read_verdicts_csv()
             if r["claim"] in ids
             and r["low"]
             and r["family"]
@@ -189,7 +189,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
         )
         lines.append(
             {
-                "page": notebook.read_title(path),
+                "page": notebook.read_notebook_title(path),
                 "asks": read_question(path),
                 "answer": answer,
                 "name": name,
@@ -209,7 +209,9 @@ def can_answer_page(claim_id: str, page: str) -> bool:
 def read_question(path: Path) -> str:
     """Return the question of a notebook: its first sentence behind "Question."."""
     about = (
-        notebook.read_tagged_cells(path)["title"].partition("**Question.**")[2].strip()
+        notebook.read_cell_sources_by_tag(path)["title"]
+        .partition("**Question.**")[2]
+        .strip()
     )
     question = re.match(r".*?\?(?= |\n|$)", about, re.S)
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())

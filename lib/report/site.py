@@ -66,7 +66,7 @@ class Report:
             try:
                 filled = notebook.check_parameter_values(path, parameter_values)
                 text = notebook.normalise_notebook(path.read_text())
-                left = set(store.missing_specs(notebook.list_specs(variables)))
+                left = set(store.missing_specs(notebook.list_grid_specs(variables)))
                 builder = PageBuilder(
                     path,
                     *notebook.find_page_folder(path, filled),
@@ -297,7 +297,7 @@ def make_index_entry(builder: PageBuilder, profile: str, is_running: bool) -> Js
     scope = grids.find_profile_of_values({"profile": profile} | builder.values)
     failed = builder.failed
     try:
-        title = notebook.read_title(builder.path)
+        title = notebook.read_notebook_title(builder.path)
     except ValueError as error:
         title, failed = name, failed or paths.hide_local_paths(str(error))
     return vars(builder) | {

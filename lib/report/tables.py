@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.claims.seeds import find_planned_pair
-from lib.claims.words import Setting, explain_unlearned
+from lib.claims.words import JudgingInputs, explain_unlearned_model
 from lib.core.rows import Outcome, Row, format_width
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -179,9 +179,11 @@ class Runs:
         (lib.papers.grids.list_columns_by_task)."""
         estimates = {}
         for source, frame, scale in self.frames_by_source:
-            metric_of = grids.list_columns_by_task(scale, columns)
+            columns_by_task = grids.list_columns_by_task(scale, columns)
             for value, rows in frame.groupby(group_column, sort=False):
-                e = self.estimate_difference(rows, method, baseline, metric_of, scale)
+                e = self.estimate_difference(
+                    rows, method, baseline, columns_by_task, scale
+                )
                 if e:
                     estimates[source, value] = e
         return estimates
@@ -203,7 +205,7 @@ class Runs:
         self,
         ours: pd.DataFrame,
         theirs: pd.DataFrame,
-        metric_of: dict[str, tuple[Column, ...]],
+        columns_by_task: dict[str, tuple[Column, ...]],
         scale: str,
     ) -> Estimate | None:
         """Return the Estimate of the score of one model's rows minus that of another's,
@@ -219,18 +221,22 @@ class Runs:
             ]
             spared = [model[0] in plan.may_fail for model in plan.cell.models]
             low, high = region = plan.cell.bounds
-            interest = plan.interest_on(sides[0][0]["task"]) if sides[0] else nan
+            interest = (
+                plan.find_effect_of_interest(sides[0][0]["task"]) if sides[0] else nan
+            )
             if turned:
                 spared, region, interest = spared[::-1], (-high, -low), -interest
-        setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
+        inputs = JudgingInputs(
+            columns_by_task, str(scale), unpruned_scores=grids.LEVEL.get(str(scale), {})
+        )
         for rows, spare in zip(sides, spared, strict=True):
             if (
                 not spare
                 and "spec" in ours
-                and explain_unlearned("", rows, "", setting)
+                and explain_unlearned_model("", rows, "", inputs)
             ):
                 return None
-        pairs = compare.pair_rows(sides[0], sides[1], metric_of, spared)
+        pairs = compare.pair_rows(sides[0], sides[1], columns_by_task, spared)
         aims = {"region": region, "interest": interest}
         return replace(paired_difference(pairs), **aims) if pairs else None
 
@@ -244,12 +250,12 @@ class Runs:
         `estimate_gaps`."""
         estimates = {}
         for source, frame, scale in self.frames_by_source:
-            metric_of = grids.list_columns_by_task(scale, columns)
+            columns_by_task = grids.list_columns_by_task(scale, columns)
             for task, rows in frame.groupby("task", sort=False):
                 parts = split_models(rows)
                 base = parts.pop(baseline, rows[:0])
                 for name, part in parts.items():
-                    if e := self.estimate_rows(part, base, metric_of, scale):
+                    if e := self.estimate_rows(part, base, columns_by_task, scale):
                         estimates[source, f"{name}, {task}"] = e
         return estimates
 

@@ -29,8 +29,8 @@ class Measure:
     """A Measure says how a quantity is computed from runs, in one of three ways.
 
     values: an expression over the metrics of a run.
-    by_run: f(frame, metric_of) -> a value for each row of the frame.
-    of_all: f(frames of each model, metric_of, the text in brackets behind the measure's
+    by_run: f(frame, columns_by_task) -> a value for each row of the frame.
+    of_all: f(frames of each model, columns_by_task, the text in brackets behind the measure's
     name) -> an Estimate or None."""
 
     unit: str
