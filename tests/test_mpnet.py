@@ -328,7 +328,7 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
 
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("mpnet", 2, 48, 4, 96, 100, 66, 0, 48)
-    config = cost.make_configuration(shape, num_labels=3)
+    config = cost.build_transformers_config(shape, num_labels=3)
     assert cost.read_shape_of_config(config.to_dict()) == shape
     model = transformers.MPNetForSequenceClassification(config).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():

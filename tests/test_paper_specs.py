@@ -25,7 +25,7 @@ from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
-from lib.stats.cost import make_configuration
+from lib.stats.cost import build_transformers_config
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode_split
 from lib.train.steps import distilling
@@ -47,7 +47,7 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
     """A classifier of a Shape with random weights, operated on."""
     pad = {"pad_token_id": 1} if sizes.family == "roberta" else {}
     sizes = replace(sizes, layers=layers or sizes.layers)
-    config = make_configuration(sizes, num_labels=labels, **pad)
+    config = build_transformers_config(sizes, num_labels=labels, **pad)
     return backbone.build_model(classes(sizes.family)[1], config, surgery)
 
 

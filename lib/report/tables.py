@@ -298,7 +298,7 @@ def split_models(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return {name of a model: its rows} of a collected frame.
 
     The name has the width where the frame has one (column `m`): "Ghost, 3/12"."""
-    parts: Any = frame.groupby(compare.list_row_columns(frame)[::-1], sort=False)
+    parts: Any = frame.groupby(compare.list_row_index_columns(frame)[::-1], sort=False)
     return {
         ", ".join([model, *(format_width({"m": m}) for m in width)]): rows
         for (model, *width), rows in parts

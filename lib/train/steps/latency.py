@@ -16,7 +16,7 @@ from lib.core.types import Json
 from lib.model import backbone, parts, supernet
 from lib.model.parts import count_parameters
 from lib.model.surgery import operate
-from lib.stats.cost import SHAPES, make_configuration
+from lib.stats.cost import SHAPES, build_transformers_config
 from lib.train import loop
 
 WARM = 5  # Untimed turns before the first timed one.
@@ -103,7 +103,7 @@ def build_random_encoder(model_entry: Json) -> transformers.PreTrainedModel:
         model = supernet.build_model_of_net(model_entry["net"])
     else:
         model = transformers.AutoModel.from_config(
-            make_configuration(SHAPES[model_entry["shape"]])
+            build_transformers_config(SHAPES[model_entry["shape"]])
         )
     for op in model_entry.get("surgery", ()):
         operate(model, op)

@@ -18,7 +18,7 @@ from lib.core.types import Json
 from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.model.parts import count_parameters, get_encoder
-from lib.stats.cost import Shape, make_configuration
+from lib.stats.cost import Shape, build_transformers_config
 from lib.train import loop
 from lib.train.batches import encode_split
 
@@ -54,7 +54,7 @@ def pretrain(
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
-    config = make_configuration(shape, initializer_range=model["init"], **rates)
+    config = build_transformers_config(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build_model(transformers.BertForPreTraining, config), {}
     if training:
         first, second, follows = draw_passages(
