@@ -232,7 +232,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
     grids, absent, store = read_notebooks(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
-        print(pages.describe_place(), flush=True)
+        print(pages.describe_answer_place(), flush=True)
         if make:
             specs = notebook.list_grid_specs(
                 *(builder.grids for builder in pages.builders)
@@ -246,19 +246,19 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
                 print(line, flush=True)
             if line := describe_first_training(scope, list(missing), clock):
                 print(line, flush=True)
-            with pages.make_beside_runs():
+            with pages.render_pages_beside_runs():
                 lost = sweep.make_runs(
                     specs,
                     store,
                     args.workers,
-                    call_after_run=pages.note_run,
+                    call_after_run=pages.note_finished_run,
                     backend=args.backend,
                     clock=clock,
                 )
             print_lost_runs(lost)
         failed = pages.render_all_pages()
     print(
-        *pages.list_answers(),
+        *pages.list_first_answers(),
         f"{pages.path_to_open}  ({time.monotonic() - began:.0f} s)",
         sep="\n",
     )
@@ -321,7 +321,7 @@ def show(args: argparse.Namespace) -> None:
     try:
         run = opened.find_run(args.run)
     except Refused:
-        if not (lines := site.describe_pages(args.run)):
+        if not (lines := site.describe_notebook_answers(args.run)):
             raise
         print(*lines, sep="\n")
         return

@@ -633,12 +633,12 @@ def pause(page, _):
 def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     workbook, monkeypatch, capfd
 ):
-    monkeypatch.setattr(site, "make_page", pause)
+    monkeypatch.setattr(site, "render_page", pause)
     (path,) = workbook.glob("data_t02*")
     scope = grids.make_reader_profile("toy", "", "")
     pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
     begun = pages.builders[0].folder / "begun"
-    with pytest.raises(KeyboardInterrupt), pages.make_beside_runs():
+    with pytest.raises(KeyboardInterrupt), pages.render_pages_beside_runs():
         while not begun.exists():
             time.sleep(0.1)
         raise KeyboardInterrupt
@@ -844,7 +844,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
     for place in former:
         place.touch()
-    builder.make_page(page, "digest")
+    builder.render_page(page, "digest")
     assert [place.exists() for place in former] == [False, True]
     former[1].unlink()
     files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
@@ -960,7 +960,7 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     there, start = copied(), TEACHER.inputs_with_seeds["start"]
     mine = evidence.SavedWeights(there)
     assert start not in mine
-    mine.note_run(start)
+    mine.note_finished_run(start)
     assert start in evidence.SavedWeights(
         there
     )  # also after a command that was stopped

@@ -175,7 +175,7 @@ def printed(tmp_path, columns, inches):
         frame.top("mini", "A page").replace("@media print", "@media all"),
         "<style>main { width: 186mm; }</style>",
         artefact.PARTS.table("A caption", tables.table_to_html(cells, "t")),
-        artefact.draw_html(picture),
+        artefact.render_figure_html(picture),
         "<pre>" + "-" * 120 + '</pre><details class="code">code</details>',
         "</main></body></html>",
     ]

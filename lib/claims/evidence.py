@@ -220,7 +220,7 @@ def record_missing_runs(
 
     def finish_run(spec: Spec) -> None:
         record_finished_runs([spec] if spec in results else [], store)
-        saved.note_run(spec)
+        saved.note_finished_run(spec)
         left.discard(spec)
         delete_unneeded_weights([spec])
 
@@ -253,7 +253,7 @@ class SavedWeights:
         notes = self.path.read_text().splitlines() if self.path.exists() else []
         return self.digest_manifest(spec) in notes
 
-    def note_run(self, spec: Spec) -> None:
+    def note_finished_run(self, spec: Spec) -> None:
         """Add the run of a Spec to the set, if its step saves weights."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
