@@ -124,7 +124,7 @@ def fit(
     from lib.train import loop
     from lib.train.learn import Trainer
 
-    with loop.borrow_model(model, threads) as numerics:
+    with loop.use_float32_on_model_device(model, threads) as numerics:
         trainer = Trainer(tokenizer, task, rows, train, seed, numerics)
         return trainer.fit(model).result | trainer.scores(model)
 
@@ -193,7 +193,7 @@ def rank(
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.encode_rows(tokenizer, split, task, max_length)
-    with loop.borrow_model(model, threads) as numerics:
+    with loop.use_float32_on_model_device(model, threads) as numerics:
         return importance.compute_taylor_importance(model, encoded, options, numerics)
 
 

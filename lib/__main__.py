@@ -190,7 +190,7 @@ def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> st
     )
 
 
-def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
+def run_and_print_baselines(scope: str, specs: list[Spec], clock: Clock) -> None:
     """Make the runs on a reader's rows that train no encoder, and print their scores.
 
     They come before any training, which may prove useless."""
@@ -238,7 +238,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
                 *(builder.grids for builder in pages.builders)
             )
             clock = sweep.Clock(store, estimate_seconds(scope))
-            show_floor(scope, specs, clock)
+            run_and_print_baselines(scope, specs, clock)
             missing = store.missing_specs(specs)
             todo = sweep.describe_work(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
@@ -284,7 +284,9 @@ def plan(args: argparse.Namespace) -> bool:
         grids, cannot, store = read_notebooks(args)
         clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
         if not absent:
-            show_floor(args.profile, notebook.list_grid_specs(*grids.values()), clock)
+            run_and_print_baselines(
+                args.profile, notebook.list_grid_specs(*grids.values()), clock
+            )
         steps = planned.read_planned_core_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_grid_specs(variables)

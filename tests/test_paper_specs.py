@@ -178,7 +178,9 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = grids.find_profile("paper").numerics
     training = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
-    with distilling.make_objective(training, student, teacher, Distil()) as loss:
+    with distilling.build_distillation_objective(
+        training, student, teacher, Distil()
+    ) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)

@@ -33,7 +33,7 @@ def augment(
             f"{data['task']} cannot be augmented: its answers are places in the text"
         )
     split = sources.load(data, run.seed)["train"]
-    source = words.Source(run.inputs["language_model"].model)
+    source = words.WordReplacer(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
     candidate_ids, report = collect_candidates(
         run, texts, source, options.candidates, arithmetic
@@ -55,7 +55,7 @@ def augment(
 def collect_candidates(
     run: Scratch,
     texts: list[str],
-    source: words.Source,
+    source: words.WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
@@ -68,7 +68,7 @@ def collect_candidates(
     candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        arrays = words.find_candidates(
+        arrays = words.find_replacement_candidates(
             part, source, candidates_per_word, numerics, near
         )
         candidate_ids |= zip(
@@ -87,7 +87,7 @@ def collect_candidates(
 
 def iterate_row_variants(
     split: Split,
-    source: words.Source,
+    source: words.WordReplacer,
     candidates: dict[str, np.ndarray],
     augment: Augment,
     seed: int,

@@ -49,7 +49,7 @@ def distil(
     augmented training rows; `states` to read the teacher's hidden states from disk.
 
     It saves the loss and its parts over the steps as `curve`, and returns the metrics
-    of `Mended`. `start_score` and `teacher_score` are scores of student and teacher on
+    of `DistillationMetrics`. `start_score` and `teacher_score` are scores of student and teacher on
     the development rows before any training.
 
     distil: the fields of a Distil.
@@ -60,13 +60,15 @@ def distil(
     set_dropout(student, training.train.dropout)
     apply_operations(training.run, student, surgery)
     first = {
-        f"{name}_score": training.make_scorers(model, ("dev",))["dev"]()[0][
+        f"{name}_score": training.build_split_scorers(model, ("dev",))["dev"]()[0][
             training.task.metrics[0]
         ]
         for name, model in (("start", student), ("teacher", teacher))
     }
-    objective = make_objective(training, student, teacher, Distil(**distil))
-    mended = [Mended(training.run, student)]
+    objective = build_distillation_objective(
+        training, student, teacher, Distil(**distil)
+    )
+    mended = [DistillationMetrics(training.run, student)]
     return (
         train_and_save(training, student, objective, mended, scored_splits=())
         | count_parameters(student)
@@ -74,8 +76,8 @@ def distil(
     )
 
 
-class Mended(loop.Method):
-    """A Mended measures the result of a distillation.
+class DistillationMetrics(loop.Method):
+    """A DistillationMetrics measures the result of a distillation.
 
     `distance` is the loss to the teacher, as a mean over the last tenth of the logged
     steps. For a student with ghosts, `taps_moved` is the mean absolute change of the
@@ -125,7 +127,7 @@ def list_matches(
     ]
 
 
-def make_objective(
+def build_distillation_objective(
     training: TaskTraining,
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,

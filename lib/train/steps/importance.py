@@ -93,7 +93,9 @@ def compute_taylor_importance(
         neuron_total = torch.zeros(
             len(layers), layers[0].intermediate.dense.out_features
         )
-        for loss in batch_losses(model, rows, options, numerics, report_progress):
+        for loss in iterate_batch_losses(
+            model, rows, options, numerics, report_progress
+        ):
             gradients = torch.autograd.grad(loss, watched)
             if options.cumulative:
                 before = running or [0] * len(gradients)
@@ -128,12 +130,12 @@ def compute_importance_by_method(
     `rows`."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
-    for loss in batch_losses(model, rows, options, numerics, report_progress):
+    for loss in iterate_batch_losses(model, rows, options, numerics, report_progress):
         loss.backward()
     return import_method(options.by).scores(model)
 
 
-def batch_losses(
+def iterate_batch_losses(
     model: transformers.PreTrainedModel,
     rows: Encoded,
     options: Importance,

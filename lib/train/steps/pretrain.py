@@ -68,7 +68,7 @@ def pretrain(
         assert encoded.labels is not None and isinstance(
             network, transformers.BertForPreTraining
         )
-        loss = make_pretraining_loss(network, tokenizer, objective, encoded.labels)
+        loss = build_pretraining_loss(network, tokenizer, objective, encoded.labels)
         result = {"passages": len(first)} | loop.fit(
             run, network, encoded, loss, training, arithmetic
         )
@@ -128,7 +128,7 @@ def mask_tokens(
     return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
 
 
-def make_pretraining_loss(
+def build_pretraining_loss(
     network: transformers.BertForPreTraining,
     tokenizer: transformers.PreTrainedTokenizerFast,
     objective: dict[str, float],

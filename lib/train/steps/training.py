@@ -7,7 +7,7 @@ from lib.model import backbone, compact
 from lib.model.parts import count_parameters
 from lib.model.surgery import operate
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
-from lib.train.objectives import make_target_objective
+from lib.train.objectives import build_target_objective
 
 
 def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
@@ -22,7 +22,7 @@ def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
     targets: the fields of a Targets."""
     model = training.load_start_model()
     return train_and_save(
-        training, model, make_target_objective(training, model, Targets(**targets))
+        training, model, build_target_objective(training, model, Targets(**targets))
     ) | count_parameters(model)
 
 
@@ -33,6 +33,6 @@ def quantise(training: TaskTraining) -> dict[str, float]:
     Metrics and predictions are as in `finetune`; "bytes" is the size of all tensors."""
     model = training.load_start_model()
     operate(model, {"op": "int8"})
-    result = save_predictions(training.run, training.make_scorers(model))
+    result = save_predictions(training.run, training.build_split_scorers(model))
     backbone.save(model, training.tokenizer, training.run.model)
     return result | count_parameters(model) | {"bytes": compact.count_bytes(model)}
