@@ -161,7 +161,7 @@ def compare_scores_over_keys(
     TinyBERT's code does the same.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    leave_out_padding: whether the mean also leaves out padded queries and keys."""
+    leave_out_padding: whether the mean is over pairs of real tokens alone."""
     token_mask = token_mask.bool()
     pairs = token_mask[:, None, None, :]
     if leave_out_padding:
