@@ -202,7 +202,7 @@ def test_not_measured_comes_before_all_else():
     )
     assert (
         why.measured_text == "–"
-        and why.size_against_print == ""
+        and why.strength_against_printed_value == ""
         and not why.holds_after_correction
     )
     none = replace(sure, estimate=None)
@@ -263,7 +263,7 @@ def test_the_word_is_that_of_an_independent_function(
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)
-    assert bool(result.size_against_print) == (
+    assert bool(result.strength_against_printed_value) == (
         result.word == AGREES and (out and usable or below)
     )
     p = result.p_value
@@ -297,7 +297,7 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
     low, high, text, printed, size
 ):
     result = told(low, high, text, printed=printed)
-    assert (result.word, result.size_against_print) == (AGREES, size)
+    assert (result.word, result.strength_against_printed_value) == (AGREES, size)
     assert result.reading == (f"agrees ({size})" if size else "agrees")
 
 
@@ -305,13 +305,15 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
-    assert told(0.5, 1.5, "a > b", interest=3.0).size_against_print == below
-    assert told(-1.5, -0.5, "a < b", interest=-3.0).size_against_print == below
+    assert told(0.5, 1.5, "a > b", interest=3.0).strength_against_printed_value == below
     assert (
-        told(0.5, 1.5, "a > b", interest=0.2).size_against_print
-        == told(0.5, 1.5, "a > b", interest=1).size_against_print
+        told(-1.5, -0.5, "a < b", interest=-3.0).strength_against_printed_value == below
     )
-    assert told(0.5, 1.5, "a > b", interest=1).size_against_print == ""
+    assert (
+        told(0.5, 1.5, "a > b", interest=0.2).strength_against_printed_value
+        == told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value
+    )
+    assert told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
@@ -796,7 +798,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.find_effect(table, "x", task)
+        return SETTING.average_effect_over_tasks(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -1037,7 +1039,7 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = JudgingInputs(METRICS, "mini", effects).find_effect(
+    both = JudgingInputs(METRICS, "mini", effects).average_effect_over_tasks(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]

@@ -282,7 +282,7 @@ def break_setting(id, rng, patch):
 
 
 def test_a_row_more_turns_the_claims_that_count_them(monkeypatch):
-    axis, ids = checks.read_axis, of("axis")
+    axis, ids = checks.read_grid_label_values, of("axis")
     monkeypatch.setitem(checks.OURS, "axis", lambda *where: axis(*where) | {-1})
     assert ids and not [id for id in ids if holds(id)]
 
@@ -365,7 +365,7 @@ def test_no_check_counts_rows_or_compares_a_text_with_itself():
         if line["role"] == "setting" and line["check"]:
             _, cells = checked()[id]
             assert (
-                checks.calls_this_code(line["check"])
+                checks.formula_calls_lib(line["check"])
                 or len({(t, row) for t, _, row in cells}) > 1
             ), (
                 id,

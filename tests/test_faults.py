@@ -404,7 +404,7 @@ def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
             assert told.startswith("error: ") and str(place) in told
             assert "free some, or set FIGURES_ROOT to another folder" in told
         subprocess.run(["mount", "-o", "remount,size=9m", str(place)], check=True)
-        site.write_index("toy")
+        site.write_profile_index("toy")
         pages = list(place.glob("toy/*.html"))
         assert len(pages) == 3 and all("</html>" in p.read_text() for p in pages)
         assert not list(place.glob("toy/.*"))
@@ -748,7 +748,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     one.unlink()
     if BROKEN[what] is not None:
         one.write_bytes(BROKEN[what])
-    site.write_index("toy")
+    site.write_profile_index("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     name = one.name if what != "deleted" else notebook.find_notebook_path(one.stem).name
     assert index.count("<li data-words=") == 2 and name in index
@@ -813,7 +813,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     for other in others:
         path.write_text(json.dumps(other))
         store.print_once.cache_clear()
-        site.write_index("toy")
+        site.write_profile_index("toy")
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
         assert path.name in told and "makes its page again" in told
@@ -824,9 +824,9 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
         b"[" * 100_000,
     ):  # it is being written, or a kill cut it
         path.write_bytes(half)
-        site.write_index("toy")
+        site.write_profile_index("toy")
     path.write_text(json.dumps(BODY))
-    site.write_index("toy")
+    site.write_profile_index("toy")
     assert capsys.readouterr().err == ""
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)

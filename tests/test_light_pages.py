@@ -12,7 +12,7 @@ from conftest import of_page
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
-from lib.report.tables import WIDTH, count_pixels, table_to_markdown
+from lib.report.tables import WIDTH, estimate_column_pixels, table_to_markdown
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -350,7 +350,7 @@ def test_tables_fit_the_page_of_a_code_host(path):
             continue
         frame = pd.DataFrame(rows, columns=titles).replace(r"\\(?=\W)", "", regex=True)
         frame = frame.replace(r"\[([^]]*)]\([^)]*\)", r"\1", regex=True)  # a link
-        widths = [count_pixels(frame.iloc[:, i]) for i in range(len(titles))]
+        widths = [estimate_column_pixels(frame.iloc[:, i]) for i in range(len(titles))]
         assert sum(widths) <= WIDTH, titles
 
 

@@ -339,7 +339,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
     (tmp_path / "toy" / f"{name}.html").write_text("<!-- whole -->")
-    site.write_index("toy")
+    site.write_profile_index("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "

@@ -15,7 +15,7 @@ from lib.claims.cells import is_scored_on_examples, parse_cells, row_matches_mod
 from lib.claims.seeds import (
     PlannedCell,
     add_planned_seeds,
-    find_planned_pair,
+    find_planned_comparison_of_models,
     list_planned_cells,
 )
 from lib.core import paths
@@ -202,24 +202,30 @@ def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
 
 def test_the_cell_of_two_models_is_found(plans):
     a, b, c = (rows(model, m=3) for model in "abc")
-    assert find_planned_pair("page", "mini", a, b) == (PLANS[0], False)
-    assert find_planned_pair("page", "mini", a, c) == (PLANS[1], False)
+    assert find_planned_comparison_of_models("page", "mini", a, b) == (PLANS[0], False)
+    assert find_planned_comparison_of_models("page", "mini", a, c) == (PLANS[1], False)
     assert (
-        find_planned_pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None
+        find_planned_comparison_of_models(
+            "page", "mini", rows("a", m=9), rows("b", m=9)
+        )
+        is None
     )  # another width
-    assert find_planned_pair("page", "mini", b, a) == (
+    assert find_planned_comparison_of_models("page", "mini", b, a) == (
         PLANS[0],
         True,
     )  # the other direction
-    assert find_planned_pair("page", "mini", a, rows("e", m=3)) is None
+    assert find_planned_comparison_of_models("page", "mini", a, rows("e", m=3)) is None
     assert (
-        find_planned_pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None
+        find_planned_comparison_of_models(
+            "page", "mini", rows("d", m=9), rows("a", m=9)
+        )
+        is None
     )  # a measure
     assert (
-        find_planned_pair("page", "mini", a, []) is None
-        and find_planned_pair("page", "toy", a, b) is None
+        find_planned_comparison_of_models("page", "mini", a, []) is None
+        and find_planned_comparison_of_models("page", "toy", a, b) is None
     )
-    assert find_planned_pair("another", "mini", a, b) is None
+    assert find_planned_comparison_of_models("another", "mini", a, b) is None
 
 
 def runs(**more):

@@ -26,7 +26,7 @@ BROWSER = pytest.mark.skipif(
 def folder(monkeypatch, tmp_path):
     """The folder of a profile without a page; its index is written."""
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    site.write_index("toy")
+    site.write_profile_index("toy")
     return tmp_path / "toy"
 
 
@@ -37,7 +37,7 @@ def make_pages(folder):
         body |= {"counted": "none needed", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
         (folder / f"{name}.html").write_text("<!-- 0 -->")
-    site.write_index("toy")
+    site.write_profile_index("toy")
 
 
 def seen(page, script, tmp_path):
@@ -86,7 +86,7 @@ def test_a_page_that_is_made_is_not_written_over(folder):
         and builder.separate_html_and_mark(page)[1] == "promised"
     )
     page.write_text("whole <!-- 0 -->")
-    site.write_index("toy")
+    site.write_profile_index("toy")
     assert page.read_text() == "whole <!-- 0 -->"
 
 

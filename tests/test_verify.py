@@ -35,7 +35,7 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
-    monkeypatch.setattr(verify.lists, "list_absent_papers", lambda: [])
+    monkeypatch.setattr(verify.lists, "list_uninstalled_papers", lambda: [])
     run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)

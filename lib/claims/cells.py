@@ -112,59 +112,72 @@ class Cell:
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
 
-    def compares_row(self, row: Mapping[str, Any]) -> bool:
+    def compares_row(self, grid_row: Mapping[str, Any]) -> bool:
         """Return whether the Cell compares the run of a row of a grid.
 
         A cell without a named measure compares scores, so a row whose step scores no
         examples never fits."""
-        can_count = self.measure or is_scored_on_examples(row["spec"])
+        can_count = self.measure or is_scored_on_examples(grid_row["spec"])
         return bool(can_count) and any(
-            row_matches_model(row, *model) for model in self.models
+            row_matches_model(grid_row, *model) for model in self.models
         )
 
 
-def read_model_label(row: Mapping[str, Any]) -> str | None:
+def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
     """Return the model of a grid's row as comparisons name it: its label `model` or,
     without one, its label `network`."""
-    return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
+    return (
+        grid_row.get("model")
+        if isinstance(grid_row.get("model"), str)
+        else grid_row.get("network")
+    )
 
 
 def row_matches_model(
-    row: Mapping[str, Any], model_label: str, conditions: Conditions
+    grid_row: Mapping[str, Any], model_label: str, conditions: Conditions
 ) -> bool:
     """Return whether a row has a model label (as its model, network or recipe) and
     fulfils the conditions.
 
     conditions: ((label, accepted values with "/" between), ...)."""
-    return model_label in ("*", read_model_label(row), row.get("recipe")) and all(
-        any(value_matches_pattern(row.get(key), value) for value in values.split("/"))
+    return model_label in (
+        "*",
+        read_model_label(grid_row),
+        grid_row.get("recipe"),
+    ) and all(
+        any(
+            value_matches_pattern(grid_row.get(key), value)
+            for value in values.split("/")
+        )
         for key, values in conditions
     )
 
 
-def value_matches_pattern(value: Any, pattern: str) -> bool:
+def value_matches_pattern(label_value: Any, pattern: str) -> bool:
     """Return whether a condition's pattern stands for a row's value.
 
     "*" stands for any value but None and nan. A DataFrame may have turned 3 into 3.0,
     so both match "3"."""
-    if value is None or value != value:
+    if label_value is None or label_value != label_value:
         return False
-    return pattern in ("*", str(value)) or (
-        isinstance(value, float) and pattern == f"{value:g}"
+    return pattern in ("*", str(label_value)) or (
+        isinstance(label_value, float) and pattern == f"{label_value:g}"
     )
 
 
-def parse_conditions(text: str | None) -> Conditions:
+def parse_conditions(conditions_text: str | None) -> Conditions:
     """Return the conditions of a text such as "m=3, task=CoLA"; "task=each" accepts any
     task."""
-    items = [item.partition("=") for item in (text or "").split(", ") if item]
+    items = [
+        item.partition("=") for item in (conditions_text or "").split(", ") if item
+    ]
     return tuple(
         (key, "*" if (key, value) == ("task", "each") else value)
         for key, _, value in items
     )
 
 
-def parse_cell_term(text: str, default_conditions: Conditions) -> CellTerm:
+def parse_cell_term(term_text: str, default_conditions: Conditions) -> CellTerm:
     """Return the CellTerm of "A [m=3]" or of a difference "A over B [m=3]".
 
     The conditions in brackets after the last model hold for the models without their
@@ -175,7 +188,7 @@ def parse_cell_term(text: str, default_conditions: Conditions) -> CellTerm:
         # pyrefly: ignore[missing-attribute]  # The pattern matches every text that is
         # not empty.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
-        for part in text.split(" over ")
+        for part in term_text.split(" over ")
     ]
     return CellTerm(
         tuple(
@@ -189,13 +202,13 @@ def parse_cell_term(text: str, default_conditions: Conditions) -> CellTerm:
 
 
 def parse_comparison_side(
-    text: str, conditions: Conditions, slope_kind: str
+    side_text: str, conditions: Conditions, slope_kind: str
 ) -> list[tuple[float, CellTerm]]:
     """Return [(weight, CellTerm), ...] of the text on one side of a comparison sign.
 
     slope_kind: a key of WEIGHTS, which gives the weights of several models "A | B |
     C"."""
-    parts = text.split(" | ")
+    parts = side_text.split(" | ")
     forms = [parse_cell_term(part, conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
@@ -204,21 +217,21 @@ def parse_comparison_side(
 
 
 @cache
-def parse_cells(text: str) -> list[Cell]:
+def parse_cells(cells_text: str) -> list[Cell]:
     """Return the Cells of a text of the column `cells` of `claims.csv`, with "; "
     between them.
 
     Raises Refused, which quotes the cell, for one that cannot be parsed."""
-    return [parse_cell(part) for part in text.split("; ") if part]
+    return [parse_cell(part) for part in cells_text.split("; ") if part]
 
 
-def parse_cell(text: str) -> Cell:
+def parse_cell(cell_text: str) -> Cell:
     """Return the Cell of the text of one comparison, such as "Ghost > Prune @ m=3".
     Raises Refused where it cannot be parsed."""
-    hit = CELL.fullmatch(text)
+    hit = CELL.fullmatch(cell_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
-        raise Refused(f"cell {text!r}: expected {how}")
+        raise Refused(f"cell {cell_text!r}: expected {how}")
     what, right, where = hit["what"] or "", hit["right"], parse_conditions(hit["where"])
     measure, about, slope = "", "", "per doubling"
     if what in WEIGHTS:
@@ -245,10 +258,15 @@ def parse_cell(text: str) -> Cell:
         # Written with `not`, so that nan is refused too: it stands for a label without
         # a number.
         raise Refused(
-            f"cell {text!r}: scores are compared in pairs, so weights sum to 0"
+            f"cell {cell_text!r}: scores are compared in pairs, so weights sum to 0"
         )
     return Cell(
-        text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text)
+        cell_text,
+        measure,
+        about.rstrip(")"),
+        terms,
+        (low, high),
+        slope * (" | " in cell_text),
     )
 
 
@@ -258,21 +276,21 @@ def is_scored_on_examples(spec: Spec) -> bool:
     return spec.step in compare.SCORED
 
 
-def select_compared_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
+def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
     """Return the rows of grids that some Cells compare, each (model label, Spec) once."""
     selected = {
         (read_model_label(row), row["spec"]): row
-        for row in rows
+        for row in grid_rows
         if any(cell.compares_row(row) for cell in cells)
     }
     return list(selected.values())
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
+def parse_seeds(seeds_text: str) -> tuple[int, ...]:
     """Return the seeds of a text such as "10 to 14", "10" or "10 to 12, 20 to 25"; ()
     for ""."""
     planned = []
-    for part in filter(None, text.split(", ")):
+    for part in filter(None, seeds_text.split(", ")):
         first, _, last = part.partition(" to ")
         planned += range(int(first), int(last or first) + 1)
     return tuple(planned)

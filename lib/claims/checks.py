@@ -61,10 +61,10 @@ def parse_number(text: str) -> Fraction | str | None:
         return None if text in ("", "-") else text
 
 
-def round_half_away(value: float | Fraction, digits: int) -> Fraction:
-    """Return a value rounded to `digits` decimals, where a half is rounded away from
+def round_half_away(value: float | Fraction, decimals: int) -> Fraction:
+    """Return a value rounded to `decimals` decimals, where a half is rounded away from
     zero, as papers do."""
-    scale, value = Fraction(10) ** digits, Fraction(value)
+    scale, value = Fraction(10) ** decimals, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
 
@@ -224,7 +224,7 @@ def read_spec_setting(
     return settings
 
 
-def read_axis(notebook_id: str, label: str) -> set[Fraction | str | None]:
+def read_grid_label_values(notebook_id: str, label: str) -> set[Fraction | str | None]:
     """Return the values that a label, such as `seed`, has in a notebook's grid at the
     profile `paper`. Formulas call it `axis`."""
     labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
@@ -241,7 +241,7 @@ def evaluate_operation(printed_name: str, *operands: float | Fraction) -> float:
     return float(NUMPY[printed_name.lower().replace(" ", "_")](*map(float, operands)))
 
 
-def count_by_this_code(function_path: str, *args: Any, **keywords: Any) -> Any:
+def call_counting_function(function_path: str, *args: Any, **keywords: Any) -> Any:
     """Return the result of a counting function of lib, so that a printed count can be
     compared with it. Formulas call it `ours`.
 
@@ -279,14 +279,16 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
         ).get("grid", [])
 
 
-def count_cost(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
+def count_encoder_cost(
+    function_name: str, shape: str = "bert-base", **options: Any
+) -> Fraction:
     """Return a cost of an encoder by a function of `lib.stats.cost`. Formulas call it
     `counted`.
 
-    what: the function: "flops", "parameters", "ghost_flops" or "ghost_parameters".
+    function_name: the function: "flops", "parameters", "ghost_flops" or "ghost_parameters".
     shape: the name of the encoder's shape.
     options: further arguments of that function, such as heads, convention and ghost."""
-    return Fraction(getattr(cost, what)(cost.SHAPES[shape], **options))
+    return Fraction(getattr(cost, function_name)(cost.SHAPES[shape], **options))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = dict(
@@ -309,10 +311,10 @@ FUNCTIONS |= dict(
 )
 OURS: dict[str, Callable[..., Any]] = dict(
     setting=read_spec_setting,
-    axis=read_axis,
+    axis=read_grid_label_values,
     operation=evaluate_operation,
-    ours=count_by_this_code,
-    counted=count_cost,
+    ours=call_counting_function,
+    counted=count_encoder_cost,
 )
 
 
@@ -334,23 +336,25 @@ def evaluate_formula(
     ), cells.texts_read
 
 
-def calls_this_code(formula: str) -> bool:
+def formula_calls_lib(formula: str) -> bool:
     """Return whether a formula asks this code for a setting or a count; other formulas
     compare printed numbers alone."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
-def agrees_with_printed_text(value: Any, printed: str) -> bool:
+def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     """Return whether the value of a formula agrees with a printed text.
 
     It does where it is True, equals the printed number, or equals it when rounded to
     the print's decimals. A set agrees if it has one value, which agrees."""
-    expected = parse_number(printed)
+    expected = parse_number(printed_text)
     if isinstance(value, set):
-        return len(value) == 1 and agrees_with_printed_text(next(iter(value)), printed)
+        return len(value) == 1 and agrees_with_printed_text(
+            next(iter(value)), printed_text
+        )
     if isinstance(value, bool) or value == expected:
         return bool(value == expected or value is True)
-    decimals = len(printed.partition(".")[2])
+    decimals = len(printed_text.partition(".")[2])
     return (
         isinstance(value, int | float | Fraction)
         and round_half_away(value, decimals) == expected

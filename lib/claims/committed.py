@@ -45,7 +45,9 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
         line.partition(",")[0]
         for line in {*old.splitlines(True)} ^ {*list_committed_file_digests()}
     }
-    away = tuple(f"data/published/{paper}/" for paper in lists.list_absent_papers())
+    away = tuple(
+        f"data/published/{paper}/" for paper in lists.list_uninstalled_papers()
+    )
     names = {name for name in names if not name.startswith(away)}
     return [
         f"{name} is not as {paths.show_path(digests_file)} says: {FIX}"

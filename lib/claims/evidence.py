@@ -218,7 +218,7 @@ def record_missing_runs(
                 if not (is_pinned or parent in needed) and parent in saved:
                     saved.delete_weights(parent)
 
-    def finish_run(spec: Spec) -> None:
+    def record_run_and_free_disk(spec: Spec) -> None:
         record_finished_runs([spec] if spec in results else [], store)
         saved.note_finished_run(spec)
         left.discard(spec)
@@ -230,7 +230,9 @@ def record_missing_runs(
         # needed.
     )
     how = {"checkpoint_seconds": 60.0, "backend": backend, "keep_dtype": True}
-    return sweep.make_runs(requested, store, workers, call_after_run=finish_run, **how)
+    return sweep.make_runs(
+        requested, store, workers, call_after_run=record_run_and_free_disk, **how
+    )
 
 
 class SavedWeights:

@@ -163,7 +163,8 @@ def judge_claim(
         notes += [note] * bool(note)
     order = [cell.text for cell in cells.parse_cells(claim["cells"])]
     results = sorted(
-        (add_result_texts(r) for r in results), key=lambda r: order.index(r.cell.text)
+        (add_sentence_and_axis_label(r) for r in results),
+        key=lambda r: order.index(r.cell.text),
     )
     notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
     return words.Verdict(
@@ -216,7 +217,7 @@ def collect_judging_inputs(
     )
 
 
-def add_result_texts(result: words.Result) -> words.Result:
+def add_sentence_and_axis_label(result: words.Result) -> words.Result:
     """Return a copy of a Result with its comparison as a sentence and as an axis label."""
     words = lists.find_cells_csv_row(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
@@ -261,7 +262,9 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
     value, read = checks.evaluate_formula(claim["paper"], claim["check"])
     equal, differs, inconsistent = words.CHECKS
     word = (
-        differs if checks.calls_this_code(claim["check"]) or not read else inconsistent
+        differs
+        if checks.formula_calls_lib(claim["check"]) or not read
+        else inconsistent
     )
     if checks.agrees_with_printed_text(value, claim["value"]):
         word = equal
@@ -355,7 +358,7 @@ def list_central_claims(paper: str | None = None) -> list[str]:
     ]
 
 
-def list_page_claims(page: str) -> list[str]:
+def list_page_claims(notebook_id: str) -> list[str]:
     """Return the ids of the claims that a notebook's page shows: all tested ones that
     name the notebook.
 
@@ -363,7 +366,7 @@ def list_page_claims(page: str) -> list[str]:
     return [
         id
         for id, line in lists.read_claims().items()
-        if page in line["artefact"].split("; ")
+        if notebook_id in line["artefact"].split("; ")
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
         and not is_counted_elsewhere(id)
@@ -400,7 +403,7 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
-    if lists.list_absent_papers():
+    if lists.list_uninstalled_papers():
         cells = lists.read_cells_csv()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
@@ -494,7 +497,7 @@ def format_verdicts_csv_rows(
                     r.done,
                     r.planned,
                     r.word,
-                    r.size_against_print,
+                    r.strength_against_printed_value,
                 )
                 + (
                     r.why_unmeasured,
@@ -592,24 +595,24 @@ def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
         "UNTOUCHED": untouched["spearman"],
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
-    if lists.list_absent_papers():
-        lines = [line for line in lines if names_only_installed_claims(line)]
+    if lists.list_uninstalled_papers():
+        lines = [line for line in lines if has_only_installed_claims(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled if text}
 
 
-def names_only_installed_claims(line: str) -> bool:
+def has_only_installed_claims(findings_line: str) -> bool:
     """Return whether all claims that a line of `data/found.md` names belong to
     installed papers."""
-    return {*re.findall(r"\{([A-Z]+\d+)", line)} <= {*lists.read_claims()}
+    return {*re.findall(r"\{([A-Z]+\d+)", findings_line)} <= {*lists.read_claims()}
 
 
-def fill_readme(readme: str, verdicts: Mapping[str, words.Verdict]) -> str:
+def fill_readme(readme_text: str, verdicts: Mapping[str, words.Verdict]) -> str:
     """Return the text of README with its generated parts renewed: the findings, the
     legend of words, and the methods that a reader's own runs can choose.
 
-    readme: the present text, with a mark before and after each of these parts."""
+    readme_text: the present text, with a mark before and after each of these parts."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
@@ -619,9 +622,9 @@ def fill_readme(readme: str, verdicts: Mapping[str, words.Verdict]) -> str:
         CHOICES: "; ".join(frontier.describe_choices()),
     }
     for mark, text in parts.items():
-        before, _, behind = readme.split(mark)
-        readme = mark.join([before, text, behind])
-    return readme
+        before, _, behind = readme_text.split(mark)
+        readme_text = mark.join([before, text, behind])
+    return readme_text
 
 
 def make_forest_rows(

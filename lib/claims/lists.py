@@ -27,14 +27,14 @@ def read_published_csv(table_name: str) -> list[dict[str, str]]:
         return []
     rows = disk.read_csv(path)
     return (
-        [row for row in rows if names_only_installed_papers(row)]
-        if list_absent_papers()
+        [row for row in rows if belongs_to_installed_papers(row)]
+        if list_uninstalled_papers()
         else rows
     )
 
 
 @cache
-def list_absent_papers() -> list[str]:
+def list_uninstalled_papers() -> list[str]:
     """Return the papers whose code is not installed: `central.csv` names them, but
     their folder in lib/papers is missing.
 
@@ -44,7 +44,7 @@ def list_absent_papers() -> list[str]:
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def names_only_installed_papers(row: Mapping[str, str]) -> bool:
+def belongs_to_installed_papers(row: Mapping[str, str]) -> bool:
     """Return whether each paper, notebook and claim that a row of a table names is
     installed.
 
@@ -52,7 +52,7 @@ def names_only_installed_papers(row: Mapping[str, str]) -> bool:
     compares."""
     pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
     papers = {row.get("paper"), *(row.get("needs") or "").split("; ")}
-    if papers & {*list_absent_papers()} or not all(
+    if papers & {*list_uninstalled_papers()} or not all(
         find_notebook_path(p).exists() for p in pages
     ):
         return False
@@ -94,7 +94,7 @@ def read_claims() -> dict[str, dict[str, Any]]:
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
     for row in read_published_csv("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
-    for id in by_id if list_absent_papers() else ():
+    for id in by_id if list_uninstalled_papers() else ():
         cells = by_id[id]["cells"].split("; ")
         cells = [cell for cell in cells if (id, cell) in read_cells_csv()]
         by_id[id]["cells"] = "; ".join(cells)

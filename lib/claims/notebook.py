@@ -57,10 +57,10 @@ def list_notebooks() -> dict[str, Path]:
     return dict(sorted((make_notebook_id(path), path) for path in files))
 
 
-def is_method_notebook(path: Path) -> bool:
+def is_method_notebook(notebook_path: Path) -> bool:
     """Return whether a notebook explains a method rather than reproduces a table; its
     page then shows the code."""
-    return path.name.startswith("00_")
+    return notebook_path.name.startswith("00_")
 
 
 def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
@@ -69,10 +69,10 @@ def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
     return bool(notebook_cell["metadata"].get("jupyter", {}).get("source_hidden"))
 
 
-def matches_notebook(pattern: str, notebook_id: str, path: Path) -> bool:
+def matches_notebook(pattern: str, notebook_id: str, notebook_path: Path) -> bool:
     """Return whether a pattern is a part of a notebook's id or path, or a glob that
     matches it."""
-    place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
+    place = notebook_path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
     return any(
         pattern in label or Path(label).match(pattern) for label in (notebook_id, place)
     )
@@ -103,47 +103,49 @@ HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files
 FIX = "take it from git, or delete it"
 
 
-def read_cell_sources_by_tag(path: Path) -> dict[str, str]:
+def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
     """Return {tag or cell type: source} of a notebook's cells. Of several cells with
     one tag or type, the last one counts.
 
     Raises Refused where the file is no notebook."""
     try:
         sources = {}
-        for cell in json.loads(disk.read_file_bytes(path))["cells"]:
+        for cell in json.loads(disk.read_file_bytes(notebook_path))["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
     except Exception as error:  # A damaged file may raise any kind of error here.
-        why = f"{paths.show_path(path)} is not a notebook ({error_in_one_line(error)})"
+        why = f"{paths.show_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
-def read_notebook_title(path: Path) -> str:
+def read_notebook_title(notebook_path: Path) -> str:
     """Return the first heading of a notebook without its "#". Raises Refused where it
     has none."""
-    for line in read_cell_sources_by_tag(path).get("title", "").splitlines()[:1]:
+    for line in (
+        read_cell_sources_by_tag(notebook_path).get("title", "").splitlines()[:1]
+    ):
         return line.lstrip("# ")
     raise Refused(
-        f"{paths.show_path(path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+        f"{paths.show_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
     )
 
 
-def read_parameters(path: Path) -> dict[str, Parameter]:
+def read_parameters(notebook_path: Path) -> dict[str, Parameter]:
     """Return {name: Parameter} of the annotated values in the notebook's cell tagged
     `parameters`.
 
     Raises Refused where there is no such cell, or where its code fails."""
-    source, values = read_cell_sources_by_tag(path).get("parameters"), {}
+    source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
     if source is None:
         raise Refused(
-            f"{paths.show_path(path)} has no cell tagged 'parameters'; fix: {FIX}"
+            f"{paths.show_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
         )
     try:
         exec(source, values)
     except Exception as error:
-        why = f"{paths.show_path(path)}, its cell tagged 'parameters': {error_in_one_line(error)}"
-        raise Refused(f"{why}; fix: {FIX}") from None
+        cell = f"{paths.show_path(notebook_path)}, its cell tagged 'parameters'"
+        raise Refused(f"{cell}: {error_in_one_line(error)}; fix: {FIX}") from None
     declared = {}
     for name, annotation in values.get("__annotations__", {}).items():
         kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
@@ -154,25 +156,30 @@ def read_parameters(path: Path) -> dict[str, Parameter]:
     return declared
 
 
-def check_parameter_values(path: Path, parameter_values: Json) -> Json:
+def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
     """Return {name: value} of all parameters of a notebook: the given values, and
     defaults for the rest.
 
     Raises Refused for an unknown name, with the nearest one, and for a value of a wrong
     type or out of range."""
-    declared, suffix = read_parameters(path), f"of {make_notebook_id(path)}"
+    declared, suffix = (
+        read_parameters(notebook_path),
+        f"of {make_notebook_id(notebook_path)}",
+    )
     for name, value in parameter_values.items():
         check_name(f"parameter {suffix}", name, declared)
         if why := explain_unusable_value(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
             check_name(f"profile {suffix}", value, grids.PROFILES)
-            if not planned_rows.has_planned_rows(value, make_notebook_id(path)):
+            if not planned_rows.has_planned_rows(
+                value, make_notebook_id(notebook_path)
+            ):
                 pages = ", ".join(planned_rows.list_planned_pages(value))
                 raise Refused(
-                    f"{make_notebook_id(path)} has no rows at {value}: take one of {pages}"
+                    f"{make_notebook_id(notebook_path)} has no rows at {value}: take one of {pages}"
                 )
-    return read_parameter_defaults(path) | parameter_values
+    return read_parameter_defaults(notebook_path) | parameter_values
 
 
 def explain_unusable_value(
@@ -221,7 +228,7 @@ def is_grid(value: object) -> bool:
 
 
 def run_grid_cell(
-    path: Path, parameter_values: Json, with_recorded: bool = True
+    notebook_path: Path, parameter_values: Json, with_recorded: bool = True
 ) -> dict[str, list[Row]]:
     """Run the notebook's cell tagged `grid` in this process. Return {variable: rows of
     runs} that it defines.
@@ -234,13 +241,15 @@ def run_grid_cell(
     (lib.claims.seeds).
 
     with_recorded: whether to call the function `recorded`."""
-    names = check_parameter_values(path, parameter_values)
+    names = check_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_values(names)
-    profile, page = names["profile"], make_notebook_id(path)
+    profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
         exec(
             compile(
-                read_cell_sources_by_tag(path).get("grid", ""), f"{page}:grid", "exec"
+                read_cell_sources_by_tag(notebook_path).get("grid", ""),
+                f"{page}:grid",
+                "exec",
             ),
             names,
         )
@@ -306,24 +315,28 @@ def normalise_notebook(notebook_json: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def digest_notebook(path: Path) -> Json:
+def digest_notebook(notebook_path: Path) -> Json:
     """Return {"parameters": default values, "cells": a digest of all other cells} of a
     notebook.
 
     The digests of all notebooks are committed, so that a page made from an edited
     notebook is recognised."""
     others = []
-    for cell in json.loads(normalise_notebook(path.read_text()))["cells"]:
+    for cell in json.loads(normalise_notebook(notebook_path.read_text()))["cells"]:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
-    return {"parameters": read_parameter_defaults(path), "cells": digest_json(others)}
+    return {
+        "parameters": read_parameter_defaults(notebook_path),
+        "cells": digest_json(others),
+    }
 
 
-def read_parameter_defaults(path: Path) -> Json:
+def read_parameter_defaults(notebook_path: Path) -> Json:
     """Return {parameter: default value} of a notebook."""
     return {
-        name: parameter.default for name, parameter in read_parameters(path).items()
+        name: parameter.default
+        for name, parameter in read_parameters(notebook_path).items()
     }
 
 

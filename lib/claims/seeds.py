@@ -86,7 +86,7 @@ def add_planned_seeds(
     return seeded_rows
 
 
-def find_planned_pair(
+def find_planned_comparison_of_models(
     notebook_id: str,
     profile: str,
     method_rows: Sequence[Mapping[str, Any]],

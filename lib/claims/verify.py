@@ -215,7 +215,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where some are
         # not installed.
-        if lists.list_absent_papers():
+        if lists.list_uninstalled_papers():
             return []
         return [f"{name} has not what these records show: {FIX}"] * (
             old != expected_text
@@ -225,7 +225,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         group_csv_cells_by_key(old),
         group_csv_cells_by_key(expected_text),
     )
-    if lists.list_absent_papers():
+    if lists.list_uninstalled_papers():
         before, now = drop_lines_of_absent_papers(before, now)
     lines = []
     for about in before | now:
@@ -234,7 +234,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
         # Holm's correction depends on the number of comparisons, which is smaller where
         # papers are not installed.
-        if lists.list_absent_papers():
+        if lists.list_uninstalled_papers():
             changes = [change for change in changes if change[0] != "holm"]
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"

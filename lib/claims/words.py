@@ -171,7 +171,7 @@ class Result:
         return e.high < aim if aim > self.value_of_no_effect else e.low > aim
 
     @property
-    def size_against_print(self) -> str:
+    def strength_against_printed_value(self) -> str:
         """Return "weaker than printed" or "stronger than printed"; else "".
 
         It has text only where the interval agrees with the claim and excludes the
@@ -277,7 +277,11 @@ class Result:
             if self.word == OPPOSITE and self.claims_equivalence
             else self.word
         )
-        size = f" ({self.size_against_print})" if self.size_against_print else ""
+        size = (
+            f" ({self.strength_against_printed_value})"
+            if self.strength_against_printed_value
+            else ""
+        )
         return f"{word}{size}{' †' * self.holds_after_correction}"
 
     @property
@@ -398,7 +402,7 @@ class JudgingInputs:
     planned: int = 0  # Number of planned seeds; 0 for the number in the rows.
     may_fail: tuple[str, ...] = ()  # Labels of models that the claim expects to fail.
 
-    def find_effect(
+    def average_effect_over_tasks(
         self, effects: Mapping[tuple[str, str], float], cell_text: str, task: str
     ) -> float | None:
         """Return the value of a comparison in a table of effects (`printed` or
@@ -524,8 +528,8 @@ def measure_cell(
             min(done, planned),
             planned,
             reason,
-            printed=inputs.find_effect(inputs.printed, cell.text, task),
-            interest=inputs.find_effect(inputs.interest, cell.text, task),
+            printed=inputs.average_effect_over_tasks(inputs.printed, cell.text, task),
+            interest=inputs.average_effect_over_tasks(inputs.interest, cell.text, task),
             beside=is_part_of_mean,
             collapsed=describe_collapsed_runs(compared_cell, compared_rows, inputs),
             counts=describe_share_counts(compared_cell, compared_rows, inputs)

@@ -239,9 +239,12 @@ class Page:
             what = f"{caption}. Rows: {rows}" if rows else caption
             return display_text(f"Not measured yet: {escape_text(what)}.")
         text = frame.map(format_value, na_action="ignore")
-        stem, (shown, turned) = self._stem(name), arrange_columns_for_page(text)
+        stem, (shown, turned) = (
+            self._build_file_stem(name),
+            arrange_columns_for_page(text),
+        )
         flat = text.set_axis(join_name_levels(text.columns, ", "), axis=1)
-        self._write(f"{stem}.csv", flat.to_csv())
+        self._write_file(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
         light = table_to_markdown(
             shown.set_axis(join_name_levels(shown.columns, ", "), axis=1)
@@ -295,7 +298,7 @@ class Page:
                 axis.text(
                     0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE
                 )
-        stem = self._stem(name)
+        stem = self._build_file_stem(name)
         if (
             self.scope == "toy"
             and not self.reader_lines
@@ -306,11 +309,11 @@ class Page:
             figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
         plot.wrap_long_texts(figure)
         svg = render_figure_svg(figure)
-        self._write(f"{stem}.svg", svg)
+        self._write_file(f"{stem}.svg", svg)
         with disk.atomic_path(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
-        self._write(f"{stem}.figure.csv", data.to_csv(index=False))
+        self._write_file(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, f"{stem}.png", svg)
 
     def live(self, figure: "LiveFigure") -> None:
@@ -364,10 +367,10 @@ class Page:
             if e and source.endswith(f", {self.scope}")
         ]
 
-    def _stem(self, suffix: str) -> str:
+    def _build_file_stem(self, suffix: str) -> str:
         return f"{self.id}.{suffix}" if suffix else self.id
 
-    def _write(self, file_name: str, text: str) -> None:
+    def _write_file(self, file_name: str, text: str) -> None:
         disk.write_text_file(self.folder / file_name, paths.hide_local_paths(text))
         self.files.append(file_name)
 
@@ -409,7 +412,7 @@ class Page:
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.answer(
+            "answer": self.complete_answer(
                 list(answer) or write_answer(verdicts, self.sentences, scale, opening)
             ),
             "counts": write_counts(verdicts),
@@ -424,14 +427,14 @@ class Page:
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | read_commit()
-        self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
+        self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         display_text(
             END.render(body, judged=judged, folder=paths.show_path(self.folder))
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_index(self.scope[:])
+            site.write_profile_index(self.scope[:])
 
-    def answer(self, lines: list[str]) -> list[str]:
+    def complete_answer(self, lines: list[str]) -> list[str]:
         """Return the sentences that answer the page's question; on a toy page, the
         first is a number of its own runs.
 
@@ -647,7 +650,7 @@ def explore_models(
     columns: the metrics whose mean the paper's table prints.
     kind: the word for a model on this page."""
 
-    def minus(task: str, baseline: str) -> Figure | None:
+    def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
         gaps = runs.compare_models(baseline, columns).items()
         data = plot.make_forest_data(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
@@ -663,7 +666,11 @@ def explore_models(
             compare.select_rows_with_runs(frame)
             for _, frame, _ in runs.frames_by_source
         ]
-        explore(minus, task=[*pd.concat(frames)["task"].unique()], baseline=names)
+        explore(
+            draw_differences_from_baseline,
+            task=[*pd.concat(frames)["task"].unique()],
+            baseline=names,
+        )
 
 
 def is_interactive() -> bool:

@@ -346,22 +346,26 @@ def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
-def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) -> str:
+def convert_to_html(
+    notebook_path: Path, notebook_json: NotebookNode, page_json: Json
+) -> str:
     """Return the HTML page of an executed notebook.
 
-    path: the notebook's file in the repository.
+    notebook_path: the notebook's file in the repository.
     page_json: the JSON that its last cell wrote."""
     from nbconvert import HTMLExporter
 
     notebook_json.cells = move_first_picture_up(
-        drop_empty_sections(notebook_json.cells), path.name
+        drop_empty_sections(notebook_json.cells), notebook_path.name
     )
     for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.render_markdown(cell.source, path)
+            cell.source = equation.render_markdown(cell.source, notebook_path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(
-        page_json["profile"], notebook.read_notebook_title(path), page_json["differs"]
+        page_json["profile"],
+        notebook.read_notebook_title(notebook_path),
+        page_json["differs"],
     )
     turns = (
         ()
@@ -369,7 +373,7 @@ def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) ->
         else find_adjacent_pages(page_json["id"], page_json["profile"])
     )
     around: Any = {"top": str(top), "bottom": str(parts.bottom(page_json, *turns))}
-    around |= {"is_method": notebook.is_method_notebook(path), "fold": FOLD}
+    around |= {"is_method": notebook.is_method_notebook(notebook_path), "fold": FOLD}
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
     how |= {"template_name": "workbook", "exclude_input_prompt": True}
     exporter = HTMLExporter(**how)

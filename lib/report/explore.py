@@ -217,14 +217,14 @@ def join_run_names(runs: Iterable[Run]) -> str:
     return "; ".join(f"{name}/{', '.join(part)}" for name, part in seeds.items())
 
 
-def plot_score_against_cost(table: pd.DataFrame) -> LiveFigure:
+def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     """Return the figure of score against cost with the Pareto front; a reader chooses
     the cost.
 
-    table: tables of `make_frontier_table` of one or more profiles, concatenated."""
+    frontier_table: tables of `make_frontier_table` of one or more profiles, concatenated."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
-    parts: Any = table.groupby(["source", "task"], sort=False)
+    parts: Any = frontier_table.groupby(["source", "task"], sort=False)
     for ((source, task), part), cost in product(parts, costs):
         rows = part.dropna(subset=cost)
         meta = {"task": task, "cost": costs[cost], "runs": source, "page": FRONTIER}
@@ -254,7 +254,7 @@ def plot_score_against_cost(table: pd.DataFrame) -> LiveFigure:
         "yaxis": make_axis_options("score (points)"),
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
-    methods = dict.fromkeys(table["method"], True)
+    methods = dict.fromkeys(frontier_table["method"], True)
     chosen = ["task", "cost", "runs"]
     return LiveFigure(
         "Score against cost", traces, chosen, {"methods": methods}, layout, titles
@@ -284,15 +284,15 @@ def read_comparisons() -> pd.DataFrame:
     return table.assign(paper=[titles[paper] for paper in papers])
 
 
-def draw_forest(table: pd.DataFrame) -> LiveFigure:
+def draw_forest(comparisons: pd.DataFrame) -> LiveFigure:
     """Return a forest plot of comparisons, in which a reader chooses paper, unit and
     word.
 
     The region that a paper claims is shaded, and the printed value is a diamond.
 
-    table: the frame of `read_comparisons`."""
+    comparisons: the frame of `read_comparisons`."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
-    groups: Any = table.groupby(keys, sort=False)
+    groups: Any = comparisons.groupby(keys, sort=False)
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
         place = {"y": list(map(format_row_label, records))}
@@ -331,7 +331,7 @@ def draw_forest(table: pd.DataFrame) -> LiveFigure:
         "showlegend": False,
     }
     seen = {word: word != words.NOT_MEASURED for word in words.WORDS}
-    titles = {unit: {"xaxis.title.text": unit} for unit in table["unit"].unique()}
+    titles = {unit: {"xaxis.title.text": unit} for unit in comparisons["unit"].unique()}
     chosen = ["paper", "unit", "runs"]
     return LiveFigure(
         "Comparisons", traces, chosen, {"word": seen}, layout, titles, ROW
@@ -382,33 +382,37 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
 
 
 def draw_sweep(
-    table: pd.DataFrame,
-    printed: Mapping[str, float],
+    differences: pd.DataFrame,
+    printed_differences: Mapping[str, float],
     title: str,
     baseline_model: str,
-    page: str,
+    notebook_id: str,
 ) -> LiveFigure:
     """Return a figure of the differences of models from a baseline, one task at a time.
 
-    table: tables of `compute_model_differences`, concatenated.
-    printed: {"model, width, task": printed score of `baseline_model` minus the
+    differences: tables of `compute_model_differences`, concatenated.
+    printed_differences: {"model, width, task": printed score of `baseline_model` minus the
     model's}, from `lib.papers.published.compute_printed_gaps`.
-    page: id of the notebook that has the numbers in a table."""
+    notebook_id: id of the notebook that has the numbers in a table."""
     traces, layout = (
         [],
         {"yaxis": make_axis_options(f"score minus that of {baseline_model} (points)")},
     )
-    if table.empty:
+    if differences.empty:
         return LiveFigure(title, (), (), {}, layout)
-    layout["xaxis"] = make_axis_options("", categoryarray=list(table["model"].unique()))
-    looks = dict(zip(table["m"].unique(), cycle(PALETTE), strict=False))
-    for (task, source, m), rows in table.groupby(["task", "source", "m"], sort=False):
+    layout["xaxis"] = make_axis_options(
+        "", categoryarray=list(differences["model"].unique())
+    )
+    looks = dict(zip(differences["m"].unique(), cycle(PALETTE), strict=False))
+    for (task, source, m), rows in differences.groupby(
+        ["task", "source", "m"], sort=False
+    ):
         texts = [
             f"<b>{row['model']}</b> minus {baseline_model}, {m} of the width, {task}<br>"
             + describe_interval(row["gap"], row["low"], row["high"], row["seeds"])
             for row in rows.to_dict("records")
         ]
-        meta = {"task": task, "page": page}
+        meta = {"task": task, "page": notebook_id}
         trace = {"name": f"{m} of the width", "x": rows["model"], "y": rows["gap"]}
         trace |= {
             "error_y": make_error_bars(rows, "gap", "low", "high"),
@@ -417,14 +421,14 @@ def draw_sweep(
         marker = {"color": looks[m], "size": 10}
         more = {"runs": source, "rows": len(rows)}
         traces.append(DOTS | trace | {"marker": marker, "meta": meta | more})
-    for place, gap in printed.items():
+    for place, gap in printed_differences.items():
         model, m, task = place.split(", ")
         trace = {"name": f"{m}, printed", "x": [model], "y": [-gap]}
         trace["hovertext"] = [
             f"printed: {model} minus {baseline_model}, {m}, {task}: {-gap:+g}"
         ]
         marker = {"color": looks.get(m, GREY), "symbol": "diamond-open", "size": 12}
-        meta = {"task": task, "page": page, "rows": 0}
+        meta = {"task": task, "page": notebook_id, "rows": 0}
         group = {"legendgroup": m, "showlegend": False}
         traces.append(DOTS | trace | group | {"marker": marker, "meta": meta})
     return LiveFigure(title, traces, ["task", "runs"], {}, layout)
@@ -434,14 +438,14 @@ def draw_surfaces(
     surfaces: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
     shared_scale: str,
     title: str,
-    page: str,
+    notebook_id: str,
 ) -> LiveFigure:
     """Return 3-D surfaces over a square that a reader can turn; one is shown at a time.
 
     surfaces: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}.
     shared_scale: the scale on which all surfaces have one range of z, so that they can
     be compared.
-    page: id of the notebook that has the numbers in a table."""
+    notebook_id: id of the notebook that has the numbers in a table."""
     traces, every = [], [z[shared_scale] for _, z in surfaces.values()]
     ends = [min(map(np.min, every)), max(map(np.max, every))]
     changes: dict[str, Json] = {
@@ -450,7 +454,12 @@ def draw_surfaces(
     for name, (line, by_scale) in surfaces.items():
         for scale, z in by_scale.items():
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
-            meta = {"surface": name, "scale of z": scale, "rows": 1, "page": page}
+            meta = {
+                "surface": name,
+                "scale of z": scale,
+                "rows": 1,
+                "page": notebook_id,
+            }
             place = {"x": line, "y": line, "z": z.astype(np.float32)}
             kind = {"type": "surface", "colorscale": "Cividis", "showscale": False}
             traces.append(kind | place | {"meta": meta})
@@ -462,13 +471,17 @@ def draw_surfaces(
     )
 
 
-def describe_best_model(table: pd.DataFrame) -> str:
+def describe_best_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the model with the best score at half the FLOPs, beside the
     unpruned model.
 
-    table: from `make_frontier_table`. The task is the first one that has intervals,
+    frontier_table: from `make_frontier_table`. The task is the first one that has intervals,
     else the first of all."""
-    rows = table[table["low"].notna()] if table["low"].notna().any() else table
+    rows = (
+        frontier_table[frontier_table["low"].notna()]
+        if frontier_table["low"].notna().any()
+        else frontier_table
+    )
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]
     best = frontier.recommend_line(rows, "flops", 0.5)

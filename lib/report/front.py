@@ -60,7 +60,8 @@ def list_ordered_pages(profile: str) -> list[str]:
         for name in notebook.read_notebook_digests()
         if planned.has_planned_rows(profile, name)
         and (
-            notebook.find_notebook_path(name).exists() or not lists.list_absent_papers()
+            notebook.find_notebook_path(name).exists()
+            or not lists.list_uninstalled_papers()
         )
     ]
     return sorted(
@@ -227,11 +228,11 @@ def read_question(notebook_path: Path) -> str:
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())
 
 
-def link_table(frame: pd.DataFrame) -> str:
+def link_table(pages_table: pd.DataFrame) -> str:
     """Return the frame of `list_pages_of_paper` as a Markdown table with links to the
     pages' Markdown files."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
-    for name, line in frame.iterrows():
+    for name, line in pages_table.iterrows():
         cells = [f"[{line['page']}]({name}.page.md)", line["asks"], line["answer"]]
         lines.append(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

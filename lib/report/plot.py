@@ -507,23 +507,23 @@ def describe_printed_outside(comparisons: pd.DataFrame) -> str:
     return text * (total > 1)
 
 
-def count_printed_outside(rows: pd.DataFrame) -> tuple[int, int]:
+def count_printed_outside(comparisons: pd.DataFrame) -> tuple[int, int]:
     """Return (number outside, total) of the printed values in the rows of a forest
     plot, by our 95 % intervals."""
-    both = rows.dropna(subset="printed")
+    both = comparisons.dropna(subset="printed")
     out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
     return int(out.sum()), len(both)
 
 
 def label_rows(
-    axis: Axes, names: Sequence[str], axis_label: str, font_size: float = 10
+    axis: Axes, row_names: Sequence[str], axis_label: str, font_size: float = 10
 ) -> None:
     """Label the rows of a panel, the first at the top, and its x axis.
 
-    names: the label of each row."""
+    row_names: the label of each row."""
     axis.set_xlabel(axis_label)
-    axis.set_yticks(range(len(names)), names, fontsize=font_size)
-    axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    axis.set_yticks(range(len(row_names)), row_names, fontsize=font_size)
+    axis.set_ylim(max(len(row_names), 1) - 0.5, -0.5)
 
 
 def tell_paired_draws(

@@ -226,7 +226,7 @@ class Report:
     def write_working_index(self) -> None:
         """Write the index of the profile, with the state of this command's pages: made,
         failed, or waiting for runs."""
-        write_index(self.profile[:], self.builders, self.working)
+        write_profile_index(self.profile[:], self.builders, self.working)
 
 
 def describe_notebook_answers(notebook_name: str) -> list[str]:
@@ -250,7 +250,7 @@ def describe_notebook_answers(notebook_name: str) -> list[str]:
     return lines or [f"no page yet: `python -m lib run {notebook_name}` makes it"]
 
 
-def write_index(
+def write_profile_index(
     profile: str, builders: Sequence[PageBuilder] = (), is_running: bool = False
 ) -> None:
     """Write the HTML index of a profile: its standard pages, then its experiments.

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from lib.claims.seeds import find_planned_pair
+from lib.claims.seeds import find_planned_comparison_of_models
 from lib.claims.words import JudgingInputs, explain_unlearned_model
 from lib.core.rows import Outcome, Row, format_width
 from lib.core.spec import Spec
@@ -231,7 +231,7 @@ class Runs:
             rows.to_dict("records") for rows in (method_frame, baseline_frame)
         ]
         spared, region, interest = [False, False], (), nan
-        if match := find_planned_pair(self.page, str(profile), *sides):
+        if match := find_planned_comparison_of_models(self.page, str(profile), *sides):
             plan, turned = match
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
@@ -454,7 +454,8 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
     tables = []
     for part in divide_columns(
-        [count_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])], levels
+        [estimate_column_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])],
+        levels,
     ):
         chosen = frame.iloc[:, [*range(levels), *part]]
         lines = chosen.itertuples(index=False, name=None)
@@ -465,7 +466,7 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
     return "\n".join(tables)
 
 
-def count_pixels(column: pd.Series) -> int:
+def estimate_column_pixels(column: pd.Series) -> int:
     """Return the estimated width of a table's column in pixels. Long texts wrap between
     words, short ones do not."""
     words = f"{column.name} {' '.join(map(str, column))}".split()

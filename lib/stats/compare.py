@@ -3,7 +3,7 @@ formats scores for tables.
 
 A collected frame is a table with a row for each run of a notebook's grid: its labels
 (model, task, seed), the run, and its metrics. All scores are on the same examples
-(`read_judged_rows`), so a tested claim has the same difference as two cells of a
+(`read_labels_and_predictions`), so a tested claim has the same difference as two cells of a
 table."""
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def pair_rows(
             has_scores = all(column.score_key in member.metrics for member in members)
             if column.split != "dev" and not has_scores:
                 continue
-            a, b = (read_judged_rows(member, column) for member in members)
+            a, b = (read_labels_and_predictions(member, column) for member in members)
             if a["index"] != b["index"]:
                 raise Refused(
                     f"{run.name} and {other.name} were evaluated on different rows of "
@@ -236,7 +236,7 @@ def read_unseen_description(run: Run) -> Json | None:
 
 
 @lru_cache(maxsize=512)
-def read_judged_rows(run: Run, column: Column) -> dict[str, Any]:
+def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     """Return labels and predictions of the N examples on which a run is scored and
     compared.
 
@@ -298,7 +298,7 @@ def measure_level(run: Run, column: Column) -> Level:
     accuracies and correlations. A run whose loss was not finite has no predictions, and
     counts as collapsed."""
     try:
-        rows = read_judged_rows(run, column)
+        rows = read_labels_and_predictions(run, column)
     except FileNotFoundError:
         return Level(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
@@ -343,12 +343,12 @@ def read_score(run: Run | None, column: Column) -> float:
     """Return a run's score by a Column's metric, from 0 to 1; nan where it has none.
 
     It is on the split's rows and, for the development split, on unseen rows too
-    (`read_judged_rows`). A metric that is no score of examples, such as the share of
+    (`read_labels_and_predictions`). A metric that is no score of examples, such as the share of
     remaining weights, is returned as recorded."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return read_development_score(run, column)
-    rows = read_judged_rows(run, column)
+    rows = read_labels_and_predictions(run, column)
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
@@ -500,14 +500,14 @@ def describe_outlying_seeds(
         place = f" at {format_width(dict(rows.iloc[0]))}" if "m" in rows else ""
         rest = rows["score"][~far]
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
-        seeds = several.format(join_in_words(map(str, rows["seed"][far])))
-        scores = join_in_words(f"{score:.1f}" for score in rows["score"][far])
+        seeds = several.format(join_texts_with_and(map(str, rows["seed"][far])))
+        scores = join_texts_with_and(f"{score:.1f}" for score in rows["score"][far])
         others = f"the others {rest.min():.1f} to {rest.max():.1f}"
         lines.append(f"{model}{place} on {column}: {seeds} {scores}, {others}")
     return lines
 
 
-def join_in_words(texts: Iterable[str]) -> str:
+def join_texts_with_and(texts: Iterable[str]) -> str:
     """Return texts as a list in words: "13, 14 and 15"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last

@@ -79,7 +79,7 @@ def compute_taylor_importance(
             factor = torch.ones(number, requires_grad=True, device=loop.get_device())
 
             def scale_head_outputs(
-                _: torch.nn.Module,
+                module: torch.nn.Module,
                 inputs: tuple[torch.Tensor, ...],
                 factor: torch.Tensor = factor,
                 size: int = attention.self.attention_head_size,
