@@ -185,8 +185,7 @@ def parse_cell_term(term_text: str, default_conditions: Conditions) -> CellTerm:
 
     default_conditions: conditions on all models, from after the "@"."""
     models = [
-        # pyrefly: ignore[missing-attribute]  # The pattern matches every text that is
-        # not empty.
+        # pyrefly: ignore[missing-attribute]  # Any text but "" matches.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
         for part in term_text.split(" over ")
     ]

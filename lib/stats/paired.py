@@ -371,8 +371,7 @@ def estimate_contrast(
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
-            # pyrefly: ignore[bad-argument-type]  # A cluster may be None; two None are
-            # equal.
+            # pyrefly: ignore[bad-argument-type]  # Two clusters of None are equal.
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
                 raise Refused(

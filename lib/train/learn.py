@@ -320,8 +320,7 @@ class Trainer:
 
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
-            # pyrefly: ignore[missing-attribute]  # Scratch has no `result`; it is added
-            # here.
+            # pyrefly: ignore[missing-attribute]  # Scratch gets `result` here.
             run.result = loop.fit(
                 run,
                 model,

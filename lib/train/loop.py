@@ -294,9 +294,8 @@ def write_checkpoint(
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.write_manifest(folder)
-    halves = list(
-        run.checkpoint_folder.glob(".step-*")
-    )  # Checkpoints that killed processes left unfinished.
+    # Checkpoints that killed processes left unfinished.
+    halves = list(run.checkpoint_folder.glob(".step-*"))
     for old in [*halves, *sorted(run.checkpoint_folder.glob("step-*"))[:-2]]:
         disk.remove_path(old)
 

@@ -98,8 +98,7 @@ class MeanSquare(torch.autograd.Function):
         return torch.dot(difference.flatten(), difference.flatten()) / ctx.number
 
     @staticmethod
-    # pyrefly: ignore[bad-override]  # torch declares *grad_outputs; `forward` has one
-    # output.
+    # pyrefly: ignore[bad-override]  # torch declares *grad_outputs; this has one.
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return (
             (ctx.saved_tensors[0] * (2 * gradient / ctx.number)).to(ctx.dtype),

@@ -57,7 +57,7 @@ def distil(
     distil: the fields of a Distil.
     surgery: operations on the student, such as pruning (lib.model.surgery)."""
     teacher, training.tokenizer = training.teacher
-    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     student = copy.deepcopy(teacher.to(loop.get_device()))
     set_dropout(student, training.train.dropout)
     apply_operations(training.run, student, surgery)

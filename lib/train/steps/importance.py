@@ -56,7 +56,7 @@ def compute_taylor_importance(
 
     encoded: the tokenised rows over whose loss the gradients are taken.
     report_progress: function that gets the share of rows done."""
-    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     layers, watched, running = parts.get_layers(model), [], None
     sizes = {
@@ -133,7 +133,7 @@ def compute_importance_by_method(
 
     encoded: the tokenised rows of the loss.
     report_progress: function that gets the share of rows done."""
-    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     for loss in iterate_batch_losses(
         model, encoded, options, numerics, report_progress

@@ -57,7 +57,7 @@ def latency(
         for name, source in sorted(run.inputs.items())
     }
     for model in made.values():
-        # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+        # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
         model.to(loop.get_device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(
