@@ -256,7 +256,7 @@ class SavedWeights:
         return self.digest_manifest(spec) in notes
 
     def note_finished_run(self, spec: Spec) -> None:
-        """Add the run of a Spec to the set, if its step saves weights."""
+        """Add the finished run of a Spec to the set, if its step saves weights."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
                 file.write(f"{self.digest_manifest(spec)}\n")

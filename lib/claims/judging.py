@@ -351,7 +351,8 @@ def correct_p_values_by_holm(
 
 
 def list_central_claims(paper: str | None = None) -> list[str]:
-    """Return the ids of the central claims of a paper; without one, of all papers."""
+    """Return the ids of the central claims of a paper, those that its main conclusions
+    rest on; without a paper, of all papers."""
     items = lists.read_claims().items()
     return [
         id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])

@@ -195,10 +195,10 @@ def recompute_committed_files(store: Store) -> dict[Path, str]:
 
 
 def group_csv_cells_by_key(csv_text: str) -> dict[str, list[str]]:
-    """Return {first KEY cells, joined by ", ": the other cells} of the lines of a CSV
+    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a CSV
     text.
 
-    Lines with the same first KEY cells are joined."""
+    Lines with the same first KEY (4) cells are joined."""
     table = defaultdict(list)
     for line in csv.reader(csv_text.splitlines()):
         table[", ".join(filter(None, line[:KEY]))] += line[KEY:]

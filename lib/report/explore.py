@@ -185,7 +185,7 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
 
     It is that of `lib.papers.frontier.make_points_table` with three more columns:
     `source` of the numbers, names of a model's `runs`, and its latency `ms` where it
-    was measured. A model of fewer than SEEDS seeds has no interval."""
+    was measured. A model of fewer than SEEDS (3) seeds has no interval."""
     frame = find_page_runs(FRONTIER, profile).current
     if frame.empty:
         return frame
@@ -366,7 +366,7 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
     """Return the score of each model of a notebook minus that of `baseline_model`, in
     points.
 
-    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS
+    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS (3)
     seeds have no interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):

@@ -173,7 +173,7 @@ def compute_student_interval(values: pd.Series) -> tuple[float, float]:
     """Return the 95 % interval of a mean over seeds (Student's t), as seaborn's
     `errorbar` function.
 
-    values: one value for each seed. It is nan for fewer than SEEDS values."""
+    values: one value for each seed. It is nan for fewer than SEEDS (3) values."""
     if len(values) < SEEDS:
         return np.nan, np.nan
     e = estimate_mean_over_seeds(values)
@@ -191,7 +191,10 @@ def draw_means(
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
     over seeds.
 
-    For fewer than SEEDS seeds, each seed is a point and no interval is drawn."""
+    For fewer than SEEDS (3) seeds, each seed is a point and no interval is drawn.
+
+    x_column, y_column: names of columns of the frame.
+    label: the name of the line, which also chooses its look."""
     frame = frame.dropna(subset=y_column)
     if not len(frame):
         return
@@ -212,7 +215,7 @@ def draw_sweep(
     """Draw differences from one reference setting over the values x of a number, with
     95 % intervals.
 
-    A point of fewer than SEEDS seeds is hollow.
+    A point of fewer than SEEDS (3) seeds is hollow.
 
     differences: a row for each point, with the columns line, x, mean, low, high and
     seeds.
@@ -283,7 +286,7 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw comparisons as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
-    interest, a shade the claimed region. A grey dot has fewer than SEEDS seeds. Large
+    interest, a shade the claimed region. A grey dot has fewer than SEEDS (3) seeds. Large
     differences have a second panel.
 
     comparisons: a frame with the columns FOREST.
@@ -532,7 +535,7 @@ def tell_paired_draws(
     """Return the mean difference of two groups' scores in paired random draws, with its
     interval, as text.
 
-    It is "" unless there are two groups with the same number of draws, at least SEEDS.
+    It is "" unless there are two groups with the same number of draws, at least SEEDS (3).
 
     scores_by_group: {group: scores [N]}; draw i of both groups is a pair.
     highlighted_group: the group from which the other is subtracted."""

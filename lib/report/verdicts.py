@@ -103,7 +103,7 @@ def write_answer(
     judged_profile: str = "",
     prefix: str = "",
 ) -> list[str]:
-    """Return the answer of a page as at most MOST sentences, each with its numbers.
+    """Return the answer of a page as at most MOST (4) sentences, each with its numbers.
 
     The first kind that the page has is taken: central comparisons with an interval;
     differences that the page draws, with intervals; central comparisons of few seeds;

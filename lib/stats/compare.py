@@ -43,7 +43,8 @@ SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 @dataclass(frozen=True)
 class Column:
-    """A Column is a metric on a split of a task, as a paper's table prints it."""
+    """A Column is a metric on a split of a task, such as the accuracy on the
+    development split, as a paper's table has it as a column."""
 
     title: str
     task: str
@@ -68,11 +69,11 @@ def pair_columns(
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
-    """Return the Pairs of two models' runs in a collected frame, one for each Column,
-    task and seed.
+    """Return the Pairs of two models' predictions at equal seeds, for paired
+    statistics: one for each metric (Column), task and seed.
 
     A Pair's task is the title of its Column. Runs that are missing or lack the split of
-    a Column make no Pair, and neither do runs of different dtypes (`select_one_dtype`).
+    a Column make no Pair, and neither do runs of different dtypes.
 
     frame: a frame with the columns task, seed, model and run.
     method, baseline: names in the column `model`.
@@ -474,7 +475,7 @@ def describe_outlying_seeds(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[str]:
     """Return a sentence for each model and metric where few seeds score far from the
-    median (more than FAR points).
+    median (more than FAR (10) points).
 
     It warns a reader that these seeds move the mean.
 
@@ -508,7 +509,7 @@ def describe_outlying_seeds(
 
 
 def join_texts_with_and(texts: Iterable[str]) -> str:
-    """Return texts as a list in words: "13, 14 and 15"."""
+    """Return texts as an enumeration for a sentence: "13, 14 and 15"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -551,7 +552,7 @@ def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str
     """Return an Estimate with its 95 % interval and number of seeds as text: "+0.4
     [-0.2, 1.1] (3)".
 
-    With fewer than SEEDS seeds the interval is left out.
+    With fewer than SEEDS (3) seeds the interval is left out.
 
     is_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
     if estimate is None or not isfinite(estimate.mean):

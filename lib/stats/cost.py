@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """A Shape has the sizes of an encoder with a classification head.
+    """A Shape has the sizes of an encoder with a classification head, from which its
+    costs are counted.
 
     Raises Refused where the number of heads does not divide the hidden width."""
 

@@ -57,8 +57,8 @@ def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
 def has_collapsed(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
-    """Return whether each run of a frame collapsed: it scores no better than chance or
-    predicts a constant (lib.stats.compare.Level)."""
+    """Return for each run of a collected frame whether it collapsed: it scores no
+    better than chance or predicts a constant."""
     return [
         compare.measure_level(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
@@ -135,7 +135,7 @@ def estimate_rank_correlation(
     measure_argument: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of Kendall's tau between candidates' scores in a search and
-    after full training; None for fewer than RANKED candidates.
+    after full training; None for fewer than RANKED (12) candidates.
 
     It says whether the search's proxy ranks networks as full training does.
 

@@ -46,7 +46,7 @@ BLOCK = 32
 @dataclass(frozen=True)
 class Pair:
     """A Pair has the predictions of a method (a) and a baseline (b) for the same
-    examples, on one task at one seed.
+    examples, on one task at one seed. Paired statistics rest on it.
 
     Row i of a, b and labels is the same example. Failed runs make no Pair."""
 
@@ -86,10 +86,10 @@ class Estimate:
     interest: float = nan  # Smallest effect of interest, fixed before the runs.
 
     def compute_p_value(self, value: float) -> float:
-        """Return the two-sided p-value of the hypothesis that the true value is
+        """Return the two-sided p-value of the null hypothesis that the true value is
         `value`.
 
-        It is 0.05 where `value` is an end of the interval."""
+        It is 0.05 where `value` is an end of the 95 % interval."""
         if value == self.null:
             return self.p
         half = self.mean - self.low if value < self.mean else self.high - self.mean
@@ -138,7 +138,8 @@ def compute_weighted_scores(
     The jackknife calls it, with a sample for each cluster left out. A score is 0 where
     it is undefined. Raises Refused for an unknown metric.
 
-    predictions: M predictions [N] or [N, C]; for MARKS, scores [N] of the questions.
+    predictions: M predictions [N] or [N, C]; for the metrics of answer spans (MARKS),
+    scores [N] of the questions.
     labels: [N].
     weights: how often each sample has each example [D, N]."""
     check_name(
@@ -170,7 +171,9 @@ def compute_weighted_scores(
 def compute_score(metric: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the metric of one model's predictions, with each example counted once.
 
-    predictions, labels: as in `compute_weighted_scores`."""
+    metric: a name such as "f1".
+    predictions: classes or scores [N], or logits [N, C].
+    labels: [N]."""
     return float(
         compute_weighted_scores(
             metric, [predictions], labels, np.ones((1, len(labels)))
@@ -271,9 +274,9 @@ def _iterate_weighted_ranks(
 
 def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return twice the mid-ranks of values [N], less their mean, in each of D weighted
-    samples, [D, N].
+    samples, [D, N]. Spearman's correlation is computed from them.
 
-    Each smaller example adds 1 to it, and each larger one subtracts 1.
+    Each smaller example adds 1, and each larger one subtracts 1.
 
     weights: how often each sample has each example [D, N]."""
     place = np.unique(values, return_inverse=True)[1]
@@ -347,8 +350,8 @@ def keep_common_tasks(pair_groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]
 def estimate_contrast(
     pair_groups: Sequence[Sequence[Pair]], coefficients: ArrayLike
 ) -> Estimate:
-    """Return the Estimate of a linear combination of the mean differences of groups of
-    Pairs.
+    """Return the Estimate of a linear combination of mean differences, each of a group
+    of Pairs (runs of a method a and a baseline b).
 
     The mean difference of a group is the mean of a - b over seeds, then over tasks. All
     Pairs of a task must have the same examples in the same order, clusters and metric.
@@ -427,8 +430,8 @@ def _compute_student_interval(
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
-    """Return the Estimate of method minus baseline (a - b) in points: the mean over
-    seeds, then over tasks."""
+    """Return the Estimate of method minus baseline in points, with its interval: the
+    mean difference of the Pairs over seeds, then over tasks."""
     return estimate_contrast([pairs], np.ones(1))
 
 
@@ -452,11 +455,12 @@ def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
 
 
 def estimate_mean_over_seeds(values: ArrayLike, smallest_step: float = 0.0) -> Estimate:
-    """Return the Estimate of the mean over seeds of values that are no mean over
+    """Return the Estimate of the mean over seeds of a quantity that is not a mean over
     examples, such as a share of steps.
 
-    It has Student's interval; with one seed both ends are the value.
+    It has Student's 95 % interval; with one seed both ends are the value.
 
+    values: one for each seed.
     smallest_step: number of which all values are multiples. Rounding to it adds a
     twelfth of its square to their variance."""
     x = np.asarray(values, float)

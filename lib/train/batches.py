@@ -73,7 +73,7 @@ def order_batches(
     lengths: tokens of each row.
     batch_size: rows of a batch.
     by_length: whether rows of similar length share a batch, which saves padding.
-    Shuffled rows are sorted by length within pools of POOL batches, then batches are
+    Shuffled rows are sorted by length within pools of POOL (50) batches, then batches are
     shuffled."""
     generator = np.random.default_rng(derive_seed(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))

@@ -344,7 +344,8 @@ def load_checkpoint(
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Return the logits of a batch: [B, C] of classes, or [B, 2, T] of answer spans.
 
-    A span has logits of its first and of its last token; padded tokens have ABSENT."""
+    A span has logits for its first and for its last token; padded tokens have ABSENT, a
+    large negative number."""
     out = model(**batch)
     if "logits" in out:
         return out.logits
