@@ -90,8 +90,11 @@ def estimate_cell(
     columns_by_task: Mapping[str, Sequence[Column]],
     weighted_pairs: Sequence[tuple[list[paired.Pair], float]],
 ) -> paired.Estimate | None:
-    """Return the Estimate of a comparison, or None where some of its runs are missing.
+    """Return the Estimate of a comparison of a claim (a Cell), or None where some of
+    its runs are missing.
 
+    rows: the collected rows of its runs.
+    columns_by_task: {task: its Columns}, the metrics by which it is scored.
     weighted_pairs: the pairs of runs with their weights, as `pair_runs` returns
     them."""
     if function := cell.measured_quantity.of_all:
@@ -112,10 +115,13 @@ def pair_runs(
     models_that_may_fail: Collection[str] = (),
 ) -> list[tuple[list[paired.Pair], float]]:
     """Return [(pairs of runs at equal seeds, weight), ...] for the terms of a
-    comparison.
+    comparison of models.
 
-    The contrast is the weighted sum of their mean differences. A seed in which a model
-    collapsed makes no pair, unless the model is one of `models_that_may_fail`."""
+    The estimated contrast is the weighted sum of their mean differences. A seed in
+    which a model collapsed makes no pair, unless the model is one of
+    `models_that_may_fail`.
+
+    columns_by_task: {task: its Columns}, the metrics by which it is scored."""
     both = [
         (weight, form.models) for weight, form in cell.terms if len(form.models) > 1
     ]

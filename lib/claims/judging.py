@@ -116,13 +116,14 @@ def judge_claims(
     store: Store | None = None,
     scale: str = SCALE,
 ) -> dict[str, words.Verdict]:
-    """Return {claim id: Verdict} of some claims, or of all.
+    """Return {claim id: Verdict} of some claims, or of all: each comparison of a claim,
+    estimated from runs, with a word such as "agrees".
 
     P-values have Holm's correction over all comparisons of a paper at the profile.
     Those of claims that are not judged here come from the committed `verdicts.csv`.
     Raises Refused for an unknown claim, and suggests the nearest one.
 
-    scale: a profile with recorded runs, or "paper"."""
+    scale: a profile (scale of the runs) with recorded runs, or "paper"."""
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
     # The matrix products are small, so more threads would be slower.
@@ -136,11 +137,13 @@ def judge_claims(
 def judge_claim(
     claim: dict[str, Any], profile: str, look_up_run: Callable[[Spec], dict[str, Any]]
 ) -> words.Verdict:
-    """Return the Verdict on one claim, with uncorrected p-values.
+    """Return the Verdict on one claim: each of its comparisons, estimated from runs,
+    with uncorrected p-values.
 
     claim: its row of `claims.csv`.
-    look_up_run: function from a Spec to the state of its run, such as
-    `Store.look_up_state`."""
+    profile: the scale of the runs.
+    look_up_run: function from a Spec, the description of a run, to the run's state,
+    such as `Store.look_up_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
@@ -175,8 +178,8 @@ def judge_claim(
 def explain_unreachable_cells(
     claim: Mapping[str, Any], profile: str, seeds: tuple[int, ...]
 ) -> str:
-    """Return in a sentence why no run at a profile can decide a claim; "" where runs
-    can.
+    """Return in a sentence why no run at a profile (scale of the runs) can decide a
+    claim; "" where runs can.
 
     seeds: the seeds that are planned for it at the profile."""
     if claim["cannot"] and profile != "paper":
@@ -188,7 +191,8 @@ def explain_unreachable_cells(
 def group_cells_by_seeds(
     claim: Mapping[str, Any], profile: str
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
-    """Return {planned seeds: comparisons} of a claim.
+    """Return {planned seeds: comparisons} of a claim, since each group is tested on the
+    runs of its seeds.
 
     A comparison that a central claim has as well takes the seeds of that claim."""
     groups = {}
@@ -201,7 +205,8 @@ def group_cells_by_seeds(
 def collect_judging_inputs(
     claim: Mapping[str, Any], profile: str, planned_count: int
 ) -> words.JudgingInputs:
-    """Return what a claim's words depend on beside the rows of its runs.
+    """Return what decides whether a claim agrees with its runs, beside the runs
+    themselves.
 
     These are the tasks' metrics, the printed effects, the effects of interest, the
     scores of unpruned models, the number of planned seeds, and the models that may
@@ -218,7 +223,8 @@ def collect_judging_inputs(
 
 
 def add_sentence_and_axis_label(result: words.Result) -> words.Result:
-    """Return a copy of a Result with its comparison as a sentence and as an axis label."""
+    """Return a copy of a Result (a measured comparison) with the comparison as a
+    sentence and as an axis label."""
     words = lists.find_cells_csv_row(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
@@ -286,8 +292,8 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
 def mark_repeated_comparisons(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts, where a finding that repeats a comparison of another claim
-    names that claim, so that it is counted once.
+    """Return the Verdicts (claims with their measured comparisons), where a comparison
+    that another claim has too names that claim, so that it is counted once.
 
     `cells.csv` names the repeats that are planned. Two means over tasks can also become
     equal because their other tasks have no runs. Their estimates are then equal to 8
@@ -327,8 +333,8 @@ def mark_repeated_comparisons(
 def correct_p_values_by_holm(
     verdicts: Mapping[str, words.Verdict], profile: str = SCALE
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts with p-values after Holm's correction over all comparisons of
-    each paper.
+    """Return the Verdicts (claims with their measured comparisons) with p-values after
+    Holm's correction over all comparisons of each paper.
 
     Comparisons of claims that are not in `verdicts` enter with their committed
     p-values."""
@@ -539,7 +545,7 @@ CHOICES = FOUND.replace("found", "methods").strip()
 def select_counted_results(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
-    """Return the Results of some claims that totals count.
+    """Return the Results (measured comparisons) of some claims that totals count.
 
     Single tasks of a mean, and comparisons that are counted under another claim, are
     left out."""
@@ -565,8 +571,8 @@ def count_effects_outside_intervals(
 
 
 def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
-    """Return two sentences that count the words of all central comparisons, for README
-    and the overview of claims."""
+    """Return two sentences that count how the central comparisons stand to the papers'
+    claims ("agrees", ...), for README and the overview of claims."""
     every = select_counted_results(verdicts, list_central_claims())
     sure = [r.word for r in every if r.word != words.NOT_MEASURED]
     parts = f" ({words.count_words(sure)})" * bool(sure)

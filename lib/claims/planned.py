@@ -27,8 +27,9 @@ SECOND = "second"
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A PlanLine is a line of a profile's plan: which rows of a notebook's grid are
-    run, and which comparisons are tested on them."""
+    """A PlanLine is a line of the plan that was written before the runs of a large
+    profile: which rows of a notebook's grid are run, and which comparisons are tested
+    on them."""
 
     order: int
     # Name of a group of lines. Its runs are made, seed by seed, before those of the
@@ -47,7 +48,8 @@ class PlanLine:
     arguments: Json  # Further arguments of the notebook's function `grid`.
 
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
-        """Return the rows of a notebook's grid that this line of the plan selects."""
+        """Return the rows of a notebook's grid that this line of the plan runs, by
+        model, labels, task and seed."""
         place = cells.parse_conditions(self.where)
         return [
             row
@@ -61,7 +63,8 @@ class PlanLine:
 
 @cache
 def read_plan(profile: str) -> list[PlanLine]:
-    """Return the lines of a profile's plan, in order; [] for a profile without a plan.
+    """Return the lines of the plan that was written before the runs of a profile, in
+    the order of the runs; [] for a profile without a plan.
 
     The file also has lines that were dropped because they exceed the budget of
     core-hours. Their column `word` is not "planned"."""
@@ -70,7 +73,8 @@ def read_plan(profile: str) -> list[PlanLine]:
 
 
 def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
-    """Return the PlanLine of a row of a plan's CSV file."""
+    """Return the PlanLine (rows to run and comparisons to test) of a row of a plan's
+    CSV file."""
     tasks = [task for task in csv_row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
     first, number = int(csv_row["first_seed"]), int(csv_row["seeds"])
@@ -93,14 +97,14 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
 
 
 def list_planned_pages(profile: str) -> tuple[str, ...]:
-    """Return the ids of the notebooks that have rows at a profile with a plan; ()
-    without a plan."""
+    """Return the ids of the notebooks with runs in the plan of a profile (scale of the
+    runs); () for a profile without a plan."""
     return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
 
 
 def read_planned_core_hours(profile: str) -> dict[str, float]:
-    """Return {step of the plan: core-hours} of a profile, in the plan's order; {}
-    without a plan."""
+    """Return {step of the plan: its core-hours} for the planned runs of a profile, in
+    the plan's order; {} without a plan."""
     by_step = {}
     for line in read_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -108,8 +112,8 @@ def read_planned_core_hours(profile: str) -> dict[str, float]:
 
 
 def has_planned_rows(profile: str, notebook_id: str) -> bool:
-    """Return whether a notebook has rows at a profile. Without a plan every notebook
-    has."""
+    """Return whether a notebook has rows of runs at a profile (scale of the runs).
+    Where no plan limits the profile, every notebook has."""
     return notebook_id in (list_planned_pages(profile) or (notebook_id,))
 
 

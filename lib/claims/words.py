@@ -84,7 +84,10 @@ def inflect_word_after_count(word: str, count: int) -> str:
 @dataclass(frozen=True)
 class Result:
     """A Result is one comparison of a claim, measured at one profile (scale of the
-    runs) on one task or on a mean of tasks."""
+    runs) on one task or on a mean of tasks.
+
+    Its `word` says how the measurement stands to the paper's claim: "agrees", "the
+    other way round", "no such effect here", "too noisy to say" or "not measured"."""
 
     claim: str
     cell: Cell
@@ -142,12 +145,12 @@ class Result:
 
     @property
     def word(self) -> str:
-        """Return the word of this comparison, by the first rule that fits.
+        """Return how the 95 % interval stands to the claim, in a fixed word or phrase.
 
-        Without an interval it is "not measured". It is "agrees" where the 95 % interval
-        lies inside the claimed region, "the other way round" where it lies outside, "no
-        such effect here" where it excludes the expected effect, else "too noisy to
-        say"."""
+        Without an interval it is "not measured". It is "agrees" where the interval lies
+        inside the claimed region, "the other way round" where it lies outside, "no such
+        effect here" where it excludes the expected effect, else "too noisy to say". The
+        first rule that fits counts."""
         if self.why_unmeasured:
             return NOT_MEASURED
         (low, high), e = self.cell.bounds, self.estimate
@@ -160,8 +163,8 @@ class Result:
 
     @property
     def excludes_tested_effect(self) -> bool:
-        """Return whether the interval lies on that side of the expected effect where no
-        effect is.
+        """Return whether the interval excludes the expected effect, and lies on that
+        side of it where "no effect" is.
 
         Then the measured effect is weaker than the printed value or the effect of
         interest."""
@@ -172,11 +175,11 @@ class Result:
 
     @property
     def strength_against_printed_value(self) -> str:
-        """Return "weaker than printed" or "stronger than printed"; else "".
+        """Return "weaker than printed" or "stronger than printed" for a measured effect
+        that agrees with the claim; else "".
 
-        It has text only where the interval agrees with the claim and excludes the
-        printed value. Without a printed value it can be "weaker than the effect of
-        interest"."""
+        It has text only where the interval excludes the printed value. Without a
+        printed value it can be "weaker than the effect of interest"."""
         e, (low, high) = self.estimate, self.cell.bounds
         if self.word != AGREES or self.tested_effect is None or e is None:
             return ""
@@ -205,7 +208,8 @@ class Result:
 
     @property
     def p_value(self) -> float | None:
-        """Return the two-sided p-value of the null hypothesis that the word rejects.
+        """Return the two-sided p-value of the null hypothesis that this comparison's
+        word ("agrees", ...) rejects.
 
         The null value is the end of the claimed region; for "no such effect here" it is
         the expected effect (`tested_effect`). For "too noisy to say" it is the larger p
@@ -240,8 +244,8 @@ class Result:
         """Return a number in the unit of this comparison as text; a difference has its
         sign.
 
-        A number of at least 0.0001 is never shown as 0, so that a reader can check the
-        word by the interval."""
+        A number of at least 0.0001 is never shown as 0, so that a reader can check by
+        the interval whether the claim holds."""
         points = self.unit.startswith("points") and not self.cell.slope
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
@@ -270,8 +274,10 @@ class Result:
 
     @property
     def reading(self) -> str:
-        """Return the word for a table: with the size against the print in brackets, and
-        † where it holds after Holm's correction."""
+        """Return how the measurement stands to the claim, as a table shows it: "agrees
+        (weaker than printed) †".
+
+        The mark † is for a result that stays significant after Holm's correction."""
         word = (
             "they differ"
             if self.word == OPPOSITE and self.claims_equivalence
@@ -290,8 +296,8 @@ class Result:
 
     @property
     def holds_after_correction(self) -> bool:
-        """Return whether the word is significant after Holm's correction over all
-        comparisons of a paper."""
+        """Return whether the comparison's outcome, such as "agrees", stays significant
+        after Holm's correction over all comparisons of a paper."""
         return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
 
 
@@ -369,10 +375,10 @@ class Verdict:
 
 def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[Result]:
     """Return Results with p-values after Holm's correction over their family: all
-    comparisons of one paper at one profile.
+    comparisons of one paper at one profile (scale of the runs).
 
-    A single task of a mean, and a comparison that another claim counts, are not in the
-    family.
+    A comparison on a single task whose mean over tasks is tested, and one that is
+    counted under another claim, are not in the family.
 
     other_p_values: p-values of the family's comparisons that are not among
     `results`."""
@@ -388,7 +394,8 @@ def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[
 
 @dataclass(frozen=True)
 class JudgingInputs:
-    """This class holds what the words of a claim depend on beside the rows of its runs."""
+    """This class holds what decides whether a claim "agrees" with the runs, beside the
+    rows of its runs themselves."""
 
     # {task: its Columns}, the metrics by which it is scored.
     columns_by_task: Mapping[str, Sequence[Column]]
@@ -427,8 +434,10 @@ def judge_cells(
     """Return (the Results of a claim's comparisons, a note on failed runs and mixed
     dtypes).
 
+    Each Result says whether the runs agree with the claim.
+
     claim: the claim's row of `claims.csv`.
-    rows: rows with their scores, as `compare.add_metrics_to_row` returns them.
+    rows: rows of runs with their scores, as `compare.add_metrics_to_row` returns them.
 
     Two comparisons of the same runs count once. A comparison without rows at this
     profile is not measured, and its Result says which row is missing."""
@@ -488,9 +497,9 @@ def identify_compared_runs(
 def measure_cell(
     cell: Cell, rows: Sequence[Mapping[str, Any]], claim_id: str, inputs: JudgingInputs
 ) -> list[Result]:
-    """Return the Results of one comparison (Cell) on its rows.
+    """Return the Results of one comparison of a claim (a Cell) on the rows of its runs.
 
-    A cell that is tested on each task has one Result for each. Any other cell has one
+    A comparison that is tested on each task has one Result for each. Any other has one
     for the mean of all testable tasks, followed by one for each task."""
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
