@@ -100,11 +100,11 @@ def order_claim_specs(
 def select_plan_lines(
     profile: str, claim_ids: Sequence[str] = ()
 ) -> list[planned.PlanLine]:
-    """Return the PlanLines of a profile's plan, of all claims or of those with these
-    ids.
+    """Return the lines of a profile's plan (rows to run and comparisons to test), of
+    all claims or of those with these ids.
 
-    Raises Refused for a profile without a plan, and for an id that its plan lacks; it
-    suggests the nearest one."""
+    profile: the scale of the runs. Raises Refused for a profile without a plan, and for
+    an id that its plan lacks; it suggests the nearest one."""
     check_name(
         "profile with a plan",
         profile,
@@ -157,8 +157,8 @@ def list_plan_line_specs_by_seed(
 
 
 def order_plan_specs(plan_lines: list[planned.PlanLine], profile: str) -> list[Spec]:
-    """Return the Specs of lines of a plan in the order in which their runs are made,
-    each once.
+    """Return the Specs (descriptions of runs) of lines of a plan in the order in which
+    they are made, each once.
 
     The order is by step of the plan, then by seed, then by line."""
     ordered = []
@@ -247,7 +247,8 @@ class SavedWeights:
         self.store, self.path = store, store.runs / ".evidence"
 
     def digest_manifest(self, spec: Spec) -> str:
-        """Return the digest of the manifest of a Spec's run, "" where there is none."""
+        """Return the digest of the manifest (list of files) of a Spec's run, "" where
+        there is none."""
         manifest = self.store.runs / spec.name / disk.MANIFEST
         return disk.digest_file(manifest) if manifest.exists() else ""
 
@@ -277,7 +278,8 @@ class SavedWeights:
         return False
 
     def delete_weights(self, spec: Spec) -> None:
-        """Delete the weights of a run, unless another run reads them."""
+        """Delete the weights of a Spec's run to free disk space, unless a running
+        process reads them."""
         if not self.is_in_use(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 

@@ -103,8 +103,8 @@ def describe_record_damage(run: Run) -> str:
 
 
 def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
-    """Return the rows of `runs.csv`: the run behind each row of all notebooks' grids
-    and all claims.
+    """Return the rows of `runs.csv`, the list of all runs: the run behind each row of
+    all notebooks' grids and all claims.
 
     A row is (notebook or claim id, profile, labels, seed, name of the run). Where a run
     is recorded in float32 alone, it is the name of that run.
@@ -278,8 +278,8 @@ def is_page_of_several_papers(notebook_id: str) -> bool:
 
 
 def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
-    """Return whether two texts of a column differ; numbers must differ by more than
-    NEAR, the tolerance of the column."""
+    """Return whether a committed and a computed text of a CSV column differ; numbers
+    must differ by more than the tolerance of the column (NEAR)."""
     try:
         return (
             old_text != new_text

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of 
 
 
 def read_paper_row(paper: str) -> str:
-    """Return the paper's row of the table in README, with the table's head, in
-    Markdown."""
+    """Return the paper's row of the table of findings in README, with the table's head,
+    in Markdown."""
     lines = (paths.ROOT / "README.md").read_text().splitlines()
     head = [line for line in lines if line.startswith("| | works here?")] + [
         "|---|---|---|---|"
@@ -51,7 +51,8 @@ def find_page_heading(notebook_id: str) -> str:
 
 
 def list_ordered_pages(profile: str) -> list[str]:
-    """Return the ids of the standard pages of a profile, in the order of the index.
+    """Return the ids of the notebooks with a standard page at a profile (scale of the
+    runs), in the order of the index.
 
     A notebook that was deleted is listed, so that its loss is noticed, unless a paper
     is not installed."""
@@ -85,8 +86,9 @@ def read_readme_findings() -> list[tuple[str, str]]:
 
 
 def describe_paper_card(paper: str) -> Json | None:
-    """Return the fields of a paper's card on the index: its idea, its first
-    comparisons, and the counts of their words; None without a summary page."""
+    """Return the fields of a paper's card on the index of pages: its idea, its first
+    comparisons, and how many of them agree with our runs; None without a summary
+    page."""
     page = f"{find_papers()[paper].prefix}_01_summary"
     if not notebook.find_notebook_path(page).exists():
         return None
@@ -113,8 +115,8 @@ BARS = 4  # Largest number of comparisons on a paper's card.
 
 
 def is_counted_central_row(verdict_row: Mapping[str, str], paper: str) -> bool:
-    """Return whether a row of `verdicts.csv` is a comparison of a central claim of a
-    paper that totals count."""
+    """Return whether a row of `verdicts.csv`, a measured comparison, belongs to a
+    central claim of a paper and is counted in totals."""
     claim = lists.read_claims()[verdict_row["claim"]]
     is_central = claim["paper"] == paper and claim["role"] == "central"
     is_twice = verdict_row["same_as"] or verdict_row["beside"]

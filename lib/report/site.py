@@ -117,8 +117,8 @@ class Report:
         )
 
     def note_finished_run(self, spec: Spec) -> None:
-        """Note that the run of a Spec is finished. Start each page that waited for this
-        run alone."""
+        """Note that the run of a Spec (its description) is finished. Start making each
+        page that waited for this run alone."""
         for builder in self.builders:
             if spec in builder.left:
                 builder.left.discard(spec)
@@ -175,7 +175,8 @@ class Report:
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
     def render_all_pages(self) -> bool:
-        """Make every page that is out of date. Return whether a page failed."""
+        """Make the HTML page of every notebook whose page is out of date. Return
+        whether one failed."""
         with closing(executors.Local(2)) as executor:
             self.render_pages(
                 [s for s in self.builders if s.tried or not s.failed], executor
@@ -183,21 +184,22 @@ class Report:
         return any(builder.failed for builder in self.builders)
 
     def list_first_answers(self) -> Iterator[str]:
-        """Yield a line with the first answer of each page that has one, for the end of
-        a command."""
+        """Yield a line with the first answer of each notebook's page that has one,
+        printed at the end of a command."""
         for builder in self.builders:
             for line in (builder.page_json or {}).get("answer", ())[:1]:
                 yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
 
     def close(self) -> None:
-        """Write the index for the last time, also after an error or interruption."""
+        """Write the index of pages for the last time, also after an error or
+        interruption."""
         self.working = False
         self.write_working_index()
 
     def render_pages(
         self, builders: Iterable[PageBuilder], executor: executors.Local
     ) -> None:
-        """Make those pages that are out of date, and print a line for each.
+        """Make those notebooks' pages that are out of date, and print a line for each.
 
         Each is made in a process of the executor, so that a killed process costs one
         page only."""
@@ -224,7 +226,7 @@ class Report:
             self.write_working_index()
 
     def write_working_index(self) -> None:
-        """Write the index of the profile, with the state of this command's pages: made,
+        """Write the HTML index of pages, with the state of this command's pages: made,
         failed, or waiting for runs."""
         write_profile_index(self.profile[:], self.builders, self.working)
 
@@ -253,7 +255,8 @@ def describe_notebook_answers(notebook_name: str) -> list[str]:
 def write_profile_index(
     profile: str, builders: Sequence[PageBuilder] = (), is_running: bool = False
 ) -> None:
-    """Write the HTML index of a profile: its standard pages, then its experiments.
+    """Write the HTML index of the notebooks' pages at a profile (scale of the runs):
+    standard pages, then experiments with changed parameters or data.
 
     builders: the pages of a running command; all other pages are listed as they are on
     disk.
@@ -286,8 +289,8 @@ def write_profile_index(
 
 
 def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> None:
-    """Write a placeholder for a page that does not exist yet, so that links of other
-    pages have a target.
+    """Write a placeholder for a notebook's HTML page that does not exist yet, so that
+    links of other pages have a target.
 
     A page that another process writes at the same time is not overwritten."""
     page = builder.html_path
@@ -304,9 +307,9 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
 
 
 def describe_index_entry(builder: PageBuilder, profile: str, is_running: bool) -> Json:
-    """Return the fields of a page's entry in the index, for its template.
+    """Return the fields of a notebook's entry in the HTML index, for the template.
 
-    They are the page's title, its answers, or why it does not exist yet."""
+    They are its page's title and answers, or why the page does not exist yet."""
     name = notebook.make_notebook_id(builder.path)
     page = builder.html_path if builder.html_path.exists() else builder.folder
     scope = grids.find_profile_of_values({"profile": profile} | builder.values)

@@ -28,8 +28,8 @@ MOST = 4
 
 
 def add_mark_to_word(word: str) -> str:
-    """Return a word such as "agrees" with its mark, so that it is recognised without
-    its colour."""
+    """Return an outcome such as "agrees" with its mark before it ("✓ agrees"), so that
+    it is recognised without its colour."""
     return f"{(WORDS | CHECKS)[word][0]} {word}"
 
 
@@ -55,8 +55,8 @@ ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def write_counts(verdicts: Collection[Verdict]) -> str:
-    """Return a sentence that counts the comparisons by word, and the printed numbers
-    that were computed again and are equal."""
+    """Return a sentence that counts how the comparisons turned out ("agrees", ...), and
+    the printed numbers that were computed again and are equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     sums = [v.word for v in verdicts if v.word]
     lines = [f"Comparisons: {words.count_words(r.word for r in cells)}"] * bool(cells)
@@ -82,8 +82,8 @@ def format_printed_effect(result: Result) -> str:
 
 
 def write_result_sentence(result: Result) -> str:
-    """Return a comparison as a sentence: what is compared, the measured effect, the
-    printed one and the word."""
+    """Return a measured comparison as a sentence: what is compared, the measured
+    effect, the printed one and the outcome, such as "agrees"."""
     if result.why_unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.why_unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
@@ -145,14 +145,15 @@ def write_answer(
 
 
 def is_on_central_claim(verdict: Verdict) -> bool:
-    """Return whether a Verdict is on a central claim of a paper, or on one of the
-    repository's own questions."""
+    """Return whether a Verdict (a claim with its measured comparisons) is on a central
+    claim of a paper, or on one of the repository's own questions."""
     role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]
     return role in ("central", "own") and verdict.kind == "finding"
 
 
 def convert_verdict_to_json(verdict: Verdict) -> Json:
-    """Return the fields of a Verdict for a page's JSON file, its comparisons as texts."""
+    """Return the fields of a Verdict (a claim with its measured comparisons) for a
+    page's JSON file, its comparisons as texts."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {
