@@ -1,9 +1,10 @@
-"""This package has the models, trainers and measurements of the workbook.
+"""This package trains, compresses and measures BERT models; notebooks use it to
+reproduce four papers.
 
-`python -m lib --help` lists the commands. The functions here serve a loop of your own,
-without Spec or store: `rows`, `dataset`, `network`, `fit`, `rank`, `operate`, `save`.
-`trainer` makes what method notebooks train on. Each function imports what it needs when
-it is called."""
+`python -m lib --help` lists the commands. The functions here serve a training loop of
+your own, without any stored runs: `rows`, `dataset`, `network`, `fit`, `rank`,
+`operate`, `save`. `load` opens a finished run. `trainer` makes what the notebooks train
+that explain a method. Each function imports what it needs when it is called."""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 
 def _find_checkout() -> _Path | None:
-    """Return the folder of the checkout that this process stands in, or None where it
-    is in none.
+    """Return the root of the repository's checkout that contains the working folder, or
+    None where none does.
 
-    An environment may be that of another checkout: commands, notebooks, and workers of
-    this one use the code beside them, not that which the environment was made with."""
+    A Python environment may have been installed from another checkout. Commands,
+    notebooks and workers then still use the code of the checkout where they are
+    started."""
     try:
         place = _Path.cwd()
     except OSError:  # The working folder was deleted.
@@ -43,18 +45,21 @@ def _find_checkout() -> _Path | None:
 
 _tree = _find_checkout()
 if _tree and not _tree.samefile(_Path(__file__).parents[1]):
-    # The modules of this package are then those of the other tree.
+    # Import the modules of this package from that checkout instead.
     __path__[:] = [str(_tree / "lib")]
     __file__ = str(_tree / "lib" / "__init__.py")
     exec(compile(_Path(__file__).read_text("utf-8"), __file__, "exec"))
 
 
 def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
-    """Open a finished run, by a line of a notebook's grid or by its name; see
-    lib.export.opened.load.
+    """Open a finished run, given by its name, or by a notebook and the labels of a row
+    of its grid.
 
         load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
-    """
+
+    profile: the scale of the run, such as "toy".
+    keep: whether to make the run where it, or its weights, are missing.
+    columns: labels of the row. See lib.export.opened.load."""
     from lib.export import opened
 
     return opened.load(name, profile, keep, **columns)
@@ -63,11 +68,14 @@ def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) ->
 def rows(
     place: str | Dataset | Mapping[str, Dataset], columns: str = ""
 ) -> tuple[Task, dict[str, Split]]:
-    """Return (Task, {"train", "dev"}: Split) of a file or folder of your own, or of a
-    `datasets.Dataset` or `DatasetDict`; see lib.data.own.
+    """Return (Task, {"train": Split, "dev": Split}) of your own rows, for the functions
+    of this package.
 
-    columns: names of texts, then of the label, such as "title, body, stars: scores";
-    "" where their names tell. The line of a file may have them behind its path."""
+    place: the path of a file or folder, or a `datasets.Dataset` or `DatasetDict`
+    (lib.data.own).
+    columns: names of the text columns, then of the label, such as "title, body, stars:
+    scores"; "" where the names are recognised. A path may be followed by them, after ":
+    "."""
     from lib.data import own
 
     if isinstance(place, str):
@@ -79,10 +87,10 @@ def rows(
 
 
 def dataset(splits: Mapping[str, Split]) -> DatasetDict:
-    """Return the Splits of `rows` as a `datasets.DatasetDict`.
+    """Return the Splits of a task, by name, as a `datasets.DatasetDict` for other
+    libraries.
 
-    Its columns are a, b (of pairs of texts) and label.
-    """
+    Its columns are a (text), b (second text, for pairs) and label."""
     import datasets
 
     columns = {
@@ -97,10 +105,12 @@ def dataset(splits: Mapping[str, Split]) -> DatasetDict:
 def network(
     folder: str | _Path, task: Task, dropout: float = 0.1, seed: int = 0
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of a saved encoder, under the head that a Task needs.
+    """Return (model, tokenizer) of a saved encoder, with the classification, regression
+    or span head that a Task needs.
 
     A head that is not in the folder is drawn from the seed.
-    """
+
+    dropout: the rate of all dropout layers."""
     from lib.train import heads
 
     return heads.load_network(folder, task, dropout, seed)
@@ -115,16 +125,19 @@ def fit(
     seed: int = 0,
     threads: int = 1,
 ) -> Json:
-    """Train a model in place on the labels of `rows`.
+    """Train a model in place on the labels of your rows, and return its metrics.
 
-    It computes in float32 on the model's device, and leaves torch's threads and random
-    states as they were. Returns the metrics of its development rows, with the
-    training's own such as "steps". Raises FloatingPointError where the loss is not
-    finite."""
+    These are the metrics of the development rows, and the training's own such as
+    "steps". It computes in float32 on the model's device, and restores torch's thread
+    count and random states. Raises FloatingPointError where the loss is not finite.
+
+    rows: {"train": Split, "dev": Split} of the Task.
+    train: the settings of the training.
+    threads: the number of CPU threads."""
     from lib.train import loop
     from lib.train.learn import Trainer
 
-    with loop.borrow_model(model, threads) as numerics:
+    with loop.use_float32_on_model_device(model, threads) as numerics:
         trainer = Trainer(tokenizer, task, rows, train, seed, numerics)
         return trainer.fit(model).result | trainer.scores(model)
 
@@ -132,14 +145,16 @@ def fit(
 def trainer(
     count: int = 2000, seed: int = 0, rows: Mapping[str, Split] | None = None
 ) -> tuple[Trainer, PreTrainedModel]:
-    """Return (Trainer, encoder) of the method notebooks.
+    """Return (Trainer, encoder) for the notebooks that explain a method by a small
+    training.
 
-    The task is whether a generated sentence is in order, or two of its words have
-    changed places. The encoder is new: 2 layers, 96 channels, 12 heads, 384 neurons.
+    The task is whether a generated sentence is in order, or two of its words are
+    swapped. The encoder has random weights: 2 layers, 96 channels, 12 heads, 384
+    neurons.
 
-    count: how many rows to train on; 2,000 others are judged. rows: {"train", "dev"} of
-    another task of two classes, in words of lib.data.grammar.
-    """
+    count: the number of training rows; 2,000 other rows are for development.
+    rows: {"train": Split, "dev": Split} of another task of two classes, in words of
+    lib.data.grammar."""
     from tempfile import mkdtemp
 
     import transformers
@@ -182,26 +197,29 @@ def rank(
     batch: int = 32,
     threads: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """Return how much the loss on a Split needs each head [L, A] and each neuron [L,
-    F].
+    """Return the importance of each head [L, A] and each FFN neuron [L, F] for the loss
+    on a Split, by which a model can be pruned.
 
     These are first-order Taylor scores (GhostBERT, section 2.3).
-    """
+
+    max_length: tokens to which rows are cut. batch: rows of a batch. threads: the
+    number of CPU threads."""
     from lib.core.options import Importance
     from lib.train import heads, loop
     from lib.train.steps import importance
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.encode_rows(tokenizer, split, task, max_length)
-    with loop.borrow_model(model, threads) as numerics:
+    with loop.use_float32_on_model_device(model, threads) as numerics:
         return importance.compute_taylor_importance(model, encoded, options, numerics)
 
 
 def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
-    """Change a model in place by one operation, such as {"op": "cut", "heads": 3}.
+    """Change a model in place by one operation, such as the pruning {"op": "cut",
+    "heads": 3}, and return its report.
 
-    See lib.model.surgery.operate.
-    """
+    more: arguments of the operation, such as importance scores
+    (lib.model.surgery.operate)."""
     from lib.model import surgery
 
     return surgery.operate(model, op, **more)
@@ -212,8 +230,8 @@ def save(
     tokenizer: PreTrainedTokenizerFast,
     folder: str | _Path | None,
 ) -> None:
-    """Write a model with its surgery, so that `lib.model.backbone.load` gives it
-    back."""
+    """Write a model to a folder, with the operations that changed its architecture, so
+    that `lib.model.backbone.load` restores it."""
     from lib.model import backbone
 
     backbone.save(model, tokenizer, folder)

@@ -1,4 +1,5 @@
-"""This module is the command line: `python -m lib run ghostbert --profile toy`.
+"""This module is the command line of the package: `python -m lib run ghostbert
+--profile toy`.
 
 Each command is one function, and its docstring is its help. It imports what it needs,
 so that a command starts fast."""
@@ -25,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 try:
     from lib.core import disk, paths
     from lib.core.names import Refused, error_in_one_line
-except ModuleNotFoundError as error:  # An older Python lacks a module.
+# An older Python lacks a module of the standard library.
+except ModuleNotFoundError as error:
     needs = "needs Python 3.11"
     sys.exit(f"error: {error} in {sys.executable}, and the workbook {needs}")
 
@@ -35,18 +37,20 @@ if TYPE_CHECKING:
     from lib.core.spec import Spec
     from lib.core.store import Store
 
-Argument = tuple[tuple[str, ...], dict[str, Any]]
+CommandArgument = tuple[tuple[str, ...], dict[str, Any]]
 INSTALL = (
     "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
 )
-COMMANDS: dict[str, tuple[Callable[..., Any], tuple[Argument, ...]]] = {}
+COMMANDS: dict[str, tuple[Callable[..., Any], tuple[CommandArgument, ...]]] = {}
 
 
 def register_command(
-    *arguments: Argument,
+    *arguments: CommandArgument,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a command; arguments: (flags, keywords) of argparse, as
-    `make_option`."""
+    """Return a decorator that registers a function as a command of its name.
+
+    arguments: (flags, keywords) of argparse's `add_argument`, one for each argument of
+    the command."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         COMMANDS[function.__name__] = (function, arguments)
@@ -55,21 +59,23 @@ def register_command(
     return register
 
 
-def make_option(*flags: str, **keywords: Any) -> Argument:
+def describe_option(*flags: str, **keywords: Any) -> CommandArgument:
     return flags, keywords
 
 
 def parse_positive(text: str) -> int:
-    """Return a whole number above 0, for argparse."""
+    """Return the whole number above 0 that a command-line argument has. Raises
+    argparse's error for another text."""
     if not (text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
     return int(text)
 
 
 def parse_list(text: str) -> list[int | str]:
-    """Return the words and whole numbers of a list such as "1,2", for argparse.
+    """Return the words and whole numbers of a command-line argument such as "1,2".
 
-    A JSON list such as '["Whole, distilled"]' may have names with commas."""
+    A JSON list such as '["Whole, distilled"]' is accepted too, for names with commas.
+    Raises argparse's error for a text that is not JSON after "["."""
     if text.startswith("["):
         try:
             return json.loads(text)
@@ -80,44 +86,48 @@ def parse_list(text: str) -> list[int | str]:
     return [int(word) if word.isdigit() else word for word in words]
 
 
-PATTERN = make_option(
+PATTERN = describe_option(
     "pattern", nargs="*", help="part of a notebook's name; all without one"
 )
-PROFILE = make_option("--profile", "-p", default="toy", help="toy, mini, base or paper")
-DATA = make_option(
+PROFILE = describe_option(
+    "--profile", "-p", default="toy", help="toy, mini, base or paper"
+)
+DATA = describe_option(
     "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
 )
-MODEL = make_option(
+MODEL = describe_option(
     "--model",
     default="",
     help="your own encoder: a folder, or a name that `fetch` brought",
 )
-LENGTH = make_option(
+LENGTH = describe_option(
     "--length",
     type=parse_positive,
     default=0,
     help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
 )
-LISTS = ("methods", "budgets", "seeds")  # Parameters that only some notebooks have.
+# Options for parameters that only some notebooks have.
+LISTS = ("methods", "budgets", "seeds")
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
-PAGES += tuple(make_option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS)
-WORKERS = make_option(
+PAGES += tuple(
+    describe_option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS
+)
+WORKERS = describe_option(
     "--workers", "-w", type=parse_positive, help="runs at once; else as many as fit"
 )
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-BACKEND = make_option("--backend", default="local", help=BACKENDS)
-RUN = make_option(
+BACKEND = describe_option("--backend", default="local", help=BACKENDS)
+RUN = describe_option(
     "run", help="a run: step-identity/seed, or enough of it to be the only one"
 )
 
 
 def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """Return (the profile of a command, the values of the notebooks' parameters that it
-    names).
+    """Return (profile of a command, values for the notebooks' parameters that it sets).
 
-    The profile has the reader's own data and model, where the command names some.
-    """
+    The profile (scale of the runs) includes the reader's own data and model, where the
+    command names some."""
     from lib.papers import grids
 
     scope = grids.make_reader_profile(
@@ -130,12 +140,12 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 def read_notebooks(
     args: argparse.Namespace,
 ) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
-    """Return the notebooks of a command: ({path: {variable: rows}}, {path: error},
-    store).
+    """Return ({path of a notebook: {variable: rows of runs}}, {path: error}, store) for
+    the notebooks that a command names.
 
-    The second dict has the notebooks whose Specs cannot be made, because data are not
-    at hand, or because a parameter, the data or the model does not suit. Notebooks that
-    lack a parameter which the command names are left out."""
+    The second dict has the notebooks whose runs cannot be listed, because data are
+    missing, or because a parameter, the data or the model does not suit. Notebooks that
+    lack a parameter which the command sets are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
     from lib.papers.grids import describe_reader_inputs, read_reader_part
@@ -167,20 +177,20 @@ def read_notebooks(
                 parameters = " or ".join(sorted(lacking))
                 print(f"  left out {name}: it takes no {parameters}")
                 continue
-            grids[path] = notebook.make_grids(path, values, with_recorded=False)
+            grids[path] = notebook.run_grid_cell(path, values, with_recorded=False)
         except Refused as error:
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return grids, absent, Store()
 
 
-def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> str:
-    """Return a line on what a run on a reader's rows trains first; "" where nothing is
-    to train."""
+def describe_first_training(profile: str, missing: list[Spec], clock: Clock) -> str:
+    """Return a line that tells a reader with own data what is trained first and how
+    long it takes; "" where nothing is to be trained."""
     from lib.papers import grids
 
     trainings = [spec for spec in missing if "train" in spec.args]
-    if not (grids.read_reader_part(scope, "data") and trainings):
+    if not (grids.read_reader_part(profile, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -190,27 +200,31 @@ def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> st
     )
 
 
-def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
-    """Make the runs on a reader's rows that train no encoder, and print their scores.
+def run_and_print_baselines(profile: str, specs: list[Spec], clock: Clock) -> None:
+    """Run the baselines on a reader's own rows that train no encoder, and print their
+    scores.
 
-    They come before any training, which may prove useless."""
+    They come before any training: a reader may see that a word count already
+    suffices."""
     from lib.cluster import sweep
     from lib.papers import frontier, grids
     from lib.stats.paired import SHARES
 
     for spec in specs:
-        if spec.step != "bag_of_words" or not grids.read_reader_part(scope, "data"):
+        if spec.step != "bag_of_words" or not grids.read_reader_part(profile, "data"):
             continue
         print_lost_runs(sweep.make_runs([spec], clock.store, 1, clock=clock))
         if run := clock.store.find_run(spec):
-            (columns,) = grids.list_columns_by_task(scope).values()
+            (columns,) = grids.list_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
             print(frontier.describe_floor(run.metrics, is_share), flush=True)
 
 
 def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:
-    """Print a line for each reason why runs are lost, once for all that wait for one
-    input."""
+    """Print a line for each reason why runs failed, once for all runs that wait for one
+    input.
+
+    lost_runs: {Spec: why its run failed}."""
     reasons = {}
     for spec, why in lost_runs.items():
         reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(
@@ -222,8 +236,9 @@ def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:
 
 
 @register_command(*PAGES, WORKERS, BACKEND)
-def run(args: argparse.Namespace, make: bool = True) -> bool:
-    """Make the missing runs and, as they come, every table, figure and page."""
+def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
+    """Make the missing runs of notebooks and, as soon as its runs are finished, each of
+    their pages with tables and figures."""
     from lib.claims import notebook
     from lib.cluster import sweep
     from lib.papers.grids import estimate_seconds
@@ -232,11 +247,13 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
     grids, absent, store = read_notebooks(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
-        print(pages.describe_place(), flush=True)
-        if make:
-            specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
+        print(pages.describe_answer_place(), flush=True)
+        if with_missing_runs:
+            specs = notebook.list_grid_specs(
+                *(builder.grids for builder in pages.builders)
+            )
             clock = sweep.Clock(store, estimate_seconds(scope))
-            show_floor(scope, specs, clock)
+            run_and_print_baselines(scope, specs, clock)
             missing = store.missing_specs(specs)
             todo = sweep.describe_work(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
@@ -244,19 +261,19 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
                 print(line, flush=True)
             if line := describe_first_training(scope, list(missing), clock):
                 print(line, flush=True)
-            with pages.make_beside_runs():
+            with pages.render_pages_beside_runs():
                 lost = sweep.make_runs(
                     specs,
                     store,
                     args.workers,
-                    call_after_run=pages.note_run,
+                    call_after_run=pages.note_finished_run,
                     backend=args.backend,
                     clock=clock,
                 )
             print_lost_runs(lost)
         failed = pages.render_all_pages()
     print(
-        *pages.list_answers(),
+        *pages.list_first_answers(),
         f"{pages.path_to_open}  ({time.monotonic() - began:.0f} s)",
         sep="\n",
     )
@@ -265,14 +282,14 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
 
 @register_command(*PAGES)
 def report(args: argparse.Namespace) -> bool:
-    """Make tables, figures and pages from the runs that are there."""
-    return run(args, make=False)
+    """Make the pages of notebooks, with tables and figures, from the runs that exist."""
+    return run(args, with_missing_runs=False)
 
 
 @register_command(*PAGES, WORKERS)
 def plan(args: argparse.Namespace) -> bool:
-    """Print what a run of these notebooks would take, all work in hand, and what did
-    not finish."""
+    """Print how many runs notebooks lack and how long they would take, and all runs
+    that have not finished."""
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
@@ -282,17 +299,20 @@ def plan(args: argparse.Namespace) -> bool:
         grids, cannot, store = read_notebooks(args)
         clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
         if not absent:
-            show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
-        steps = planned.read_planned_hours(args.profile)
+            run_and_print_baselines(
+                args.profile, notebook.list_grid_specs(*grids.values()), clock
+            )
+        steps = planned.read_planned_core_hours(args.profile)
         for path, variables in grids.items():
-            specs = notebook.list_specs(variables)
+            specs = notebook.list_grid_specs(variables)
             missing = store.missing_specs(specs)
             every |= missing
             about = f", {clock.describe_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
             print(f"{notebook.make_notebook_id(path)}: {counts}")
     about = clock.describe_time(every, args.workers or paths.count_cores())
-    if steps:  # The clock knows runs of other encoders, so the plan tells the time.
+    # The clock forecasts by runs of smaller encoders, so the plan's hours are printed.
+    if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
@@ -311,7 +331,7 @@ def plan(args: argparse.Namespace) -> bool:
 @register_command(RUN)
 def show(args: argparse.Namespace) -> None:
     """Print one run: its scores, how it was made, its status and all metrics; or the
-    answers of a notebook's pages."""
+    answers on a notebook's pages."""
     from lib.core.spec import from_json
     from lib.export import card, opened
     from lib.report import site
@@ -319,7 +339,7 @@ def show(args: argparse.Namespace) -> None:
     try:
         run = opened.find_run(args.run)
     except Refused:
-        if not (lines := site.describe_pages(args.run)):
+        if not (lines := site.describe_notebook_answers(args.run)):
             raise
         print(*lines, sep="\n")
         return
@@ -336,23 +356,23 @@ def show(args: argparse.Namespace) -> None:
 
 @register_command(
     RUN,
-    make_option("--onnx", action="store_true", help="also as ONNX"),
-    make_option("--to", help="a new folder (default: below data/export)"),
-    make_option(
+    describe_option("--onnx", action="store_true", help="also as ONNX"),
+    describe_option("--to", help="a new folder (default: below data/export)"),
+    describe_option(
         "--keep",
         action="store_true",
         help="make the run again where it kept no weights",
     ),
 )
 def export(args: argparse.Namespace) -> None:
-    """Write a run's model as a folder that transformers opens, checked, with a model
-    card."""
+    """Write a run's model to a folder that transformers opens, check it, and add a
+    model card."""
     from lib.export import card, check_onnx_packages, opened
 
     if args.onnx:
         check_onnx_packages()
     run = opened.find_run(args.run)
-    from lib.export import writer  # Loads torch, which takes seconds.
+    from lib.export import writer  # Imported late: it loads torch, which takes seconds.
 
     run = opened.restore_weights(run, args.keep)
     folder = paths.make_absolute_path(
@@ -373,27 +393,27 @@ def export(args: argparse.Namespace) -> None:
 @register_command(
     WORKERS,
     BACKEND,
-    make_option(
+    describe_option(
         "--claims", type=parse_list, default=[], help="such as G1,N1; all without"
     ),
-    make_option(
+    describe_option(
         "--pages",
         type=parse_list,
         default=[],
         help="the rows of pages in place of claims, such as nas_t02,bermo_t02",
     ),
-    make_option(
+    describe_option(
         "--list",
         action="store_true",
         help="the board alone: what is done and left, verdicts",
     ),
-    make_option(
+    describe_option(
         "--profile", "-p", default="mini", help="mini, or base in the order of its plan"
     ),
 )
 def evidence(args: argparse.Namespace) -> int:
-    """Make and record the missing runs of the central claims at mini, seed by planned
-    seed."""
+    """Make the runs that the papers' central claims still need at mini, one planned
+    seed after the other, and add each to the committed records."""
     from lib.claims import evidence as queue
     from lib.core.store import Store
 
@@ -408,14 +428,14 @@ def evidence(args: argparse.Namespace) -> int:
     )
     if args.list:
         board = (
-            queue.describe_claims(claims, store)
+            queue.describe_claim_progress(claims, store)
             if profile == queue.SCALE
-            else queue.describe_plan_lines(claims, store, profile)
+            else queue.describe_plan_progress(claims, store, profile)
         )
         print(*board, sep="\n")
         return 0
-    os.nice(10)  # Workers inherit the low priority.
-    lost = queue.gather_evidence(
+    os.nice(10)  # Run at low priority; workers inherit it.
+    lost = queue.record_missing_runs(
         claims, store, args.workers, args.backend, profile, args.pages
     )
     print_lost_runs(lost)
@@ -423,25 +443,28 @@ def evidence(args: argparse.Namespace) -> int:
 
 
 @register_command(
-    make_option("--write", action="store_true", help="write the files of what is there")
+    describe_option(
+        "--write", action="store_true", help="write the files of what is there"
+    )
 )
 def verify(args: argparse.Namespace) -> bool:
-    """Compute records, runs of all grids and verdicts again, and hold them to committed
-    files."""
+    """Check the committed records: compute all metrics, lists of runs and tested claims
+    again, and compare them with the committed files."""
     from lib.claims import verify as evidence
     from lib.core.store import Store
 
     store = Store()
-    lines = evidence.list_faults(store, write_files=args.write)
+    lines = evidence.verify_records(store, write_files=args.write)
     sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
 
-@register_command(make_option("name"))
+@register_command(describe_option("name"))
 def fetch(args: argparse.Namespace) -> None:
-    """Bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1)
-    to data/, or turn the pickle in a folder into safetensors."""
+    """Download a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA,
+    squad/SQuAD1) to data/, or convert the pickled weights in a folder to
+    safetensors."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
@@ -453,11 +476,11 @@ def fetch(args: argparse.Namespace) -> None:
 
 @register_command()
 def tidy(args: argparse.Namespace) -> None:
-    """Strip the notebooks and note their digests. Standard pages are made of them from
-    then on."""
+    """Remove outputs from the notebooks and record their digests. From then on these
+    notebooks are the standard ones."""
     from lib.claims import notebook
 
-    for path in notebook.tidy_notebooks():
+    for path in notebook.normalise_all_notebooks():
         print(f"  tidied   {paths.show_path(path)}")
 
 
@@ -493,7 +516,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     if fix:
         print(f"error: {fix}", file=sys.stderr)
         return 2
-    # Hides what a run's log has; workers and kernels inherit it.
+    # Hide messages that a run's log has; workers and kernels inherit this.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # A termination signal ends a command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -509,7 +532,8 @@ def main(command_line: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
-    except (Refused, OSError) as error:  # A place or a full disk is an OSError.
+    # A missing folder or a full disk raises an OSError.
+    except (Refused, OSError) as error:
         fix = paths.suggest_variable_fix(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
         print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
@@ -520,7 +544,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         if not (
             lines := [*list_changed_tables(), *committed.list_edited_files(*TABLES)]
         ):
-            raise  # No edited file explains it, so this code is at fault.
+            raise  # No edited file explains the error, so it is a fault of this code.
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{paths.show_path(place.filename)}:{place.lineno}"
         line = f"error: {error_in_one_line(error)} ({where})"
@@ -530,7 +554,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
 
 def list_missing_packages() -> list[str]:
     """Return the packages of requirements.txt that this Python does not have; [] where
-    the file is not at hand."""
+    the file does not exist."""
     file, missing = paths.ROOT / "requirements.txt", []
     for line in file.read_text().splitlines() if file.exists() else ():
         name = line.partition("==")[0].strip()
@@ -542,24 +566,25 @@ def list_missing_packages() -> list[str]:
     return missing
 
 
-def refuse_environment(missing: Sequence[str]) -> int:
-    """Print a line on packages that are missing, with the command that brings them."""
-    more = f" and {len(missing) - 3} more" * (len(missing) > 3)
+def refuse_environment(missing_packages: Sequence[str]) -> int:
+    """Print an error message on missing packages, with the command that installs them,
+    and return the exit status 2."""
+    more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
     python = paths.ROOT / ".venv/bin/python"
     fix = f"{paths.show_path(python)} -m lib ..." if python.exists() else INSTALL
-    fault = f"{sys.executable} has no {', '.join(missing[:3])}{more}"
+    fault = f"{sys.executable} has no {', '.join(missing_packages[:3])}{more}"
     print(f"error: {fault}; fix: {fix}", file=sys.stderr)
     return 2
 
 
-# Files that results and pages depend on.
+# Globs of the data files on which results and pages depend.
 TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
 TABLES += ("data/records/*.csv",)
 
 
 def describe_choices() -> str:
-    """Return what the options of a reader's own rows take, for help; "" where packages
-    are missing."""
+    """Return the values that options for a reader's own rows accept, as help text; ""
+    where packages are missing."""
     if list_missing_packages():
         return ""
     from lib.papers import frontier
@@ -568,7 +593,8 @@ def describe_choices() -> str:
 
 
 def print_edited_tables() -> None:
-    """Print a line for each table that results rest on and that git has otherwise."""
+    """Print a warning for each table on which results depend and that differs from its
+    committed version."""
     from lib.claims import committed
 
     for line in committed.list_edited_files(*TABLES) or list_changed_tables():
@@ -578,8 +604,8 @@ def print_edited_tables() -> None:
 
 
 def list_changed_tables() -> list[str]:
-    """Return one line for each table of published numbers that differs from its
-    committed version; [] where no committed digests are."""
+    """Return an error message for each table of published numbers that differs from its
+    committed digest; [] where no digests are committed."""
     from lib.claims import committed
 
     if not (paths.records_root() / committed.FILES).exists():
@@ -592,11 +618,11 @@ def list_changed_tables() -> list[str]:
 
 
 def set_home_and_user(stack: ExitStack) -> None:
-    """Give a command a home and a name of its user where it has none, until `stack` is
-    closed.
+    """Set a home folder and a user name in the environment where they are missing,
+    until `stack` is closed.
 
-    A user id of a container may have no entry; the packages of pages ask for both.
-    """
+    In a container the user id may have no entry, and packages that make pages need
+    both."""
     if paths.find_home() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = stack.enter_context(home)

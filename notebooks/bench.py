@@ -332,7 +332,7 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
         ).save_pretrained(masked)
         places = {f"neighbours, {MODEL}": data.locate_checkpoint(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
-        sources = {name: augment.Source(place) for name, place in places.items()}
+        sources = {name: augment.WordReplacer(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
             line = {"model": name, "repeat": repeat, "sentences": len(texts)}
             for way, batches in (
@@ -341,7 +341,8 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
             ):
                 job = (sources[name], count, FULL, {})
                 cpu = [
-                    timed(augment.find_candidates, batch, *job)[1] for batch in batches
+                    timed(augment.find_replacement_candidates, batch, *job)[1]
+                    for batch in batches
                 ]
                 line[f"{way}_seconds"] = sum(cpu)
             yield line

@@ -212,7 +212,9 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
         more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
     torch.manual_seed(0)
     sizes = Shape(family, layers, hidden, heads, ffn, *tables, embedding)
-    NETWORKS[family](cost.make_configuration(sizes, **more)).save_pretrained(folder)
+    NETWORKS[family](cost.build_transformers_config(sizes, **more)).save_pretrained(
+        folder
+    )
     tokenizer.save_pretrained(folder)
 
 
@@ -266,7 +268,7 @@ def configuration(family, heads, labels):
     if family == "distilbert":
         rates = ["dropout", "attention_dropout", "seq_classif_dropout"]
     sizes = zip(
-        cost.list_size_fields(family), (LAYERS, HIDDEN, heads, FFN), strict=False
+        cost.list_config_size_fields(family), (LAYERS, HIDDEN, heads, FFN), strict=False
     )
     return classes(family)[0](
         vocab_size=VOCAB,
@@ -427,7 +429,7 @@ def anywhere(monkeypatch):
     )
     monkeypatch.setattr(data, "digest_checkpoint", lambda name: "0" * 64)
     yield
-    for function in (judging.make_rows_of_pages, judging.make_rows_of_page):
+    for function in (judging.list_rows_of_notebooks, judging.list_rows_of_notebook):
         function.cache_clear()
 
 
@@ -483,7 +485,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.make_grids(path, {"profile": profile}).get("grid", [])
+        for row in notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
     )
 
 

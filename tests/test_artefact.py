@@ -475,4 +475,4 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
     ],
 )
 def test_the_answer_of_a_toy_page_names_rows_in_words(name, value, text):
-    assert artefact.name_label({name: value}, name) == text
+    assert artefact.describe_label({name: value}, name) == text

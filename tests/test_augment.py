@@ -76,12 +76,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(folder):
-    return words.Source(folder)
+    return words.WordReplacer(folder)
 
 
 @pytest.fixture(scope="module")
 def headless(tmp_path_factory):
-    return words.Source(
+    return words.WordReplacer(
         saved(tmp_path_factory.mktemp("plain") / "model", transformers.BertModel)
     )
 
@@ -102,7 +102,7 @@ def single(text):
 
 def look(source, text, count=6):
     """{eligible word: its candidates} of one sentence."""
-    ids = words.find_candidates([text], source, count, NUMERICS, {})["ids"]
+    ids = words.find_replacement_candidates([text], source, count, NUMERICS, {})["ids"]
     cut_words, places = split_into_words(source, text)
     found = [[source.names[i] for i in row if i >= 0] for row in ids]
     return dict(zip([cut_words[i] for i in places], found, strict=True))
@@ -169,8 +169,10 @@ def test_candidates_are_the_likeliest_at_the_mask(source):
 
 @pytest.mark.parametrize("tokens", [1, 40, 100000])
 def test_batch_size_and_order_change_nothing(source, tokens):
-    whole = words.find_candidates(TEXTS, source, 6, NUMERICS, {})
-    other = words.find_candidates(TEXTS[::-1], source, 6, NUMERICS, {}, tokens)
+    whole = words.find_replacement_candidates(TEXTS, source, 6, NUMERICS, {})
+    other = words.find_replacement_candidates(
+        TEXTS[::-1], source, 6, NUMERICS, {}, tokens
+    )
     cuts = np.split(other["ids"], np.cumsum(other["sizes"])[:-1])
     assert np.array_equal(whole["ids"], np.concatenate(cuts[::-1]))
 
@@ -222,7 +224,7 @@ def test_unknown_word_stays(source, headless):
 
 def test_word_behind_the_last_position_stays(source):
     text = "cat " * 60 + "dog"
-    ids = words.find_candidates([text], source, 6, NUMERICS, {})["ids"]
+    ids = words.find_replacement_candidates([text], source, 6, NUMERICS, {})["ids"]
     assert (ids[:47] >= 0).any(1).all() and (ids[47:] == -1).all()
 
 
@@ -277,14 +279,14 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     result = step.augment(
         run, {"source": "toy", "task": "RTE"}, options, vars(NUMERICS)
     )
-    tokenizer = words.Source(folder).tokenizer
+    tokenizer = words.WordReplacer(folder).tokenizer
     run.name = "augment-made/0"
     there = words.encode_augmented_rows(run, tokenizer, 12)
     assert result["rows_in"] == len(PAIRS)
     assert result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
     assert run.fractions == sorted(run.fractions) and run.fractions[-1] == 1.0
-    sides = rows_of(PAIRS, words.Source(folder), Augment(**options))
+    sides = rows_of(PAIRS, words.WordReplacer(folder), Augment(**options))
     made = [
         (*pair, y)
         for each, y in zip(sides, PAIRS.y, strict=True)
@@ -306,14 +308,14 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
 )
 def test_a_head_whose_weights_are_not_there_is_refused(cls, tmp_path):
     there = saved(tmp_path / "model", cls)
-    assert words.Source(there).head is not None
+    assert words.WordReplacer(there).head is not None
     weights = load_file(there / "model.safetensors")
     kept = {
         name: value for name, value in weights.items() if not name.startswith("cls.")
     }
     save_file(kept, there / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match="cls.predictions.bias is missing"):
-        words.Source(there)
+        words.WordReplacer(there)
 
 
 @pytest.mark.parametrize(

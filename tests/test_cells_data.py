@@ -118,7 +118,7 @@ def planned(line, scale):
     found = [
         row
         for page in line["artefact"].split("; ")
-        for row in checks.make_rows_at_paper_profile(page)
+        for row in checks.list_rows_at_paper_profile(page)
     ]
     return cells.select_compared_rows(
         cells.parse_cells(line["cells"]), found + grids.list_searches_behind(found)

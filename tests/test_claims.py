@@ -25,8 +25,8 @@ from lib.claims.words import (
     NOISY,
     NOT_MEASURED,
     OPPOSITE,
+    JudgingInputs,
     Result,
-    Setting,
 )
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -35,7 +35,7 @@ from lib.stats.compare import Column
 
 METRICS = {task: (Column(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
 METRICS["CoLA"] = (Column("CoLA", "CoLA", "matthews"),)
-SETTING = Setting(METRICS, "mini")
+SETTING = JudgingInputs(METRICS, "mini")
 LINE = {"id": "G1", "role": "central", "seeds": "", "may_fail": ""}
 
 
@@ -202,7 +202,7 @@ def test_not_measured_comes_before_all_else():
     )
     assert (
         why.measured_text == "–"
-        and why.size_against_print == ""
+        and why.strength_against_printed_value == ""
         and not why.holds_after_correction
     )
     none = replace(sure, estimate=None)
@@ -263,7 +263,7 @@ def test_the_word_is_that_of_an_independent_function(
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)
-    assert bool(result.size_against_print) == (
+    assert bool(result.strength_against_printed_value) == (
         result.word == AGREES and (out and usable or below)
     )
     p = result.p_value
@@ -297,7 +297,7 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
     low, high, text, printed, size
 ):
     result = told(low, high, text, printed=printed)
-    assert (result.word, result.size_against_print) == (AGREES, size)
+    assert (result.word, result.strength_against_printed_value) == (AGREES, size)
     assert result.reading == (f"agrees ({size})" if size else "agrees")
 
 
@@ -305,13 +305,15 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
-    assert told(0.5, 1.5, "a > b", interest=3.0).size_against_print == below
-    assert told(-1.5, -0.5, "a < b", interest=-3.0).size_against_print == below
+    assert told(0.5, 1.5, "a > b", interest=3.0).strength_against_printed_value == below
     assert (
-        told(0.5, 1.5, "a > b", interest=0.2).size_against_print
-        == told(0.5, 1.5, "a > b", interest=1).size_against_print
+        told(-1.5, -0.5, "a < b", interest=-3.0).strength_against_printed_value == below
     )
-    assert told(0.5, 1.5, "a > b", interest=1).size_against_print == ""
+    assert (
+        told(0.5, 1.5, "a > b", interest=0.2).strength_against_printed_value
+        == told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value
+    )
+    assert told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
@@ -420,16 +422,16 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
             ("base", "ghostbert", "G5"),
         ]
     ]
-    monkeypatch.setattr(source, "read_verdicts", lambda: rows)
+    monkeypatch.setattr(source, "read_verdicts_csv", lambda: rows)
     one = words.Verdict("G1", (result,), profile="mini", kind="finding")
-    (found,) = source.correct_p_values({"G1": one})["G1"].results
+    (found,) = source.correct_p_values_by_holm({"G1": one})["G1"].results
     assert found.holm == pytest.approx(3 * result.p_value)
 
 
 @pytest.mark.papers("bermo")
 def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypatch):
     """As a mean over all tasks does, where the tasks that it has more have no runs."""
-    monkeypatch.setattr(source, "read_verdicts", list)
+    monkeypatch.setattr(source, "read_verdicts_csv", list)
     central, mean = told(1.0, 2.0, "a > b @ task=x"), told(1.0, 2.0, "a > b")
     other = replace(mean, estimate=replace(mean.estimate, mean=1.4))
     by_id = {
@@ -440,7 +442,7 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
             "B2": (central,),
         }.items()
     }
-    found = source.correct_p_values(by_id)
+    found = source.correct_p_values_by_holm(by_id)
     assert [r.same_as for r in found["B39"].results] == ["B1", ""]
     assert [r.holm is None for r in found["B39"].results] == [True, False]
     # A page of findings takes what central claims have from the committed table.
@@ -459,8 +461,10 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
         "beside": "",
     }
     row |= {"region_low": "0.0", "region_high": ""}
-    monkeypatch.setattr(source, "read_verdicts", lambda: [row | {"family": "bermo"}])
-    alone = source.correct_p_values({"B39": by_id["B39"]})["B39"].results
+    monkeypatch.setattr(
+        source, "read_verdicts_csv", lambda: [row | {"family": "bermo"}]
+    )
+    alone = source.correct_p_values_by_holm({"B39": by_id["B39"]})["B39"].results
     assert [r.same_as for r in alone] == ["B1", ""]
     # What two central claims ask stays in both.
     assert found["B1"].results[0].holm and found["B2"].results[0].holm
@@ -596,7 +600,7 @@ def test_questions_are_paired_by_their_marks():
     )
 
     def on(cells):
-        return only(cells, frame, metric_of=columns)
+        return only(cells, frame, columns_by_task=columns)
 
     found = on("a > b @ task=SQuAD2")
     assert found.word == AGREES and found.estimate.mean == pytest.approx(15.0)
@@ -622,7 +626,7 @@ def test_a_recipe_has_one_name_at_every_profile():
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.allow_absent_data(use_local_data=False):
         for scale, labels in names.items():
-            rows = notebook.make_grids(path, {"profile": scale})["grid"]
+            rows = notebook.run_grid_cell(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = select_compared_rows(
                     parse_cells(f"{recipe} > - DA & KD @ m=3"), rows
@@ -745,7 +749,7 @@ def test_half_of_a_whole_models_score_is_the_floor(whole, why):
     """It is a number of the profile, and no record that happens to be there."""
     rows = [("CoLA", m, s, even(0.75 - 0.1 * (m == "b")), {"matthews": 0.3})
             for m in "ab" for s in range(3)]  # fmt: skip
-    found = only("a > b", collected(*rows), level={"CoLA": whole})
+    found = only("a > b", collected(*rows), unpruned_scores={"CoLA": whole})
     assert found.reason.startswith(why) and bool(found.reason) == bool(why)
     assert found.reason.endswith("half is 30.5") or not why
     assert only("a > b", collected(*rows)).reason == ""
@@ -794,7 +798,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.find_effect(table, "x", task)
+        return SETTING.average_effect_over_tasks(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -967,7 +971,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
         assert cells or line["role"] not in ("central", "own"), id
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
-            told = lists.find_cell_line(id, one.text)
+            told = lists.find_cells_csv_row(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (
                 id,
                 one,
@@ -978,7 +982,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
                 others = parse_cells(lists.read_claims()[same]["cells"])
                 assert same != id, told
                 assert any(
-                    not lists.find_cell_line(same, each.text)["same_as"]
+                    not lists.find_cells_csv_row(same, each.text)["same_as"]
                     for each in others
                 )
 
@@ -1035,7 +1039,7 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = Setting(METRICS, "mini", effects).find_effect(
+    both = JudgingInputs(METRICS, "mini", effects).average_effect_over_tasks(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]

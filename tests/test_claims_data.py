@@ -207,7 +207,7 @@ def holds(id):
     """Whether a claim is computed and agrees; one whose formula cannot be evaluated
     does not."""
     try:
-        return source.judge_formula(lists.read_claims()[id]).word == "equal"
+        return source.judge_claim_by_formula(lists.read_claims()[id]).word == "equal"
     except Exception:
         return False
 
@@ -246,7 +246,7 @@ def test_a_broken_setting_turns_the_claim_that_states_it(rng):
 def break_setting(id, rng, patch):
     """Change one of the settings that a formula reads in the Specs that `paper` makes.
     Returns what was changed."""
-    asked, setting = [], checks.setting
+    asked, setting = [], checks.read_spec_setting
 
     def noted(*where, **labels):
         asked.append((where, labels))
@@ -258,7 +258,7 @@ def break_setting(id, rng, patch):
     (page, step, path), labels = rng.choice(asked)
     specs = {
         row["spec"]
-        for row in checks.make_rows_at_paper_profile(page)
+        for row in checks.list_rows_at_paper_profile(page)
         if labels.items() <= row.items()
     }
     part, *names = path.split(".")
@@ -282,7 +282,7 @@ def break_setting(id, rng, patch):
 
 
 def test_a_row_more_turns_the_claims_that_count_them(monkeypatch):
-    axis, ids = checks.axis, of("axis")
+    axis, ids = checks.read_grid_label_values, of("axis")
     monkeypatch.setitem(checks.OURS, "axis", lambda *where: axis(*where) | {-1})
     assert ids and not [id for id in ids if holds(id)]
 
@@ -365,7 +365,7 @@ def test_no_check_counts_rows_or_compares_a_text_with_itself():
         if line["role"] == "setting" and line["check"]:
             _, cells = checked()[id]
             assert (
-                checks.calls_this_code(line["check"])
+                checks.formula_calls_lib(line["check"])
                 or len({(t, row) for t, _, row in cells}) > 1
             ), (
                 id,

@@ -16,11 +16,11 @@ from lib.papers.published import read_table
 from lib.stats.cost import (
     SHAPES,
     Shape,
+    build_transformers_config,
     flops,
     format_count,
     ghost_flops,
     ghost_parameters,
-    make_configuration,
     parameters,
 )
 
@@ -184,7 +184,7 @@ def model_of(shape, labels=2):
     """A random transformers classifier of this shape with eager attention, on the
     current device."""
     return AutoModelForSequenceClassification.from_config(
-        make_configuration(shape, num_labels=labels), attn_implementation="eager"
+        build_transformers_config(shape, num_labels=labels), attn_implementation="eager"
     ).eval()
 
 

@@ -140,7 +140,7 @@ def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
 
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("distilbert", 2, 48, 4, 96, 100, 64, 0, 48)
-    config = cost.make_configuration(shape, num_labels=3)
+    config = cost.build_transformers_config(shape, num_labels=3)
     assert cost.read_shape_of_config(config.to_dict()) == shape
     model = transformers.DistilBertForSequenceClassification(config).eval()
     model.set_attn_implementation("eager")

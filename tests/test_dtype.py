@@ -114,7 +114,7 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameters(path):
-            rows = notebook.make_grids(
+            rows = notebook.run_grid_cell(
                 path, {"profile": "toy"}, with_recorded=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
@@ -222,14 +222,14 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
     )
     for spec in (first, second, third):
         store.copy_to_records(done(store, spec))
-    assert evidence.find_specs_by_seed(claim, store) == {
+    assert evidence.list_claim_specs_by_seed(claim, store) == {
         10: [first, second],
         11: [third.float32_twin, fourth.float32_twin],
     }
-    assert evidence.gather_evidence([claim], store, workers=1) == {}
+    assert evidence.record_missing_runs([claim], store, workers=1) == {}
     for spec in (third, fourth):
         assert (store.records / spec.float32_twin.name).exists()
-    (line, _) = evidence.describe_claims([claim], store)
+    (line, _) = evidence.describe_claim_progress([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
     assert (
         store.look_up_state(third)["run"].float32_twin.name == third.float32_twin.name
@@ -239,12 +239,12 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
     third, fourth = (row["spec"] for row in evidence.make_rows_of_claim(claim)[2:])
     done(store, third.float32_twin)
-    assert evidence.find_specs_by_seed(claim, store)[11] == [third, fourth]
+    assert evidence.list_claim_specs_by_seed(claim, store)[11] == [third, fourth]
     assert third in store.missing_specs(
-        evidence.order_specs([claim], store), keep_dtype=True
+        evidence.order_claim_specs([claim], store), keep_dtype=True
     )
     done(store, fourth.float32_twin)
-    assert evidence.find_specs_by_seed(claim, store)[11] == [
+    assert evidence.list_claim_specs_by_seed(claim, store)[11] == [
         third.float32_twin,
         fourth.float32_twin,
     ]

@@ -46,12 +46,12 @@ def claims(monkeypatch):
         "make_rows_of_claim",
         lambda line: ROWS[line["id"]](seeds(line["seeds"])),
     )
-    monkeypatch.setattr(evidence, "read_verdicts", lambda: rows)
+    monkeypatch.setattr(evidence, "read_verdicts_csv", lambda: rows)
     return there
 
 
 def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
-    specs = evidence.order_specs(claims)
+    specs = evidence.order_claim_specs(claims)
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
@@ -59,7 +59,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
         "read_published_csv",
         lambda _: [{"claim": "H1"}, {"claim": "A2"}],
     )
-    specs = evidence.order_specs(claims)
+    specs = evidence.order_claim_specs(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [
         "importance", "finetune"
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
 def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
     claims, store
 ):
-    assert evidence.gather_evidence(claims[:2], store, workers=1) == {}
+    assert evidence.record_missing_runs(claims[:2], store, workers=1) == {}
     for spec in (
         small(64).with_seed(10),
         small(64).with_seed(11),
@@ -85,7 +85,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
     assert not elsewhere.missing_specs(
         [small(64).with_seed(10), importance(small(64)).with_seed(11)]
     )
-    first, _, last, _ = evidence.describe_claims(claims, elsewhere)
+    first, _, last, _ = evidence.describe_claim_progress(claims, elsewhere)
     assert "2 of 2 seeds, 0 runs left" in first and first.endswith(
         "1 agrees, 1 too noisy to say"
     )
@@ -96,10 +96,10 @@ def test_weights_that_a_kill_left_go_with_the_next_command(claims, store, monkey
     with monkeypatch.context() as patch:
         stop_at(patch, evidence.SavedWeights, "delete_weights", 1)
         with pytest.raises(KeyboardInterrupt):
-            evidence.gather_evidence(claims[:2], store, workers=1)
+            evidence.record_missing_runs(claims[:2], store, workers=1)
     first = small(64).with_seed(10)
     assert store.find_run(first, needs_weights=True)
-    assert evidence.gather_evidence(claims[:2], store, workers=1) == {}
+    assert evidence.record_missing_runs(claims[:2], store, workers=1) == {}
     assert store.find_run(first) and not store.find_run(first, needs_weights=True)
 
 
@@ -107,9 +107,9 @@ def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkey
     other = claim("A3", importance(small(64), batch=4))
     every = evidence.lists.read_claims() | {"A3": other}
     monkeypatch.setattr(evidence.lists, "read_claims", lambda: every)
-    assert evidence.gather_evidence(claims[1:2], store, workers=1) == {}
+    assert evidence.record_missing_runs(claims[1:2], store, workers=1) == {}
     assert store.find_run(small(64).with_seed(10), needs_weights=True)
-    assert evidence.gather_evidence([other], store, workers=1) == {}
+    assert evidence.record_missing_runs([other], store, workers=1) == {}
     assert (
         store.find_run(small(64).with_seed(10))
         and store.find_run(small(64).with_seed(10), needs_weights=True) is None
@@ -121,13 +121,15 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     later = [small(64).with_seed(11), importance(small(64), batch=4).with_seed(11)]
     queues = {"now": wanted, "all": wanted + later}
     monkeypatch.setattr(evidence, "select_plan_lines", lambda profile: "all")
-    monkeypatch.setattr(evidence, "queue_specs", lambda lines, profile: queues[lines])
-    assert evidence.gather_evidence("now", store, workers=1, profile="base") == {}
+    monkeypatch.setattr(
+        evidence, "order_plan_specs", lambda lines, profile: queues[lines]
+    )
+    assert evidence.record_missing_runs("now", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in wanted)
     assert not store.find_run(
         small(64).with_seed(10)
     ).model.exists() and not store.find_run(later[0])
-    assert evidence.gather_evidence("all", store, workers=1, profile="base") == {}
+    assert evidence.record_missing_runs("all", store, workers=1, profile="base") == {}
     assert all((store.records / spec.name).exists() for spec in later)
     assert not store.find_run(small(64).with_seed(11)).model.exists()
 
@@ -139,11 +141,12 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
     assert {spec.step for spec in rows} == {"finetune"} and len(rows) == 6
     with pytest.raises(ValueError, match="unknown notebook: 'nas_t99'"):
         evidence.list_page_specs(["nas_t99"], "mini")
-    monkeypatch.setattr(evidence, "order_specs", lambda claims, store=None: [])
+    monkeypatch.setattr(evidence, "order_claim_specs", lambda claims, store=None: [])
     asked = importance(small(64)).with_seed(10)
     monkeypatch.setattr(evidence, "list_page_specs", lambda pages, profile: [asked])
     assert (
-        evidence.gather_evidence([], store, workers=1, page_patterns=["a page"]) == {}
+        evidence.record_missing_runs([], store, workers=1, notebook_patterns=["a page"])
+        == {}
     )
     assert (store.records / asked.name).exists()
     assert not store.find_run(small(64).with_seed(10)).model.exists()
@@ -164,7 +167,7 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
 
 @pytest.mark.papers("nas_pruning")
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
-    cells = evidence.find_specs_by_seed(lists.read_claims()["N1"])[10]
-    found = evidence.find_searches_behind(cells)
+    cells = evidence.list_claim_specs_by_seed(lists.read_claims()["N1"])[10]
+    found = evidence.find_ancestor_searches(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

@@ -55,14 +55,14 @@ def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_ow
 def kernel(folder):
     """Start a kernel as a page does. Returns (its process, its parent, the one that
     asked)."""
-    from lib.report.kernel import Manager
+    from lib.report.kernel import ForkingKernelManager
 
     where = {
         "transport": "ipc",
         "ip": f"{folder}/s",
         "connection_file": f"{folder}/kernel.json",
     }
-    manager = Manager(**where)
+    manager = ForkingKernelManager(**where)
     asyncio.run(manager.start_kernel())
     pid = manager.provisioner.pid
     return pid, psutil.Process(pid).ppid(), os.getpid()

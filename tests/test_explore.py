@@ -22,7 +22,7 @@ from lib.report.builder import separate_html_and_mark
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 MOST = 6_500_000  # bytes of the page
 KERNELS = "ghostbert_f03_kernel_size"
-ONCE = [line for line in judging.read_verdicts() if not line["same_as"]]
+ONCE = [line for line in judging.read_verdicts_csv() if not line["same_as"]]
 
 
 def number(text):
@@ -118,7 +118,7 @@ def test_the_sweep_has_the_numbers_of_its_claim():
     )
     lines = [
         line
-        for line in judging.read_verdicts()
+        for line in judging.read_verdicts_csv()
         if line["claim"] == "G4" and line["estimate"]
     ]
     assert len(lines) == 2 * (len(ghostbert.KERNELS) - 1)

@@ -40,9 +40,9 @@ def official():
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.make_grids(path, {"profile": "mini"} | values, with_recorded=False)[
-        "grid"
-    ]
+    return notebook.run_grid_cell(
+        path, {"profile": "mini"} | values, with_recorded=False
+    )["grid"]
 
 
 def specs(page, **labels):
@@ -87,24 +87,30 @@ def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
 def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypatch):
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
-    judging.make_rows_of_pages.cache_clear()
-    judging.make_rows_of_page.cache_clear()
+    judging.list_rows_of_notebooks.cache_clear()
+    judging.list_rows_of_notebook.cache_clear()
     line = lists.read_claims()[claim]
     there, seeds = judging.make_rows_of_claim(line), lists.list_planned_seeds(claim)
     for cell in parse_cells(line["cells"]):
         for label, where in cell.models:
-            own = [row for row in there if judging.cells.fits_row(row, label, where)]
+            own = [
+                row
+                for row in there
+                if judging.cells.row_matches_model(row, label, where)
+            ]
             assert {row["seed"] for row in own} >= {*seeds}, (cell.text, label)
-    judging.make_rows_of_pages.cache_clear()
-    judging.make_rows_of_page.cache_clear()
+    judging.list_rows_of_notebooks.cache_clear()
+    judging.list_rows_of_notebook.cache_clear()
 
 
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
     picked = evidence.select_claims(["F20", "F12", "F13"])
-    found = evidence.order_specs(picked)
+    found = evidence.order_claim_specs(picked)
     firsts = [
-        found.index(evidence.find_specs_by_seed(lists.read_claims()[claim])[20][-1])
+        found.index(
+            evidence.list_claim_specs_by_seed(lists.read_claims()[claim])[20][-1]
+        )
         for claim in order
     ]
     assert order == ["F13", "F12", "F20"] and firsts == sorted(firsts)

@@ -404,7 +404,7 @@ def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
             assert told.startswith("error: ") and str(place) in told
             assert "free some, or set FIGURES_ROOT to another folder" in told
         subprocess.run(["mount", "-o", "remount,size=9m", str(place)], check=True)
-        site.write_index("toy")
+        site.write_profile_index("toy")
         pages = list(place.glob("toy/*.html"))
         assert len(pages) == 3 and all("</html>" in p.read_text() for p in pages)
         assert not list(place.glob("toy/.*"))
@@ -633,12 +633,12 @@ def pause(page, _):
 def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     workbook, monkeypatch, capfd
 ):
-    monkeypatch.setattr(site, "make_page", pause)
+    monkeypatch.setattr(site, "render_page", pause)
     (path,) = workbook.glob("data_t02*")
     scope = grids.make_reader_profile("toy", "", "")
     pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
     begun = pages.builders[0].folder / "begun"
-    with pytest.raises(KeyboardInterrupt), pages.make_beside_runs():
+    with pytest.raises(KeyboardInterrupt), pages.render_pages_beside_runs():
         while not begun.exists():
             time.sleep(0.1)
         raise KeyboardInterrupt
@@ -719,7 +719,7 @@ def workbook(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    notebook.tidy_notebooks()
+    notebook.normalise_all_notebooks()
     return folder
 
 
@@ -748,7 +748,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     one.unlink()
     if BROKEN[what] is not None:
         one.write_bytes(BROKEN[what])
-    site.write_index("toy")
+    site.write_profile_index("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     name = one.name if what != "deleted" else notebook.find_notebook_path(one.stem).name
     assert index.count("<li data-words=") == 2 and name in index
@@ -764,7 +764,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     with pytest.raises(
         ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"
     ):
-        notebook.read_title(one)
+        notebook.read_notebook_title(one)
 
 
 def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, capsys):
@@ -791,7 +791,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         told = capsys.readouterr().err
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
-    notebook.tidy_notebooks()
+    notebook.normalise_all_notebooks()
     assert notebook.read_notebook_digests()
 
 
@@ -813,7 +813,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     for other in others:
         path.write_text(json.dumps(other))
         store.print_once.cache_clear()
-        site.write_index("toy")
+        site.write_profile_index("toy")
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
         assert path.name in told and "makes its page again" in told
@@ -824,9 +824,9 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
         b"[" * 100_000,
     ):  # it is being written, or a kill cut it
         path.write_bytes(half)
-        site.write_index("toy")
+        site.write_profile_index("toy")
     path.write_text(json.dumps(BODY))
-    site.write_index("toy")
+    site.write_profile_index("toy")
     assert capsys.readouterr().err == ""
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)
@@ -844,7 +844,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
     for place in former:
         place.touch()
-    builder.make_page(page, "digest")
+    builder.render_page(page, "digest")
     assert [place.exists() for place in former] == [False, True]
     former[1].unlink()
     files = [place for place in page.folder.iterdir() if place.suffix != ".lock"]
@@ -896,7 +896,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
         disk.read_csv,
         disk.read_toml,
         disk.digest_file,
-        notebook.read_tagged_cells,
+        notebook.read_cell_sources_by_tag,
     ):
         with pytest.raises(Refused, match="x.json.* is no regular file"):
             read(pipe)
@@ -960,7 +960,7 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     there, start = copied(), TEACHER.inputs_with_seeds["start"]
     mine = evidence.SavedWeights(there)
     assert start not in mine
-    mine.note_run(start)
+    mine.note_finished_run(start)
     assert start in evidence.SavedWeights(
         there
     )  # also after a command that was stopped
@@ -1068,7 +1068,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.make_grids(notebook.find_notebook_path(name), values)
+        notebook.run_grid_cell(notebook.find_notebook_path(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1170,7 +1170,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.make_grids(path, values)
+            rows = notebook.run_grid_cell(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError
@@ -1178,7 +1178,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert named and len(str(error).splitlines()) == 1, (values, error)
             found["refused"] += 1
             continue
-        for spec in notebook.list_specs(rows):
+        for spec in notebook.list_grid_specs(rows):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")

@@ -22,7 +22,7 @@ AWAY = {
 
 
 def rows(page, **values):
-    return notebook.make_grids(
+    return notebook.run_grid_cell(
         notebook.find_notebook_path(page), {"profile": "toy"} | values
     )["grid"]
 
@@ -70,7 +70,9 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     names = ["91_frontier", "nas_00_method", "90_claims", "00_start_here"]
     names += ["bermo_01_summary"]
     paths = [notebook.find_notebook_path(name) for name in names]
-    made = {path: notebook.make_grids(path, {}, with_recorded=False) for path in paths}
+    made = {
+        path: notebook.run_grid_cell(path, {}, with_recorded=False) for path in paths
+    }
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = (
         [b.path.stem for b in part] for part in report.list_pages_without_runs()

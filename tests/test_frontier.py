@@ -24,7 +24,7 @@ from lib.papers import frontier
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
-from lib.stats.cost import make_configuration
+from lib.stats.cost import build_transformers_config
 
 PAGE = notebook.find_notebook_path("91_frontier")
 
@@ -32,7 +32,9 @@ PAGE = notebook.find_notebook_path("91_frontier")
 def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
-        row for row in notebook.make_grids(PAGE, values)["grid"] if row["kind"] == kind
+        row
+        for row in notebook.run_grid_cell(PAGE, values)["grid"]
+        if row["kind"] == kind
     ]
 
 
@@ -126,7 +128,7 @@ def test_flops_of_ghosts_are_the_convolutions():
 def encoder(own):
     from transformers import BertModel
 
-    config = make_configuration(own)
+    config = build_transformers_config(own)
     config._attn_implementation = "eager"
     return BertModel, config
 

@@ -15,7 +15,9 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.make_grids(notebook.find_notebook_path(f"ghostbert_{name}"), values)
+    return notebook.run_grid_cell(
+        notebook.find_notebook_path(f"ghostbert_{name}"), values
+    )
 
 
 @pytest.mark.parametrize("last", ["soft", "both"])

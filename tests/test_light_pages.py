@@ -12,12 +12,12 @@ from conftest import of_page
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
-from lib.report.tables import WIDTH, count_pixels, table_to_markdown
+from lib.report.tables import WIDTH, estimate_column_pixels, table_to_markdown
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
 MEASURED = ("this run", "recorded")  # how the titles of measured columns begin
-LINES = judging.read_verdicts()
+LINES = judging.read_verdicts_csv()
 PAGES = sorted((paths.ROOT / "figures" / "mini").glob("*.page.md"))
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)
@@ -198,7 +198,7 @@ def test_many_comparisons_can_be_held_to_their_tables():
 def test_a_committed_page_is_of_the_committed_records(path):
     """Else: make the page again from the records, with --profile mini."""
     (digest,) = re.findall(r"ade of .*, records `(\w+)`\.", path.read_text())
-    assert digest == judging.digest_page_records(path.name.partition(".")[0])
+    assert digest == judging.digest_records_of_page(path.name.partition(".")[0])
 
 
 COURSES = [path for path in PAGES if "00_" in path.name]
@@ -264,8 +264,8 @@ def test_no_picture_is_told_in_the_words_of_a_cell():
 
 @pytest.mark.papers("ghostbert")
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
-    page, rows = "ghostbert_t03_pruned_vs_ghost", judging.read_verdicts()
-    before = judging.digest_page_records(page)
+    page, rows = "ghostbert_t03_pruned_vs_ghost", judging.read_verdicts_csv()
+    before = judging.digest_records_of_page(page)
     place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
     for key, value in {
         "estimate": "9.9",
@@ -276,16 +276,16 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
         changed = [
             row | {key: value} if i == place else row for i, row in enumerate(rows)
         ]
-        monkeypatch.setattr(judging, "read_verdicts", lambda found=changed: found)
+        monkeypatch.setattr(judging, "read_verdicts_csv", lambda found=changed: found)
         old = rows[place][key] == value or (
             key == "holm" and float(rows[place]["holm"]) < 0.05
         )
-        assert (judging.digest_page_records(page) == before) == old, key
-    monkeypatch.setattr(judging, "read_verdicts", lambda: rows)
+        assert (judging.digest_records_of_page(page) == before) == old, key
+    monkeypatch.setattr(judging, "read_verdicts_csv", lambda: rows)
     assert (
-        judging.digest_page_records(page)
+        judging.digest_records_of_page(page)
         == before
-        != judging.digest_page_records("nas_t05_random_architectures")
+        != judging.digest_records_of_page("nas_t05_random_architectures")
     )
 
 
@@ -350,7 +350,7 @@ def test_tables_fit_the_page_of_a_code_host(path):
             continue
         frame = pd.DataFrame(rows, columns=titles).replace(r"\\(?=\W)", "", regex=True)
         frame = frame.replace(r"\[([^]]*)]\([^)]*\)", r"\1", regex=True)  # a link
-        widths = [count_pixels(frame.iloc[:, i]) for i in range(len(titles))]
+        widths = [estimate_column_pixels(frame.iloc[:, i]) for i in range(len(titles))]
         assert sum(widths) <= WIDTH, titles
 
 

@@ -515,8 +515,8 @@ def test_taps_of_ghosts_have_a_rate_of_their_own(tiny):
         for name, p in model.named_parameters()
         if name.endswith("convolution.weight")
     }
-    (usual,) = loop.parameter_groups(model, train(), ())
-    rest, own = loop.parameter_groups(model, train(taps=0.25), ())
+    (usual,) = loop.list_parameter_groups(model, train(), ())
+    rest, own = loop.list_parameter_groups(model, train(taps=0.25), ())
     assert taps and {id(p) for p in own["params"]} == taps and own["lr"] == 0.25
     assert rest["lr"] == usual["lr"] and len(rest["params"]) + len(taps) == len(
         usual["params"]

@@ -87,11 +87,11 @@ def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(pa
         paths.FIGURES / f"mini/{notebook.make_notebook_id(path)}.page.md"
     ).read_text()
     cells = json.loads(path.read_text())["cells"]
-    for cell in builder.drop_knobs(cells):
+    for cell in builder.drop_widget_cells(cells):
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
             shown = source.partition("\n")[2].strip() if "title" in tags else source
-            assert equation.link_pages(shown, "page.md", path) in text
+            assert equation.link_notebooks_to_pages(shown, "page.md", path) in text
         elif "artefact" in tags:
             assert builder.format_code_as_markdown(cell) in text
 

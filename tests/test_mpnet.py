@@ -31,7 +31,7 @@ from lib.model.surgery import operate
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
 from lib.train.batches import encode_split, make_batch
-from lib.train.lean import make_lean, use_byte_dropout
+from lib.train.lean import speed_up_passes, use_byte_dropout
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
 HEADS, NEURONS = [[5, 0, 9], [11, 3, 4]], [[3, 90, 7], [8, 2, 50]]
@@ -320,7 +320,7 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
     operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
-    with make_lean(model, numerics), use_byte_dropout(model):
+    with speed_up_passes(model, numerics), use_byte_dropout(model):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
             with scores.record_scores(model) as seen:
                 near = logits(model, batch)
@@ -330,7 +330,7 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
 
 def test_operations_are_those_that_pytorch_counts():
     shape = cost.Shape("mpnet", 2, 48, 4, 96, 100, 66, 0, 48)
-    config = cost.make_configuration(shape, num_labels=3)
+    config = cost.build_transformers_config(shape, num_labels=3)
     assert cost.read_shape_of_config(config.to_dict()) == shape
     model = transformers.MPNetForSequenceClassification(config).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():

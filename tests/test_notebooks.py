@@ -99,7 +99,7 @@ def test_skeleton():
         assert {"title", "parameters", "bootstrap", "verdicts"} <= set(tags), (
             notebook.make_notebook_id(path)
         )
-        assert notebook.read_tagged_cells(path)["bootstrap"].split("\n\n") == [
+        assert notebook.read_cell_sources_by_tag(path)["bootstrap"].split("\n\n") == [
             "from lib.report import artefact",
             f'page = artefact.start("{notebook.make_notebook_id(path)}", globals())',
         ]
@@ -141,9 +141,9 @@ def test_differences_on_a_page_have_the_seeds_and_the_region_of_their_cells():
 
 def test_deviations_are_chosen_by_the_page():
     for path in NOTEBOOKS:
-        assert "DEVIATIONS[" not in notebook.read_tagged_cells(path)["verdicts"], (
-            f"{path}: pass {{profile: lines}} whole: Page.finish knows what is judged"
-        )
+        assert (
+            "DEVIATIONS[" not in notebook.read_cell_sources_by_tag(path)["verdicts"]
+        ), f"{path}: pass {{profile: lines}} whole: Page.finish knows what is judged"
 
 
 def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown):
@@ -173,7 +173,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
 
 def test_parameters_are_typed_and_have_a_remark_each():
     for path in NOTEBOOKS:
-        source = notebook.read_tagged_cells(path)["parameters"]
+        source = notebook.read_cell_sources_by_tag(path)["parameters"]
         for name, parameter in notebook.read_parameters(path).items():
             assert re.search(rf"(?m)^{name}: .*  # \S", source), (
                 notebook.make_notebook_id(path),
@@ -196,7 +196,7 @@ def test_pages_and_grids_do_not_import_a_framework():
     """Nor grids what draws: commands that read them alone take a second."""
     code = (
         "import sys; from lib.claims import notebook\n"
-        "for p in notebook.find_notebooks(): notebook.make_grids(p, {'profile': 'toy'})\n"
+        "for p in notebook.find_notebooks(): notebook.run_grid_cell(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
         "from lib.report import artefact, site\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
@@ -210,16 +210,16 @@ def test_pages_and_grids_do_not_import_a_framework():
 
 @pytest.mark.papers("ghostbert")
 def test_the_grid_of_table_3():
-    rows = notebook.make_grids(T03, {"profile": "toy", "seeds": [0]})["grid"]
+    rows = notebook.run_grid_cell(T03, {"profile": "toy", "seeds": [0]})["grid"]
     assert len(rows) == 2 * 2 and len({row["spec"] for row in rows}) == 4
 
 
 @pytest.mark.papers("ghostbert")
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
-    there = notebook.make_grids(T03, {})["recorded"]
+    there = notebook.run_grid_cell(T03, {})["recorded"]
     without_data()
-    assert [r["spec"] for r in notebook.make_grids(T03, {})["recorded"]] == [
+    assert [r["spec"] for r in notebook.run_grid_cell(T03, {})["recorded"]] == [
         r["spec"] for r in there
     ]
 
@@ -254,7 +254,7 @@ def test_recorded_specs_need_no_data(without_data):
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):
     with pytest.raises(error, match=message):
-        notebook.make_grids(T03, values)
+        notebook.run_grid_cell(T03, values)
 
 
 @pytest.mark.papers("ghostbert")
@@ -339,7 +339,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
     (tmp_path / "toy" / f"{name}.html").write_text("<!-- whole -->")
-    site.write_index("toy")
+    site.write_profile_index("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
@@ -489,7 +489,7 @@ def is_sweep(page):
 
 def test_a_notebook_that_sweeps_an_axis_has_a_control():
     for path, page in zip(NOTEBOOKS, IDS, strict=True):
-        has_control = "explore" in notebook.read_tagged_cells(path)
+        has_control = "explore" in notebook.read_cell_sources_by_tag(path)
         if page in STILL:
             assert is_sweep(page) and not has_control, f"{page} is not of the list"
         else:

@@ -382,8 +382,8 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         path = notebook.find_notebook_path(TITLES[0])
         return {
             spec.name
-            for spec in notebook.list_specs(
-                notebook.make_grids(path, grids.list_parameter_values(mine))
+            for spec in notebook.list_grid_specs(
+                notebook.run_grid_cell(path, grids.list_parameter_values(mine))
             )
         }
 
@@ -597,8 +597,8 @@ def training():
 )
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
-    specs = notebook.list_specs(
-        notebook.make_grids(path, grids.list_parameter_values(mine))
+    specs = notebook.list_grid_specs(
+        notebook.run_grid_cell(path, grids.list_parameter_values(mine))
     )
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
@@ -846,7 +846,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.make_grids(notebook.find_notebook_path("92_your_task"), values)[
+    grid = notebook.run_grid_cell(notebook.find_notebook_path("92_your_task"), values)[
         "grid"
     ]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -867,7 +867,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     )
     assert "--length 24" in grids.list_command_options(mine)
     values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.make_grids(notebook.find_notebook_path("92_your_task"), values)[
+    grid = notebook.run_grid_cell(notebook.find_notebook_path("92_your_task"), values)[
         "grid"
     ]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -892,7 +892,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
-    grid = notebook.make_grids(
+    grid = notebook.run_grid_cell(
         notebook.find_notebook_path("92_your_task"), grids.list_parameter_values(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
@@ -1025,7 +1025,9 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
-    grid = notebook.make_grids(path, grids.list_parameter_values(mine) | values)["grid"]
+    grid = notebook.run_grid_cell(path, grids.list_parameter_values(mine) | values)[
+        "grid"
+    ]
     assert {row["m"] for row in grid if "m" in row} == {
         0,
         6,

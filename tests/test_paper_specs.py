@@ -25,7 +25,7 @@ from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
-from lib.stats.cost import make_configuration
+from lib.stats.cost import build_transformers_config
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode_split
 from lib.train.steps import distilling
@@ -47,7 +47,7 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
     """A classifier of a Shape with random weights, operated on."""
     pad = {"pad_token_id": 1} if sizes.family == "roberta" else {}
     sizes = replace(sizes, layers=layers or sizes.layers)
-    config = make_configuration(sizes, num_labels=labels, **pad)
+    config = build_transformers_config(sizes, num_labels=labels, **pad)
     return backbone.build_model(classes(sizes.family)[1], config, surgery)
 
 
@@ -103,7 +103,7 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
     page = notebook.find_notebook_path("ghostbert_t04_ablation")
-    rows = notebook.make_grids(page, {"profile": "paper"})["grid"]
+    rows = notebook.run_grid_cell(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
     assert bare and bare == {spec.inputs_with_seeds["start"].name for spec in without}
 
@@ -178,7 +178,9 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = grids.find_profile("paper").numerics
     training = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
-    with distilling.make_objective(training, student, teacher, Distil()) as loss:
+    with distilling.build_distillation_objective(
+        training, student, teacher, Distil()
+    ) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)
@@ -217,7 +219,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
-        for row in notebook.make_grids(page, values)["grid"]
+        for row in notebook.run_grid_cell(page, values)["grid"]
     }
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     if scale == "mini":
@@ -242,7 +244,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.make_grids(T01, {"profile": "toy"})
+    rows = notebook.run_grid_cell(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {
@@ -250,14 +252,14 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     }
     every = ["RTE", "CoLA"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.make_grids(T01, {"profile": "toy"} | more)["grid"]
+    whole = notebook.run_grid_cell(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 2 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
     page = notebook.find_notebook_path("ghostbert_f01_accuracy_vs_cost")
     # Nothing of its own to record, but for seeds, which are those of a page's
     # comparisons.
-    shared = {row["spec"].id for row in notebook.make_grids(page, {})["recorded"]}
+    shared = {row["spec"].id for row in notebook.run_grid_cell(page, {})["recorded"]}
     assert {row["spec"].id for row in rows["recorded"]} <= shared
 
 
@@ -417,7 +419,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.make_grids(T01, values)
+        notebook.run_grid_cell(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

@@ -251,7 +251,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(
         compare, "measure_level", lambda run, column: compare.Level(100.0, 0.0, False)
     )
-    monkeypatch.setattr(notebook, "list_specs", fewer)
+    monkeypatch.setattr(notebook, "list_grid_specs", fewer)
     monkeypatch.setattr(
         site.Report,
         "write_working_index",
@@ -280,11 +280,11 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 def forget():
     conftest.forget()
     efficientbert_search.draw_candidates.cache_clear()
-    judging.make_rows_of_pages.cache_clear()
+    judging.list_rows_of_notebooks.cache_clear()
 
 
 def fewer(*grids):
-    """As lib.claims.notebook.list_specs: fewer rows of each notebook."""
+    """As lib.claims.notebook.list_grid_specs: fewer rows of each notebook."""
     return list(dict.fromkeys(spec for found in grids for spec in some(found)))
 
 

@@ -177,7 +177,7 @@ def test_a_long_title_is_wrapped_into_its_figure_without_a_lone_word():
     axis.set_ylabel(
         "a label that is longer than the axis at its side, for sure and more"
     )
-    plot.fit_texts(figure)
+    plot.wrap_long_texts(figure)
     figure.draw_without_rendering()
     for text in (axis.title, axis.yaxis.label):
         box = text.get_window_extent()

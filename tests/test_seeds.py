@@ -11,11 +11,11 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import fits_row, is_scored_on_examples, parse_cells
+from lib.claims.cells import is_scored_on_examples, parse_cells, row_matches_model
 from lib.claims.seeds import (
-    Planned,
+    PlannedCell,
     add_planned_seeds,
-    find_planned_pair,
+    find_planned_comparison_of_models,
     list_planned_cells,
 )
 from lib.core import paths
@@ -27,9 +27,9 @@ from lib.report.tables import Runs
 
 SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
 PLANS = (
-    Planned("G1", parse_cells("a > b @ m=3")[0], (10, 11, 12), ()),
-    Planned("G2", parse_cells("a > c")[0], (20, 21), ("c",)),
-    Planned("G3", parse_cells("kept weights :: d > a @ m=9")[0], (30,), ()),
+    PlannedCell("G1", parse_cells("a > b @ m=3")[0], (10, 11, 12), ()),
+    PlannedCell("G2", parse_cells("a > c")[0], (20, 21), ("c",)),
+    PlannedCell("G3", parse_cells("kept weights :: d > a @ m=9")[0], (30,), ()),
 )
 
 
@@ -124,13 +124,13 @@ def lacking(path):
     lacks."""
     grid = [
         row
-        for made in notebook.make_grids(path, {"profile": "mini"}).values()
+        for made in notebook.run_grid_cell(path, {"profile": "mini"}).values()
         for row in made
     ]  # fmt: skip
     found = []
     for plan in list_planned_cells(notebook.make_notebook_id(path), "mini"):
         for label, where in plan.cell.models:
-            own = [row for row in grid if fits_row(row, label, where)]
+            own = [row for row in grid if row_matches_model(row, label, where)]
             own = [
                 row
                 for row in own
@@ -189,37 +189,43 @@ def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
 @pytest.mark.papers("ghostbert")
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
-    grid = notebook.make_grids(path, {"profile": "mini", "seeds": [3]})["grid"]
+    grid = notebook.run_grid_cell(path, {"profile": "mini", "seeds": [3]})["grid"]
     assert {row["seed"] for row in grid} == {3}
 
 
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
         for plan in list_planned_cells(notebook.make_notebook_id(path), "mini"):
-            same = lists.find_cell_line(plan.claim, plan.cell.text)["same_as"]
+            same = lists.find_cells_csv_row(plan.claim, plan.cell.text)["same_as"]
             assert plan.seeds == lists.list_planned_seeds(same or plan.claim), plan
 
 
 def test_the_cell_of_two_models_is_found(plans):
     a, b, c = (rows(model, m=3) for model in "abc")
-    assert find_planned_pair("page", "mini", a, b) == (PLANS[0], False)
-    assert find_planned_pair("page", "mini", a, c) == (PLANS[1], False)
+    assert find_planned_comparison_of_models("page", "mini", a, b) == (PLANS[0], False)
+    assert find_planned_comparison_of_models("page", "mini", a, c) == (PLANS[1], False)
     assert (
-        find_planned_pair("page", "mini", rows("a", m=9), rows("b", m=9)) is None
+        find_planned_comparison_of_models(
+            "page", "mini", rows("a", m=9), rows("b", m=9)
+        )
+        is None
     )  # another width
-    assert find_planned_pair("page", "mini", b, a) == (
+    assert find_planned_comparison_of_models("page", "mini", b, a) == (
         PLANS[0],
         True,
     )  # the other direction
-    assert find_planned_pair("page", "mini", a, rows("e", m=3)) is None
+    assert find_planned_comparison_of_models("page", "mini", a, rows("e", m=3)) is None
     assert (
-        find_planned_pair("page", "mini", rows("d", m=9), rows("a", m=9)) is None
+        find_planned_comparison_of_models(
+            "page", "mini", rows("d", m=9), rows("a", m=9)
+        )
+        is None
     )  # a measure
     assert (
-        find_planned_pair("page", "mini", a, []) is None
-        and find_planned_pair("page", "toy", a, b) is None
+        find_planned_comparison_of_models("page", "mini", a, []) is None
+        and find_planned_comparison_of_models("page", "toy", a, b) is None
     )
-    assert find_planned_pair("another", "mini", a, b) is None
+    assert find_planned_comparison_of_models("another", "mini", a, b) is None
 
 
 def runs(**more):
@@ -297,7 +303,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
 def test_a_planned_cell_has_the_smallest_effect_of_interest_of_its_claim():
     """A cell that names none, or none on this task, has nan."""
     (plan,) = list_planned_cells("nas_s78_keep_weights", "mini")[:1]
-    assert plan.claim == "N5" and plan.interest_on("SST-2") == 1.5
+    assert plan.claim == "N5" and plan.find_effect_of_interest("SST-2") == 1.5
     plans = list_planned_cells("ghostbert_t04_ablation", "mini")
     printed = next(plan for plan in plans if plan.claim == "G5")
-    assert np.isnan(printed.interest_on("SST-2"))
+    assert np.isnan(printed.find_effect_of_interest("SST-2"))

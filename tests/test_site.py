@@ -26,7 +26,7 @@ BROWSER = pytest.mark.skipif(
 def folder(monkeypatch, tmp_path):
     """The folder of a profile without a page; its index is written."""
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    site.write_index("toy")
+    site.write_profile_index("toy")
     return tmp_path / "toy"
 
 
@@ -37,7 +37,7 @@ def make_pages(folder):
         body |= {"counted": "none needed", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
         (folder / f"{name}.html").write_text("<!-- 0 -->")
-    site.write_index("toy")
+    site.write_profile_index("toy")
 
 
 def seen(page, script, tmp_path):
@@ -86,7 +86,7 @@ def test_a_page_that_is_made_is_not_written_over(folder):
         and builder.separate_html_and_mark(page)[1] == "promised"
     )
     page.write_text("whole <!-- 0 -->")
-    site.write_index("toy")
+    site.write_profile_index("toy")
     assert page.read_text() == "whole <!-- 0 -->"
 
 
@@ -94,7 +94,7 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
     index = folder.joinpath("index.html").read_text()
     cards = re.findall(r'<section class="card">.*?</section>', index, re.S)
     assert len(cards) == len(lists.PAPERS)
-    lines = judging.read_verdicts()
+    lines = judging.read_verdicts_csv()
     counts = {paper: Counter() for paper in lists.PAPERS}
     for line in lines:
         claim = lists.read_claims()[line["claim"]]
@@ -103,7 +103,10 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
             counts[claim["paper"]][line["word"]] += 1
     for paper, card in zip(lists.PAPERS, cards, strict=True):
         for word, count in counts[paper].items():
-            assert f"{count} {words.plural_of(word, count)}" in card, (paper, word)
+            assert f"{count} {words.inflect_word_after_count(word, count)}" in card, (
+                paper,
+                word,
+            )
         assert lists.PAPERS[paper] in card and 'class="bars"' in card
 
 
@@ -132,7 +135,7 @@ def test_pages_lead_to_the_next_and_the_one_before():
     ends = [[page and page[0] for page in turns[name]] for name in names]
     assert [before or "" for before, _ in ends] == ["", *names[:-1]]
     assert [behind or "" for _, behind in ends] == [*names[1:], ""]
-    assert turns[names[1]][0][1] == notebook.read_title(
+    assert turns[names[1]][0][1] == notebook.read_notebook_title(
         notebook.find_notebook_path(names[0])
     )
     assert builder.find_adjacent_pages("a_page_of_my_own", "mini") == []
@@ -172,7 +175,7 @@ def printed(tmp_path, columns, inches):
         frame.top("mini", "A page").replace("@media print", "@media all"),
         "<style>main { width: 186mm; }</style>",
         artefact.PARTS.table("A caption", tables.table_to_html(cells, "t")),
-        artefact.draw_html(picture),
+        artefact.render_figure_html(picture),
         "<pre>" + "-" * 120 + '</pre><details class="code">code</details>',
         "</main></body></html>",
     ]
@@ -213,7 +216,7 @@ def test_a_page_is_made_again_when_a_word_that_it_shows_changes(name, monkeypatc
     assert builder.digest_page_contents(page, store) == before
     other = [
         row | {"word": "agrees too"} if row["claim"] == "N1" else row
-        for row in judging.read_verdicts()
+        for row in judging.read_verdicts_csv()
     ]
-    monkeypatch.setattr(judging, "read_verdicts", lambda: other)
+    monkeypatch.setattr(judging, "read_verdicts_csv", lambda: other)
     assert builder.digest_page_contents(page, store) != before

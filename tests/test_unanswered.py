@@ -36,11 +36,11 @@ def made(line, scale):
     pages = filter(None, line["artefact"].split("; "))
     if scale == "mini":
         return (
-            judging.make_rows_of_pages(line["artefact"], scale)
+            judging.list_rows_of_notebooks(line["artefact"], scale)
             if line["artefact"]
             else []
         )
-    found = [row for page in pages for row in checks.make_rows_at_paper_profile(page)]
+    found = [row for page in pages for row in checks.list_rows_at_paper_profile(page)]
     return found + grids.list_searches_behind(found)
 
 
@@ -126,7 +126,7 @@ def test_a_finding_without_an_answer_is_there_and_no_other(paper):
         if reason in (DULL, BUILT):
             assert enough, id
         elif reason == TIED:
-            (row,) = (r for r in judging.read_verdicts() if r["claim"] == id)
+            (row,) = (r for r in judging.read_verdicts_csv() if r["claim"] == id)
             assert enough and "scores differ" in row["reason"]
         elif reason == NONE:
             assert max(found)[0] == 0, id

@@ -447,7 +447,9 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     told = run.spec["args"]["data"]["unseen"]
     kept = data.read_judging_arrays(run.spec["args"]["data"])
     rows, count = kept["judged"], len(run.read_arrays("predictions")["labels"])
-    found = compare.read_judged_rows(run, compare.Column("x", "x", "accuracy"))
+    found = compare.read_labels_and_predictions(
+        run, compare.Column("x", "x", "accuracy")
+    )
     logits = run.read_arrays("predictions")["logits"]
     assert np.array_equal(logits, plain.read_arrays("predictions")["logits"])
     assert untimed(run) == untimed(plain)
@@ -575,7 +577,7 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     """A made-up run with development rows alone makes a pair of these."""
     labels = np.arange(6) % 2
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
-    found = compare.read_judged_rows(
+    found = compare.read_labels_and_predictions(
         holding(arrays), compare.Column("x", "x", "accuracy")
     )
     assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(

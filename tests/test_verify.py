@@ -35,7 +35,7 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
-    monkeypatch.setattr(verify.lists, "list_absent_papers", lambda: [])
+    monkeypatch.setattr(verify.lists, "list_uninstalled_papers", lambda: [])
     run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def records(tmp_path, monkeypatch):
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
-        notebook, "make_grids", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
+        notebook, "run_grid_cell", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
     monkeypatch.setattr(verify.judging, "make_rows_of_claim", lambda claim: grid((10,)))
@@ -359,7 +359,7 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
         lambda *args, store=None, **_: stores.append(store) or {},
     )
     monkeypatch.setattr(verify.judging, "fill_readme", lambda readme, found: readme)
-    verify.make_tables(Store())
+    verify.recompute_committed_files(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
 
@@ -377,7 +377,9 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     table = tmp_path / "data" / "published" / "nas_pruning" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a,1\n")
-    (tmp_path / "files.csv").write_text("".join(committed.list_digests()))
+    (tmp_path / "files.csv").write_text(
+        "".join(committed.list_committed_file_digests())
+    )
     told = "data/published/nas_pruning/table.csv is not as "
     for text in ("a,1\n", "a,2\n"):
         table.write_text(text)
@@ -420,7 +422,7 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
     with data.allow_absent_data(use_local_data=False):
-        found = verify.list_run_lines(Store())
+        found = verify.list_runs_csv_rows(Store())
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
     assert ",".join(head) == verify.COLUMNS["runs.csv"]
     assert set(map(tuple, committed)) == set(found) and len(committed) == len(found)
@@ -428,4 +430,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.list_faults(Store(records=paths.DATA / "records")) == []
+    assert verify.verify_records(Store(records=paths.DATA / "records")) == []

@@ -378,7 +378,7 @@ def made():
     with io.StringIO() as file:
         table = csv.writer(file)
         table.writerow(judging.HEAD)
-        table.writerows(judging.format_verdict_lines({"G1": verdict}))
+        table.writerows(judging.format_verdicts_csv_rows({"G1": verdict}))
         file.seek(0)
         return text, list(csv.DictReader(file))
 

@@ -1,5 +1,5 @@
-"""This room compares what the papers say with what was measured.
+"""This package compares what the papers claim with what was measured.
 
-It reads the grids of notebooks and the claims with their plans. It gives each
-comparison of a claim a word such as "agrees", computes printed numbers again, and makes
-and verifies the records. It is free of torch."""
+It reads the notebooks' grids of runs and the papers' claims. It gives each comparison
+of a claim a word such as "agrees", computes printed numbers again, and writes and
+verifies the committed records of runs. It does not import torch."""

@@ -1,15 +1,17 @@
-"""This module reads the cells of a claim. It is free of torch.
+"""This module parses the comparisons (cells) of a paper's claim. It does not import
+torch.
 
-A cell says what is compared with what, and in which region the result must lie. The
-column `cells` of `claims.csv` writes it with the labels of the rows of the page's grid:
+A cell says which models are compared, and in which region the result must lie. The
+column `cells` of `claims.csv` writes it with the labels that models and settings have
+in the notebooks' grids of runs:
 
     Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
     F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
     DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B + 0.5: higher.
-    Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own place in brackets.
+    Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own setting in brackets.
     A over B > C over D                        The first difference is larger than the second.
     k = 3 | k = 5 | k = 9 < value 0            The slope per doubling of these numbers is negative.
-    per decade :: 10 % NAS | 30 % NAS > value 0     The points have other weights (WEIGHTS).
+    per decade :: 10 % NAS | 30 % NAS > value 0     The line has another scale of x (WEIGHTS).
     first above the others :: k = 3 | k = 1 | k = 5 > value 0     The first minus the others' mean.
     kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
     diverged :: BERMo = value 0                The measure is 0 in every run.
@@ -39,11 +41,13 @@ CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-# Which margin may follow which comparison: ~ needs +-, >= may have -, <= may have +.
+# {comparison sign: signs that its margin may have}: ~ needs +-, >= may have -, <= may
+# have +. None is for no margin.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
-# A difference in points, whatever numbers the labels of the points have.
+# Key of WEIGHTS whose result is a difference in points of the score, not a slope.
 FIRST = "first above the others"
-# Kind of line -> function from the points' numbers x to the points' weights.
+# {kind of fit: function from the numbers x in the models' labels [n] to weights [n] of
+# the models' scores}.
 WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per doubling": lambda x: paired.compute_slope_weights(np.log2(x)),
     "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
@@ -54,120 +58,157 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
 
-Place = tuple[tuple[str, str], ...]  # ((column, accepted values with "/" between), ...)
-Model = tuple[str, Place]  # (label, place)
+# Conditions on a row's labels: ((label, accepted values with "/" between), ...)
+Conditions = tuple[tuple[str, str], ...]
+Model = tuple[str, Conditions]  # (label of the model, conditions on its other labels)
 
 
 @dataclass(frozen=True)
-class CellForm:
-    """A CellForm is one model, or the difference of two models, each with its place."""
+class CellTerm:
+    """A CellTerm is one model, or the difference of two models, with conditions on its
+    runs such as m=3."""
 
     models: tuple[Model, ...]
 
     def group_rows(
         self, rows: Sequence[Mapping[str, Any]]
     ) -> list[list[Mapping[str, Any]]]:
-        """Return [the rows that fit a model] for each model of this CellForm."""
-        return [[row for row in rows if fits_row(row, *model)] for model in self.models]
+        """Return [rows of the first model, rows of the second, ...] of this term."""
+        return [
+            [row for row in rows if row_matches_model(row, *model)]
+            for model in self.models
+        ]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A Cell is one comparison of a claim: a weighted sum of CellForms, and the region
+    """A Cell is one comparison of a claim: a weighted sum of CellTerms, and the region
     (low, high) in which the paper says that it lies."""
 
     text: str
-    measure: str  # Key of MEASURES, or "" for the score.
-    about: str  # What the measure is of, such as a layer; "" for most.
-    terms: tuple[tuple[float, CellForm], ...]  # (weight, CellForm), ...
-    bounds: tuple[float, float]  # At (0, 0) the measure must be 0 in every run.
-    slope: str  # Key of WEIGHTS, or "" for a cell that fits no line through points.
+    measure: str  # Key of MEASURES; "" for the score.
+    about: str  # Argument of the measure, such as a layer; "" for most.
+    terms: tuple[tuple[float, CellTerm], ...]  # (weight, CellTerm), ...
+    # Claimed region. At (0, 0) the measure must be 0 in every run.
+    bounds: tuple[float, float]
+    slope: str  # Key of WEIGHTS; "" for a cell that fits no line.
 
     @property
     def measured_quantity(self) -> Measure:
-        """Return the Measure that the Cell compares; without one, the score."""
+        """Return the Measure that the Cell compares: its unit, its value of no effect
+        and how it is computed. Without a named measure it is the score."""
         return MEASURES.get(self.measure, SCORE)
 
     @property
     def is_per_task(self) -> bool:
-        """Return whether the Cell is judged on each task by itself."""
+        """Return whether the Cell is tested on each task by itself, rather than on
+        their mean."""
         return "task=each" in self.text
 
     @property
     def models(self) -> list[Model]:
-        """Return the (label, place) of all models of the Cell, each once."""
+        """Return the (label, conditions) of all models of the Cell, each once."""
         return list(
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
 
-    def compares_row(self, row: Mapping[str, Any]) -> bool:
-        """Return whether the Cell compares the run of a row.
+    def compares_row(self, grid_row: Mapping[str, Any]) -> bool:
+        """Return whether the Cell compares the run of a row of a grid.
 
-        A cell without a measure compares scores alone, so a row whose step scores no
+        A cell without a named measure compares scores, so a row whose step scores no
         examples never fits."""
-        can_count = self.measure or is_scored_on_examples(row["spec"])
-        return bool(can_count) and any(fits_row(row, *model) for model in self.models)
+        can_count = self.measure or is_scored_on_examples(grid_row["spec"])
+        return bool(can_count) and any(
+            row_matches_model(grid_row, *model) for model in self.models
+        )
 
 
-def read_model_label(row: Mapping[str, Any]) -> str | None:
-    """Return the label of a row of a grid: its model or, without one, its network."""
-    return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
-
-
-def fits_row(row: Mapping[str, Any], label: str, place: Place) -> bool:
-    """Return whether a row has a label, as model, network or recipe, and the values of
-    a place."""
-    return label in ("*", read_model_label(row), row.get("recipe")) and all(
-        any(matches_value(row.get(key), value) for value in values.split("/"))
-        for key, values in place
+def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
+    """Return the model of a grid's row as comparisons name it: its label `model` or,
+    without one, its label `network`."""
+    return (
+        grid_row.get("model")
+        if isinstance(grid_row.get("model"), str)
+        else grid_row.get("network")
     )
 
 
-def matches_value(value: Any, pattern: str) -> bool:
-    """Return whether a text of a place stands for a value of a row.
+def row_matches_model(
+    grid_row: Mapping[str, Any], model_label: str, conditions: Conditions
+) -> bool:
+    """Return whether a row has a model label (as its model, network or recipe) and
+    fulfils the conditions.
 
-    "*" stands for any value. A DataFrame may have turned 3 into 3.0."""
-    if value is None or value != value:
+    conditions: ((label, accepted values with "/" between), ...)."""
+    return model_label in (
+        "*",
+        read_model_label(grid_row),
+        grid_row.get("recipe"),
+    ) and all(
+        any(
+            value_matches_pattern(grid_row.get(key), value)
+            for value in values.split("/")
+        )
+        for key, values in conditions
+    )
+
+
+def value_matches_pattern(label_value: Any, pattern: str) -> bool:
+    """Return whether a condition's pattern stands for a row's value.
+
+    "*" stands for any value but None and nan. A DataFrame may have turned 3 into 3.0,
+    so both match "3"."""
+    if label_value is None or label_value != label_value:
         return False
-    return pattern in ("*", str(value)) or (
-        isinstance(value, float) and pattern == f"{value:g}"
+    return pattern in ("*", str(label_value)) or (
+        isinstance(label_value, float) and pattern == f"{label_value:g}"
     )
 
 
-def parse_place(text: str | None) -> Place:
-    """Return the Place of a text such as "m=3, task=CoLA"; "task=each" is any task."""
-    items = [item.partition("=") for item in (text or "").split(", ") if item]
+def parse_conditions(conditions_text: str | None) -> Conditions:
+    """Return the conditions of a text such as "m=3, task=CoLA"; "task=each" accepts any
+    task."""
+    items = [
+        item.partition("=") for item in (conditions_text or "").split(", ") if item
+    ]
     return tuple(
         (key, "*" if (key, value) == ("task", "each") else value)
         for key, _, value in items
     )
 
 
-def parse_cell_form(text: str, default_place: Place) -> CellForm:
-    """Return the CellForm of "A [m=3]" or "A over B [m=3]". Only the last model needs a
-    place."""
+def parse_cell_term(term_text: str, default_conditions: Conditions) -> CellTerm:
+    """Return the CellTerm of "A [m=3]" or of a difference "A over B [m=3]".
+
+    The conditions in brackets after the last model hold for the models without their
+    own.
+
+    default_conditions: conditions on all models, from after the "@"."""
     models = [
-        # pyrefly: ignore[missing-attribute]  # A text matches unless it is empty.
+        # pyrefly: ignore[missing-attribute]  # Any text but "" matches.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
-        for part in text.split(" over ")
+        for part in term_text.split(" over ")
     ]
-    return CellForm(
+    return CellTerm(
         tuple(
-            (label, (*parse_place(place or models[-1][1]), *default_place))
-            for label, place in models
+            (
+                label,
+                (*parse_conditions(conditions or models[-1][1]), *default_conditions),
+            )
+            for label, conditions in models
         )
     )
 
 
 def parse_comparison_side(
-    text: str, place: Place, slope_kind: str
-) -> list[tuple[float, CellForm]]:
-    """Return [(weight, CellForm), ...] of one side of a comparison sign.
+    side_text: str, conditions: Conditions, slope_kind: str
+) -> list[tuple[float, CellTerm]]:
+    """Return [(weight, CellTerm), ...] of the text on one side of a comparison sign.
 
-    `slope_kind` is a key of WEIGHTS. It gives the weights of several points "A | B |
+    slope_kind: a key of WEIGHTS, which gives the weights of several models "A | B |
     C"."""
-    parts = text.split(" | ")
-    forms = [parse_cell_form(part, place) for part in parts]
+    parts = side_text.split(" | ")
+    forms = [parse_cell_term(part, conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
@@ -175,20 +216,22 @@ def parse_comparison_side(
 
 
 @cache
-def parse_cells(text: str) -> list[Cell]:
-    """Return the Cells of a text of the column `cells`, with "; " between them.
+def parse_cells(cells_text: str) -> list[Cell]:
+    """Return the Cells of a text of the column `cells` of `claims.csv`, with "; "
+    between them.
 
-    Raises Refused that quotes a cell which cannot be read."""
-    return [parse_cell(part) for part in text.split("; ") if part]
+    Raises Refused, which quotes the cell, for one that cannot be parsed."""
+    return [parse_cell(part) for part in cells_text.split("; ") if part]
 
 
-def parse_cell(text: str) -> Cell:
-    """Return the Cell of one text. Raises Refused where it cannot be read."""
-    hit = CELL.fullmatch(text)
+def parse_cell(cell_text: str) -> Cell:
+    """Return the Cell of the text of one comparison, such as "Ghost > Prune @ m=3".
+    Raises Refused where it cannot be parsed."""
+    hit = CELL.fullmatch(cell_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
-        raise Refused(f"cell {text!r}: expected {how}")
-    what, right, where = hit["what"] or "", hit["right"], parse_place(hit["where"])
+        raise Refused(f"cell {cell_text!r}: expected {how}")
+    what, right, where = hit["what"] or "", hit["right"], parse_conditions(hit["where"])
     measure, about, slope = "", "", "per doubling"
     if what in WEIGHTS:
         slope = what
@@ -200,7 +243,7 @@ def parse_cell(text: str) -> Cell:
         centre = float(right.removeprefix("value "))
     else:
         sides.append((-1, right))
-    weights: dict[CellForm, float] = defaultdict(float)
+    weights: dict[CellTerm, float] = defaultdict(float)
     for sign, operand in sides:
         for weight, one in parse_comparison_side(operand, where, slope):
             weights[one] += sign * weight
@@ -211,36 +254,42 @@ def parse_cell(text: str) -> Cell:
     if measure:
         check_name("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:
-        # Also where the level is nan, as a label of a line has no number.
+        # Written with `not`, so that nan is refused too: it stands for a label without
+        # a number.
         raise Refused(
-            f"cell {text!r}: scores are compared in pairs, so weights sum to 0"
+            f"cell {cell_text!r}: scores are compared in pairs, so weights sum to 0"
         )
     return Cell(
-        text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text)
+        cell_text,
+        measure,
+        about.rstrip(")"),
+        terms,
+        (low, high),
+        slope * (" | " in cell_text),
     )
 
 
 def is_scored_on_examples(spec: Spec) -> bool:
-    """Return whether the step of a Spec scores examples, so that models can be paired
-    on them."""
+    """Return whether the step of a Spec (a run's description) evaluates its model on
+    examples, so that two models can be paired example by example."""
     return spec.step in compare.SCORED
 
 
-def select_compared_rows(cells: Sequence[Cell], rows: Iterable[Row]) -> list[Row]:
-    """Return the rows that some Cells compare, each (label, Spec) once."""
+def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of grids that some Cells compare, each (model label, Spec) once."""
     selected = {
         (read_model_label(row), row["spec"]): row
-        for row in rows
+        for row in grid_rows
         if any(cell.compares_row(row) for cell in cells)
     }
     return list(selected.values())
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the planned seeds of "10 to 14", "10" or "10 to 12, 20 to 25"; "" has
-    none."""
+def parse_seeds(seeds_text: str) -> tuple[int, ...]:
+    """Return the seeds of a text such as "10 to 14", "10" or "10 to 12, 20 to 25"; ()
+    for ""."""
     planned = []
-    for part in filter(None, text.split(", ")):
+    for part in filter(None, seeds_text.split(", ")):
         first, _, last = part.partition(" to ")
         planned += range(int(first), int(last or first) + 1)
     return tuple(planned)

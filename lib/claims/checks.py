@@ -1,13 +1,14 @@
-"""This module computes formulas over printed cells. Claims about printed numbers, and
-contradictions between them, are written as formulas.
+"""This module evaluates the formulas that check claims on printed numbers, without any
+run.
 
     evaluate_formula("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
 
-A formula is an expression of Python. It reads cells of one paper, settings and labels
-that the profile `paper` has, and counts and operations of this code. A key names a row
-by its first columns: by a whole text, by how the text begins, or by "*" for any.
-Numbers are exact fractions, and a cell without a number is its text. The value of a
-formula comes with the cells that it read. The module is free of torch."""
+A formula is an expression of Python in a CSV file. It can read cells of one paper's
+tables, settings and labels of the runs at the profile `paper`, and counts and
+operations of this code. A key names a row of a table by its first columns: by a whole
+text, by how the text begins, or by "*" for any. Numbers are exact fractions, and a cell
+without a number is its text. The value of a formula is returned with the cells that it
+read. The module does not import torch."""
 
 import math
 import statistics
@@ -26,18 +27,20 @@ from lib.core.rows import Row
 from lib.core.spec import find_ancestors
 from lib.stats import cost
 
-# Specs omit default values. The default of a missing setting is looked up in the class
-# of options of its section; ghosts have the section `surgery`.
+# {section of a Spec's arguments: class of its options}. A Spec, the description of a
+# run, omits default values, so a missing setting is looked up in this class. The
+# section `surgery` has the settings of ghost modules.
 OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
 for _module in (options, *collect_modules("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
 
 def compute_printed_effects(claim_id: str) -> dict[tuple[str, str], float]:
-    """Return {(cell, task): value} that the paper prints for the cells of a claim.
+    """Return {(text of a comparison, task): effect} that the paper prints for the
+    comparisons of a claim.
 
-    A row of `effects.csv` has one formula for several tasks, with "{task}" in it. A
-    mean over tasks is named by these tasks in order, with "/" between them. So the
+    The formulas stand in `effects.csv`, one for several tasks, with "{task}" in it. A
+    mean over tasks is keyed by these tasks in order, with "/" between them. So a
     printed mean is over the same tasks as the measured mean beside it."""
     paper, values = lists.read_claims()[claim_id]["paper"], {}
     for row in (
@@ -50,29 +53,32 @@ def compute_printed_effects(claim_id: str) -> dict[tuple[str, str], float]:
 
 
 def parse_number(text: str) -> Fraction | str | None:
-    """Return the exact number in a cell's text, None for an empty cell, else the
-    text."""
+    """Return the exact number in the text of a printed table's cell, None for an empty
+    cell, else the text."""
     try:
         return Fraction(text.replace(",", ""))
     except ValueError:
         return None if text in ("", "-") else text
 
 
-def round_half_away(value: float | Fraction, digits: int) -> Fraction:
-    """Return a value rounded to this number of decimals; a half rounds away from
-    zero."""
-    scale, value = Fraction(10) ** digits, Fraction(value)
+def round_half_away(value: float | Fraction, decimals: int) -> Fraction:
+    """Return a value rounded to `decimals` decimals, where a half is rounded away from
+    zero, as papers do."""
+    scale, value = Fraction(10) ** decimals, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
 
-class Cells:
-    """A Cells object reads printed cells of one paper, and records in `given` which."""
+class PrintedCells:
+    """This class reads printed cells of one paper's tables, and notes in `texts_read`
+    which ones, so that a check can show what it rests on."""
 
     def __init__(self, paper: str) -> None:
         self.paper = paper
-        self.given: dict[tuple[str, str, int], str] = {}
+        self.texts_read: dict[tuple[str, str, int], str] = {}
 
-    def rows(self, table: str, keys: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    def find_rows(
+        self, table: str, keys: Sequence[str]
+    ) -> list[tuple[int, dict[str, str]]]:
         rows = list(enumerate(lists.read_published_csv(f"{self.paper}/{table}")))
         for key, column in zip(keys, rows[0][1], strict=False):
             exact = [row for row in rows if row[1][column] == key]
@@ -83,91 +89,121 @@ class Cells:
             raise Refused(f"{self.paper}/{table}.csv has no row {', '.join(keys)}")
         return rows
 
-    def col(self, table: str, column: str, *keys: str) -> list[Fraction | str | None]:
-        """Return the values of a column in all rows that the keys name."""
-        rows = self.rows(table, keys)
-        self.given |= {(table, column, i): line[column] for i, line in rows}
+    def read_column(
+        self, table: str, column: str, *keys: str
+    ) -> list[Fraction | str | None]:
+        """Return the values of a column of a printed table in all rows that the keys
+        name. Formulas call it `col`.
+
+        keys: texts in the first columns of the row, or how they begin; "*" for any."""
+        rows = self.find_rows(table, keys)
+        self.texts_read |= {(table, column, i): line[column] for i, line in rows}
         return [parse_number(line[column]) for _, line in rows]
 
-    def cell(self, table: str, column: str, *keys: str) -> Fraction | str | None:
-        """Return the value of a column in the one row that the keys name."""
-        (value,) = self.col(table, column, *keys)
+    def read_cell(self, table: str, column: str, *keys: str) -> Fraction | str | None:
+        """Return the value of a column of a printed table in the one row that the keys
+        name. Formulas call it `cell`."""
+        (value,) = self.read_column(table, column, *keys)
         return value
 
-    def row(self, table: str, span: str, *keys: str) -> list[Fraction | str]:
-        """Return the values of one row in the columns from A to B of a span "A:B",
-        without the empty cells."""
+    def read_row_values(
+        self, table: str, column_span: str, *keys: str
+    ) -> list[Fraction | str]:
+        """Return the values of one row of a printed table in the columns from A to B of
+        a span "A:B", without the empty cells. Formulas call it `row`."""
         names = list(lists.read_published_csv(f"{self.paper}/{table}")[0])
-        first, last = map(names.index, span.split(":"))
-        values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
+        first, last = map(names.index, column_span.split(":"))
+        values = [
+            self.read_cell(table, name, *keys) for name in names[first : last + 1]
+        ]
         return [value for value in values if value is not None]
 
-    def settings(self, claim: str) -> bool:
-        """Return whether the profile `paper` runs with all printed settings of a claim.
+    def uses_printed_settings(self, claim_id: str) -> bool:
+        """Return whether the profile `paper` trains with all printed settings of a
+        claim. Formulas call it `settings`.
 
-        A line of `settings.csv` names a printed cell, for some a second row to multiply
-        it with, and the place of the setting in the Specs (see `setting`). Its column
-        `relation` says whether the printed value "is" the only one in the Specs, or is
-        "among" several."""
+        A line of `settings.csv` names a printed cell (for some lines a second one to
+        multiply it with) and the place of the setting in the arguments of runs
+        (`read_spec_setting`). Its column `relation` says whether the printed value "is"
+        the only one in these runs, or is "among" several."""
         lines = lists.read_published_csv(f"{self.paper}/settings")
         return all(
             [
                 self.uses_printed_setting(line)
                 for line in lines
-                if line["claim"] == claim
+                if line["claim"] == claim_id
             ]
         )
 
-    def uses_printed_setting(self, line: Mapping[str, str]) -> bool:
-        """Return whether the profile `paper` runs with the printed setting of a
-        line."""
-        rows = filter(None, (line["row"], line["times"]))
-        cells = [self.cell(line["table"], line["column"], row) for row in rows]
-        # pyrefly: ignore[no-matching-overload]  These cells are numbers.
-        printed = {math.prod(cells) if line["times"] else cells[0]}
-        labels = dict(label.split("=") for label in line["labels"].split("; ") if label)
-        values = OURS["setting"](line["page"], line["step"], line["place"], **labels)
-        return values == printed if line["relation"] == "is" else values >= printed
+    def uses_printed_setting(self, settings_row: Mapping[str, str]) -> bool:
+        """Return whether the profile `paper` trains with the printed setting of a row
+        of `settings.csv`."""
+        rows = filter(None, (settings_row["row"], settings_row["times"]))
+        cells = [
+            self.read_cell(settings_row["table"], settings_row["column"], row)
+            for row in rows
+        ]
+        # pyrefly: ignore[no-matching-overload]  # These cells are numbers.
+        printed = {math.prod(cells) if settings_row["times"] else cells[0]}
+        labels = dict(
+            label.split("=") for label in settings_row["labels"].split("; ") if label
+        )
+        values = OURS["setting"](
+            settings_row["page"], settings_row["step"], settings_row["place"], **labels
+        )
+        return (
+            values == printed if settings_row["relation"] == "is" else values >= printed
+        )
 
-    def off(
-        self, table: str, span: str, average: str, labels: int = 1
+    def list_wrong_averages(
+        self, table: str, column_span: str, average_column: str, label_count: int = 1
     ) -> list[list[str]]:
-        """Return the keys of the rows whose printed average is not the mean of a span.
+        """Return the keys of the rows of a printed table whose average differs from the
+        mean of its columns, rounded to one decimal. Formulas call it `off`.
 
-        The span "A:B" names columns. Rows with an empty cell in it are left out.
-        `labels` is the number of columns that identify a row."""
+        column_span: the averaged columns, as "A:B". Rows with an empty cell in them are
+        left out.
+        label_count: the number of first columns that identify a row."""
         keys = [
-            list(line.values())[:labels]
+            list(line.values())[:label_count]
             for line in lists.read_published_csv(f"{self.paper}/{table}")
         ]
         parts = [
-            (key, self.cell(table, average, *key), self.row(table, span, *key))
+            (
+                key,
+                self.read_cell(table, average_column, *key),
+                self.read_row_values(table, column_span, *key),
+            )
             for key in keys
         ]
         full = max(len(part) for *_, part in parts)
         rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
-        # pyrefly: ignore[bad-argument-type, bad-specialization]  Cells are numbers.
+        # pyrefly: ignore[bad-argument-type, bad-specialization]  # The cells are numbers.
         means = [round_half_away(statistics.mean(part), 1) for *_, part in rows]
         pairs = zip(rows, means, strict=True)
         return [key for (key, printed, _), mean in pairs if mean != printed]
 
 
-def setting(
-    page: str, step: str, path: str, **labels: Any
+def read_spec_setting(
+    notebook_id: str, step: str, setting_path: str, **labels: Any
 ) -> set[Fraction | str | None]:
-    """Return the values of a setting at the profile `paper`: exact numbers, or text.
+    """Return the values that a setting has in the runs at the profile `paper`: exact
+    numbers, or text. Formulas call it `setting`.
 
-    The setting is read from the Specs of a step that the grid of a page makes, and from
-    all Specs that these rest on. Raises Refused where no Spec has it.
+    It is read from the Specs (descriptions of runs) of a step that the grid of a
+    notebook lists, and from all Specs that these depend on. Raises Refused where no
+    Spec has it.
 
-    path: the place of the setting in the arguments of the step, such as "train.epochs".
-
-    labels: only rows with these labels count."""
+    setting_path: where the setting stands in the step's arguments, such as
+    "train.epochs".
+    labels: only rows of the grid with these labels count."""
     rows = [
-        row for row in make_rows_at_paper_profile(page) if labels.items() <= row.items()
+        row
+        for row in list_rows_at_paper_profile(notebook_id)
+        if labels.items() <= row.items()
     ]
     specs, settings = {row.spec for row in rows}, set()
-    part, *names = path.split(".")
+    part, *names = setting_path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
     for args in (
         spec.args for spec in specs | find_ancestors(specs) if spec.step == step
@@ -183,39 +219,45 @@ def setting(
         settings |= {parse_number(str(value)) for value in values if value is not None}
     if not settings:
         raise Refused(
-            f"no Spec of step {step} on {page} with {labels} has {path} at paper"
+            f"no Spec of step {step} on {notebook_id} with {labels} has {setting_path} at paper"
         )
     return settings
 
 
-def axis(page: str, column: str) -> set[Fraction | str | None]:
-    """Return the labels in a column of a page's grid at the profile `paper`."""
-    labels = {row.get(column) for row in make_rows_at_paper_profile(page)} - {None}
+def read_grid_label_values(notebook_id: str, label: str) -> set[Fraction | str | None]:
+    """Return the values that a label, such as `seed`, has in a notebook's grid at the
+    profile `paper`. Formulas call it `axis`."""
+    labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
+        None
+    }
     return {parse_number(str(value)) for value in labels}
 
 
-def operation(name: str, *operands: float | Fraction) -> float:
-    """Return the value of one of this code's operations, by its printed name, at some
-    operands."""
+def evaluate_operation(printed_name: str, *operands: float | Fraction) -> float:
+    """Return the value at some operands of one of this code's FFN operations, such as
+    GELU, by its printed name. Formulas call it `operation`."""
     from lib.model.formula import NUMPY
 
-    return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
+    return float(NUMPY[printed_name.lower().replace(" ", "_")](*map(float, operands)))
 
 
-def ours(function_path: str, *args: Any, **keywords: Any) -> Any:
-    """Return the result of a counting function of this code.
+def call_counting_function(function_path: str, *args: Any, **keywords: Any) -> Any:
+    """Return the result of a counting function of lib, so that a printed count can be
+    compared with it. Formulas call it `ours`.
 
-    Such a call is ours("papers.efficientbert.search.net:ffn_parameters", 768, 3072): a
-    module of lib, and a function in it. The name of a shape (lib.stats.cost.SHAPES) is
-    replaced by the shape."""
+    A call is ours("papers.efficientbert.search.net:ffn_parameters", 768, 3072): a
+    module of lib, and a function in it. The name of a shape (lib.stats.cost.SHAPES) as
+    an argument is replaced by the shape."""
     module, name = function_path.split(":")
     values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
 def given(expression: str, constants: str | None = "", **values: Any) -> Any:
-    """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is
-    18."""
+    """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is 18.
+
+    constants: assignments with "; " between them. values: the variables of the
+    expression."""
     values |= vars(math) | {"max": max}
     for constant in filter(None, (constants or "").split("; ")):
         name, value = constant.split(" = ")
@@ -224,24 +266,29 @@ def given(expression: str, constants: str | None = "", **values: Any) -> Any:
 
 
 @cache
-def make_rows_at_paper_profile(notebook_id: str) -> list[Row]:
-    """Return the rows of a page's grid at the profile `paper`, without looking for
-    data."""
+def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
+    """Return the rows of a notebook's grid at the profile `paper`.
+
+    Digests of data are those of the official files, so that no data set is needed."""
     from lib.claims import notebook
 
     (path,) = notebook.find_notebooks([notebook_id])
     with data.allow_absent_data(use_local_data=False):
-        return notebook.make_grids(path, {"profile": "paper"}, with_recorded=False).get(
-            "grid", []
-        )
+        return notebook.run_grid_cell(
+            path, {"profile": "paper"}, with_recorded=False
+        ).get("grid", [])
 
 
-def count_cost(what: str, shape: str = "bert-base", **options: Any) -> Fraction:
-    """Return a cost of an encoder by a function of `lib.stats.cost`.
+def count_encoder_cost(
+    function_name: str, shape: str = "bert-base", **options: Any
+) -> Fraction:
+    """Return a cost of an encoder by a function of `lib.stats.cost`. Formulas call it
+    `counted`.
 
-    what: "flops", "parameters", "ghost_flops" or "ghost_parameters". options: arguments
-    of that function, such as heads, convention and ghost."""
-    return Fraction(getattr(cost, what)(cost.SHAPES[shape], **options))
+    function_name: the function: "flops", "parameters", "ghost_flops" or "ghost_parameters".
+    shape: the name of the encoder's shape.
+    options: further arguments of that function, such as heads, convention and ghost."""
+    return Fraction(getattr(cost, function_name)(cost.SHAPES[shape], **options))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = dict(
@@ -255,14 +302,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
 FUNCTIONS |= dict(
     abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
 )
-# The builtin `all` would stop at the first false cell, and not read the others.
+# The builtin `all` stops at the first false cell, so the later ones would not be noted
+# as read.
 FUNCTIONS |= dict(
     given=given,
     isnum=lambda cell: isinstance(cell, Fraction),
     all=lambda values: all([*values]),
 )
 OURS: dict[str, Callable[..., Any]] = dict(
-    setting=setting, axis=axis, operation=operation, ours=ours, counted=count_cost
+    setting=read_spec_setting,
+    axis=read_grid_label_values,
+    operation=evaluate_operation,
+    ours=call_counting_function,
+    counted=count_encoder_cost,
 )
 
 
@@ -273,32 +325,36 @@ for _paper in collect_modules("checks").values():
 def evaluate_formula(
     paper: str, formula: str
 ) -> tuple[Any, dict[tuple[str, str, int], str]]:
-    """Return (the value of a formula, {(table, column, row): text} of the cells that it
-    read)."""
-    cells = Cells(paper)
-    names = "cell", "col", "row", "off", "settings"
-    readers = {name: getattr(cells, name) for name in names}
-    return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers), cells.given
+    """Return (value of a formula, {(table, column, row number): text} of the printed
+    cells that it read)."""
+    cells = PrintedCells(paper)
+    readers = dict(cell=cells.read_cell, col=cells.read_column)
+    readers |= dict(row=cells.read_row_values, off=cells.list_wrong_averages)
+    readers |= dict(settings=cells.uses_printed_settings)
+    return eval(
+        formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers
+    ), cells.texts_read
 
 
-def calls_this_code(formula: str) -> bool:
-    """Return whether a formula asks this code for a setting or a count.
-
-    Other formulas compare printed numbers alone."""
+def formula_calls_lib(formula: str) -> bool:
+    """Return whether a formula asks this code for a setting or a count; other formulas
+    compare printed numbers alone."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
-def agrees_with_printed_text(value: Any, printed: str) -> bool:
+def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     """Return whether the value of a formula agrees with a printed text.
 
     It does where it is True, equals the printed number, or equals it when rounded to
-    the same decimals. A set agrees if its only value does."""
-    expected = parse_number(printed)
+    the print's decimals. A set agrees if it has one value, which agrees."""
+    expected = parse_number(printed_text)
     if isinstance(value, set):
-        return len(value) == 1 and agrees_with_printed_text(next(iter(value)), printed)
+        return len(value) == 1 and agrees_with_printed_text(
+            next(iter(value)), printed_text
+        )
     if isinstance(value, bool) or value == expected:
         return bool(value == expected or value is True)
-    decimals = len(printed.partition(".")[2])
+    decimals = len(printed_text.partition(".")[2])
     return (
         isinstance(value, int | float | Fraction)
         and round_half_away(value, decimals) == expected
@@ -306,9 +362,10 @@ def agrees_with_printed_text(value: Any, printed: str) -> bool:
 
 
 def list_inconsistencies() -> list[dict[str, Any]]:
-    """Return the rows of `inconsistencies.csv` with the computed value as `found`.
+    """Return the rows of `inconsistencies.csv`, the contradictions between printed
+    numbers, each with the value that its formula gives as `found`.
 
-    The value contradicts the print. It is None for a row without a formula."""
+    `found` is None for a row without a formula."""
     return [
         row
         | {

@@ -1,7 +1,8 @@
-"""This module compares committed files with their digests.
+"""This module checks that committed files still have the digests that were committed
+with them.
 
-They are files that a reader sees, or that results rest on. `data/records/files.csv` has
-a line for each: its path and its digest."""
+It covers the files that a reader sees and those that results rest on.
+`data/records/files.csv` has a line for each: its path and its digest."""
 
 import subprocess
 from contextlib import suppress
@@ -17,8 +18,10 @@ SEEN = "README.md data/README.md data/found.md data/digests.json data/published/
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
 
 
-def list_digests() -> list[str]:
-    """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
+def list_committed_file_digests() -> list[str]:
+    """Return the lines "path,digest" of `files.csv`, computed from the files on disk.
+
+    The files are those that a reader sees (SEEN)."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
     return sorted(
         f"{path.relative_to(paths.ROOT).as_posix()},{digest_bytes(path.read_bytes())}\n"
@@ -28,10 +31,10 @@ def list_digests() -> list[str]:
 
 
 def list_changed_files(digests_file: Path | None = None) -> list[str]:
-    """Return one line for each file that differs from what `files.csv` says.
+    """Return an error message of one line for each file whose digest differs from
+    `files.csv`.
 
-    digests_file: another file in place of `files.csv`.
-    """
+    digests_file: another file of digests in place of the committed `files.csv`."""
     digests_file = digests_file or paths.records_root() / FILES
     old = (
         read_file_bytes(digests_file).decode(errors="replace")
@@ -39,9 +42,12 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
         else ""
     )
     names = {
-        line.partition(",")[0] for line in {*old.splitlines(True)} ^ {*list_digests()}
+        line.partition(",")[0]
+        for line in {*old.splitlines(True)} ^ {*list_committed_file_digests()}
     }
-    away = tuple(f"data/published/{paper}/" for paper in lists.list_absent_papers())
+    away = tuple(
+        f"data/published/{paper}/" for paper in lists.list_uninstalled_papers()
+    )
     names = {name for name in names if not name.startswith(away)}
     return [
         f"{name} is not as {paths.show_path(digests_file)} says: {FIX}"
@@ -50,9 +56,11 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
 
 
 def list_edited_files(*patterns: str) -> list[str]:
-    """Return one line for each file that matches a pattern and differs from git's HEAD.
+    """Return an error message of one line for each file with uncommitted changes, by
+    `git diff HEAD`.
 
-    Outside a checkout the list is empty."""
+    patterns: git globs of the files to look at, relative to the root of the repository.
+    Without git or outside a checkout the list is empty."""
     globs = (f":(glob){pattern}" for pattern in patterns)
     words = ["git", "--no-optional-locks", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}

@@ -1,8 +1,8 @@
-"""This module computes the estimate of a cell from its collected rows. It is free of
-torch.
+"""This module estimates one comparison of a claim (a Cell) from the rows of its runs.
+It does not import torch.
 
-An estimate is a paired contrast of scores, or a mean of a measure.
-"""
+The estimate is a paired contrast of scores over seeds and examples, or a mean of
+another measure over seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from lib.claims.cells import Cell, Model, fits_row, is_scored_on_examples
+from lib.claims.cells import Cell, Model, is_scored_on_examples, row_matches_model
 from lib.claims.measures import add_measure_values
 from lib.stats import compare, paired
 from lib.stats.compare import Column
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
 def select_rows_by_model(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Model, list[Mapping[str, Any]]]]:
-    """Return [(model, its rows), ...] for the models of a Cell, in the order of its
-    text."""
+    """Return [(model, its rows), ...] for the models that a Cell compares, in the order
+    of its text.
+
+    A model is its label with conditions, such as ("Ghost", (("m", "3"),))."""
     forms = [form for _, form in cell.terms]
     return [
         pair for f in forms for pair in zip(f.models, f.group_rows(rows), strict=True)
     ]
 
 
-def make_frames_by_model(
+def group_frames_by_model(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[pd.DataFrame]:
-    """Return one DataFrame of rows for each model of a Cell, in the order of its
-    text."""
+    """Return one DataFrame of rows for each model that a Cell compares, in the order of
+    its text."""
     import pandas as pd
 
     return [pd.DataFrame(part) for _, part in select_rows_by_model(cell, rows)]
@@ -45,10 +47,11 @@ def make_frames_by_model(
 def select_comparable_rows(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return the rows that a Cell compares, all of one dtype
+    """Return the rows that a Cell compares, all computed in one dtype
     (`lib.stats.compare.select_one_dtype`).
 
-    Raises LookupError that names a model without rows."""
+    Scores of float32 and bfloat16 runs are not mixed in a comparison. Raises
+    LookupError that names a model without rows."""
     rows = (
         rows
         if cell.measure
@@ -66,7 +69,8 @@ def select_comparable_rows(
 def count_fewest_seeds(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[int, int]:
-    """Return (planned, finished): for each, the fewest seeds of any model on any task.
+    """Return (planned, finished) numbers of seeds: for each, the fewest of any model on
+    any task.
 
     A seed is finished where each of its runs was made or has failed."""
     every, lacking = defaultdict(set), defaultdict(set)
@@ -86,14 +90,17 @@ def estimate_cell(
     columns_by_task: Mapping[str, Sequence[Column]],
     weighted_pairs: Sequence[tuple[list[paired.Pair], float]],
 ) -> paired.Estimate | None:
-    """Return the Estimate of a Cell, or None where a part of it was not run.
+    """Return the Estimate of a comparison of a claim (a Cell), or None where some of
+    its runs are missing.
 
-    weighted_pairs: what `pair_runs` returns.
-    """
+    rows: the collected rows of its runs.
+    columns_by_task: {task: its Columns}, the metrics by which it is scored.
+    weighted_pairs: the pairs of runs with their weights, as `pair_runs` returns
+    them."""
     if function := cell.measured_quantity.of_all:
-        return function(make_frames_by_model(cell, rows), columns_by_task, cell.about)
+        return function(group_frames_by_model(cell, rows), columns_by_task, cell.about)
     if cell.measure:
-        return estimate_measure(cell, rows, columns_by_task)
+        return estimate_mean_of_measure(cell, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
     pairs, weights = zip(*weighted_pairs, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
@@ -107,20 +114,27 @@ def pair_runs(
     columns_by_task: Mapping[str, Sequence[Column]],
     models_that_may_fail: Collection[str] = (),
 ) -> list[tuple[list[paired.Pair], float]]:
-    """Return the paired runs behind each term of a comparison, with the term's weight.
+    """Return [(pairs of runs at equal seeds, weight), ...] for the terms of a
+    comparison of models.
 
-    A seed in which a model collapsed makes no pair, unless the model is one of
-    `models_that_may_fail`."""
+    The estimated contrast is the weighted sum of their mean differences. A seed in
+    which a model collapsed makes no pair, unless the model is one of
+    `models_that_may_fail`.
+
+    columns_by_task: {task: its Columns}, the metrics by which it is scored."""
     both = [
         (weight, form.models) for weight, form in cell.terms if len(form.models) > 1
     ]
     alone = [(weight, form) for weight, form in cell.terms if len(form.models) == 1]
-    # Weights of single models sum to 0, so each model is paired with the last one.
+    # The weights of single models sum to 0, so their weighted sum equals that of the
+    # differences of each model from the last one.
     for weight, form in alone[:-1]:
         both.append((weight, (*form.models, *alone[-1][1].models)))
     groups = []
     for weight, models in both:
-        parts = [[row for row in rows if fits_row(row, *model)] for model in models]
+        parts = [
+            [row for row in rows if row_matches_model(row, *model)] for model in models
+        ]
         spared = [label in models_that_may_fail for label, _ in models]
         groups.append(
             (compare.pair_rows(parts[0], parts[1], columns_by_task, spared), weight)
@@ -128,27 +142,29 @@ def pair_runs(
     return groups
 
 
-def estimate_measure(
+def estimate_mean_of_measure(
     cell: Cell,
     rows: Sequence[Mapping[str, Any]],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> paired.Estimate | None:
-    """Return the Estimate of a measure, or None where a part of it was not run.
+    """Return the Estimate of a comparison of a measure other than the score, or None
+    where some of its runs are missing.
 
-    It is the mean over seeds, or the share of runs where the measure is true.
-    """
+    It is the mean over seeds of the measure's weighted sum over models. For a measure
+    that is true or false it is the difference of shares of runs."""
     import pandas as pd
 
     frame = add_measure_values(cell.measure, pd.DataFrame(rows), columns_by_task)
-    # pyrefly: ignore[bad-assignment]  # For the stub, names of columns may be any Hashable.
+    # pyrefly: ignore[bad-assignment]  # pandas' stub lets column names be any Hashable.
     rows = frame.to_dict("records")
-    parts = make_frames_by_model(cell, rows)
+    parts = group_frames_by_model(cell, rows)
     if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
         e = paired.estimate_share_gap(*(part["value"] for part in parts))
-        # A share of all runs is a count, without an interval.
+        # The claim is that no run (or every run) has the property. That is checked by
+        # counting, so the interval has no width.
         if cell.bounds[0] == cell.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)

@@ -1,17 +1,19 @@
-"""This module makes the missing runs of the central claims, and records each at once.
+"""This module makes the runs that the claims still lack, and commits a record of each
+at once.
 
-At mini a claim rests on those rows of its pages' grids that its cells compare, at the
-planned seeds (`lib.claims.judging`). Runs are made in rounds. A round adds one planned
-seed to every claim, in the order of `data/published/plan.csv` and then of
-`plan_fair.csv`; other claims come last.
+At the profile mini a claim rests on the rows of notebooks' grids that its comparisons
+use, at the planned seeds (`lib.claims.judging`). Runs are made in rounds. A round adds
+one planned seed to every claim, in the order of `data/published/plan.csv` and then of
+`plan_fair.csv`; other claims come last. So all claims gain seeds evenly if time runs
+out.
 
-A profile such as base has a plan of lines (`lib.claims.planned`). Each step of the plan
-is finished before the next begins, and within a step each seed. So a teacher and its
-students are made in one go.
+A larger profile such as base has a plan of lines (`lib.claims.planned`). Each step of
+the plan is finished before the next begins, and within a step each seed. So a teacher
+and its students are made one after the other.
 
-A round must fit on a small disk. So weights that these commands saved are deleted when
-no missing run of the profile needs them. Weights that a reader or another command saved
-stay."""
+The runs must fit on a small disk. Weights that these commands saved are therefore
+deleted when no missing run of the profile needs them. Weights that a reader or another
+command saved stay."""
 
 import shutil
 from collections import Counter
@@ -21,7 +23,7 @@ from typing import Any
 
 from lib.claims import lists, notebook, planned
 from lib.claims.cells import parse_seeds
-from lib.claims.judging import SCALE, make_rows_of_claim, read_verdicts
+from lib.claims.judging import SCALE, make_rows_of_claim, read_verdicts_csv
 from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import check_name
@@ -31,15 +33,16 @@ from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.papers import grids
 
-# Steps whose runs pages show beside the networks that these steps chose.
+# Steps that search for a network. Notebooks show their runs beside those of the
+# networks that they chose.
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
 def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the rows of claims.csv with these ids; without ids, those of all central
-    claims and of our own questions.
+    """Return the rows of `claims.csv` with these ids; without ids, those of all central
+    claims and of the repository's own questions.
 
-    Raises Refused for an unknown claim, with the nearest one."""
+    Raises Refused for an unknown id, and suggests the nearest one."""
     by_id = {
         id: c
         for id, c in lists.read_claims().items()
@@ -48,14 +51,15 @@ def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
     return list(grids.pick_values("claim", by_id, claim_ids).values())
 
 
-def find_specs_by_seed(
+def list_claim_specs_by_seed(
     claim: Mapping[str, Any], store: Store | None = None
 ) -> dict[int, list[Spec]]:
-    """Return {planned seed: the Specs of a claim at this seed, each once}.
+    """Return {planned seed: the Specs that a claim needs at this seed, each once}.
 
-    All runs of a seed must have one dtype. A seed whose runs are all there in bfloat16
-    or in float32 keeps that dtype. Another seed takes float32 (`Spec.float32_twin`)
-    where the processor has no instructions for bfloat16."""
+    A Spec is the description of a run. All runs of a seed must have one dtype, as they
+    are compared. A seed whose runs are all present in bfloat16 or in float32 keeps that
+    dtype. Another seed takes float32 (`Spec.float32_twin`) where the processor has no
+    instructions for bfloat16."""
     store, grid_rows, specs = store or Store(), make_rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
@@ -71,10 +75,13 @@ def find_specs_by_seed(
     return specs
 
 
-def order_specs(
+def order_claim_specs(
     claims: Sequence[Mapping[str, Any]], store: Store | None = None
 ) -> list[Spec]:
-    """Return the Specs of the claims in the order in which they are made, each once."""
+    """Return the Specs (descriptions of runs) of the claims in the order in which they
+    are made, each once.
+
+    Round by round, each claim gets one more seed."""
     plan = [
         row["claim"]
         for name in ("plan", "plan_fair")
@@ -84,18 +91,20 @@ def order_specs(
         claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
     )
     by_round = zip_longest(
-        *(find_specs_by_seed(claim, store).values() for claim in order), fillvalue=()
+        *(list_claim_specs_by_seed(claim, store).values() for claim in order),
+        fillvalue=(),
     )
     return list(dict.fromkeys(chain(*chain(*by_round))))
 
 
 def select_plan_lines(
     profile: str, claim_ids: Sequence[str] = ()
-) -> list[planned.Line]:
-    """Return the Lines of a profile's plan, of all claims or of those with these ids.
+) -> list[planned.PlanLine]:
+    """Return the lines of a profile's plan (rows to run and comparisons to test), of
+    all claims or of those with these ids.
 
-    Raises Refused for a profile without a plan, and for an id that its plan lacks, with
-    the nearest one."""
+    profile: the scale of the runs. Raises Refused for a profile without a plan, and for
+    an id that its plan lacks; it suggests the nearest one."""
     check_name(
         "profile with a plan",
         profile,
@@ -108,24 +117,26 @@ def select_plan_lines(
     return [line for line in every if line.claim in ids]
 
 
-def make_grid_rows(profile: str, page: str) -> list[Row]:
-    """Return the rows of the variable `grid` of a page's notebook, at a profile."""
-    (path,) = notebook.find_notebooks([page])
-    return notebook.make_grids(path, {"profile": profile}, with_recorded=False).get(
+def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
+    """Return the rows of the variable `grid` of a notebook, run at a profile (scale of
+    the runs)."""
+    (path,) = notebook.find_notebooks([notebook_id])
+    return notebook.run_grid_cell(path, {"profile": profile}, with_recorded=False).get(
         "grid", []
     )
 
 
-def list_page_specs(page_patterns: Sequence[str], profile: str) -> list[Spec]:
-    """Return the Specs in the grids of some pages, each once, seed by seed.
+def list_page_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
+    """Return the Specs (descriptions of runs) in the grids of some notebooks, each
+    once, ordered by seed.
 
-    They serve pages whose rows no claim compares. `page_patterns` are parts of names.
-    Raises Refused for a part that no name has."""
+    It serves notebooks whose runs no claim compares. notebook_patterns: parts of
+    notebook names. Raises Refused for a part that no name has."""
     grid_rows = list(
         chain(
             *(
                 make_grid_rows(profile, notebook.make_notebook_id(path))
-                for path in notebook.find_notebooks(page_patterns)
+                for path in notebook.find_notebooks(notebook_patterns)
             )
         )
     )
@@ -133,20 +144,26 @@ def list_page_specs(page_patterns: Sequence[str], profile: str) -> list[Spec]:
     return list(dict.fromkeys(row.spec for row in ordered))
 
 
-def list_line_specs_by_seed(line: planned.Line, profile: str) -> dict[int, list[Spec]]:
-    """Return {planned seed: the Specs of a Line at this seed, each once}."""
-    grid_rows = line.select_rows(make_grid_rows(profile, line.page))
+def list_plan_line_specs_by_seed(
+    plan_line: planned.PlanLine, profile: str
+) -> dict[int, list[Spec]]:
+    """Return {planned seed: the Specs (descriptions of runs) of a line of a plan at
+    this seed, each once}."""
+    grid_rows = plan_line.select_rows(make_grid_rows(profile, plan_line.page))
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
-        for seed in line.seeds
+        for seed in plan_line.seeds
     }
 
 
-def queue_specs(lines: list[planned.Line], profile: str) -> list[Spec]:
-    """Return the Specs of Lines in the order in which they are made, each once."""
+def order_plan_specs(plan_lines: list[planned.PlanLine], profile: str) -> list[Spec]:
+    """Return the Specs (descriptions of runs) of lines of a plan in the order in which
+    they are made, each once.
+
+    The order is by step of the plan, then by seed, then by line."""
     ordered = []
-    for _, part in groupby(lines, lambda line: line.step):
-        by_line = [list_line_specs_by_seed(line, profile) for line in part]
+    for _, part in groupby(plan_lines, lambda line: line.step):
+        by_line = [list_plan_line_specs_by_seed(line, profile) for line in part]
         seeds_of_step = sorted({seed for specs in by_line for seed in specs})
         ordered += [
             spec
@@ -157,33 +174,35 @@ def queue_specs(lines: list[planned.Line], profile: str) -> list[Spec]:
     return list(dict.fromkeys(ordered))
 
 
-def gather_evidence(
-    claims: list[Any],
+def record_missing_runs(
+    claims_or_plan_lines: list[Any],
     store: Store,
     workers: int | None = None,
     backend: str = "local",
     profile: str = SCALE,
-    page_patterns: Sequence[str] = (),
+    notebook_patterns: Sequence[str] = (),
 ) -> dict[Spec, str]:
-    """Make and record the missing runs. Return {Spec: why its run is lost, in a line}.
+    """Make the runs that claims lack and record each one. Return {Spec: why its run
+    failed, in one line}.
 
-    claims: what `select_claims` returns or, at a profile with a plan, what
-    `select_plan_lines` returns. page_patterns: parts of the names of pages; where
-    given, their rows are made in place of the claims'. Runs are made by
-    `sweep.make_runs`."""
+    claims_or_plan_lines: rows of `claims.csv` (`select_claims`) or, at a profile with a
+    plan, PlanLines (`select_plan_lines`).
+    workers, backend: number of processes, and where they run (`sweep.make_runs`).
+    notebook_patterns: parts of notebook names. Where given, the runs of their grids are
+    made instead of the claims'."""
     every = (
-        order_specs(select_claims(), store)
+        order_claim_specs(select_claims(), store)
         if profile == SCALE
-        else queue_specs(select_plan_lines(profile), profile)
+        else order_plan_specs(select_plan_lines(profile), profile)
     )
-    if page_patterns:
-        requested = list_page_specs(page_patterns, profile)
+    if notebook_patterns:
+        requested = list_page_specs(notebook_patterns, profile)
     elif profile == SCALE:
-        requested = order_specs(claims, store)
+        requested = order_claim_specs(claims_or_plan_lines, store)
     else:
-        requested = queue_specs(claims, profile)
-    results = {*requested, *find_searches_behind(requested)}
-    record_runs(results, store)
+        requested = order_plan_specs(claims_or_plan_lines, profile)
+    results = {*requested, *find_ancestor_searches(requested)}
+    record_finished_runs(results, store)
     left = set(store.missing_specs([*every, *requested], keep_dtype=True))
     saved = SavedWeights(store)
 
@@ -193,36 +212,43 @@ def gather_evidence(
         }
         for spec in specs:
             for name, parent in spec.inputs_with_seeds.items():
-                # An input with a seed of its own is shared by all seeds, so it stays.
+                # An input with a fixed seed is shared by the runs of all seeds, so its
+                # weights stay.
                 is_pinned = spec.inputs[name].seed is not None
                 if not (is_pinned or parent in needed) and parent in saved:
                     saved.delete_weights(parent)
 
-    def finish_run(spec: Spec) -> None:
-        record_runs([spec] if spec in results else [], store)
-        saved.note_run(spec)
+    def record_run_and_free_disk(spec: Spec) -> None:
+        record_finished_runs([spec] if spec in results else [], store)
+        saved.note_finished_run(spec)
         left.discard(spec)
         delete_unneeded_weights([spec])
 
     delete_unneeded_weights(
         {*every} - left
-    )  # A killed command may have left such weights.
+        # An earlier command that was killed may have left weights that are no longer
+        # needed.
+    )
     how = {"checkpoint_seconds": 60.0, "backend": backend, "keep_dtype": True}
-    return sweep.make_runs(requested, store, workers, call_after_run=finish_run, **how)
+    return sweep.make_runs(
+        requested, store, workers, call_after_run=record_run_and_free_disk, **how
+    )
 
 
 class SavedWeights:
-    """The set of runs whose weights `gather_evidence` saved, and may delete.
+    """This class is the set of runs whose weights `record_missing_runs` saved, and may
+    delete.
 
-    A gathering may be stopped and go on, so the set is a file in the store: a digest of
-    the manifest of each run. A run that a reader makes again has another manifest, so
-    its weights are safe."""
+    The command may be stopped and continued, so the set is a file in the store, with a
+    digest of each run's manifest. A run that a user makes again has another manifest,
+    so its weights are not deleted."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
     def digest_manifest(self, spec: Spec) -> str:
-        """Return the digest of the manifest of a run, "" where there is none."""
+        """Return the digest of the manifest (list of files) of a Spec's run, "" where
+        there is none."""
         manifest = self.store.runs / spec.name / disk.MANIFEST
         return disk.digest_file(manifest) if manifest.exists() else ""
 
@@ -230,8 +256,8 @@ class SavedWeights:
         notes = self.path.read_text().splitlines() if self.path.exists() else []
         return self.digest_manifest(spec) in notes
 
-    def note_run(self, spec: Spec) -> None:
-        """Add the run of a Spec to the set, if its step saves weights."""
+    def note_finished_run(self, spec: Spec) -> None:
+        """Add the finished run of a Spec to the set, if its step saves weights."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
                 file.write(f"{self.digest_manifest(spec)}\n")
@@ -239,7 +265,8 @@ class SavedWeights:
     def is_in_use(self, spec: Spec) -> bool:
         """Return whether a running process reads the weights of a Spec's run.
 
-        It is True where the process's Spec cannot be read."""
+        It is True as well where it cannot be known, because the description of a
+        running run is unreadable."""
         for part in self.store.list_unfinished_folders():
             if self.store.read_true_ledger(part)["state"] == "running":
                 try:
@@ -251,57 +278,64 @@ class SavedWeights:
         return False
 
     def delete_weights(self, spec: Spec) -> None:
-        """Delete the weights of a run, unless another run reads them."""
+        """Delete the weights of a Spec's run to free disk space, unless a running
+        process reads them."""
         if not self.is_in_use(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_searches_behind(specs: Iterable[Spec]) -> set[Spec]:
-    """Return the Specs of searches that some Specs rest on: pages show these as
-    well."""
+def find_ancestor_searches(specs: Iterable[Spec]) -> set[Spec]:
+    """Return the Specs of the network searches that some Specs depend on.
+
+    They are recorded as well, since notebooks show them."""
     return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
 
 
-def record_runs(specs: Iterable[Spec], store: Store) -> None:
-    """Record the finished runs of some Specs that have no record yet."""
+def record_finished_runs(specs: Iterable[Spec], store: Store) -> None:
+    """Copy the finished runs of some Specs that have no record yet to the folder of
+    committed records."""
     for run in map(store.find_run, specs):
         if run and run.origin == "run":
             store.copy_to_records(run)
 
 
-def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterator[str]:
-    """Yield a line for each claim: finished seeds, missing runs, words of its cells.
+def describe_claim_progress(
+    claims: Sequence[Mapping[str, Any]], store: Store
+) -> Iterator[str]:
+    """Yield a line of text on the progress of each claim: finished seeds, missing runs
+    with their time, words of its comparisons.
 
-    The words are the committed ones, which `verify --write` renews."""
+    The words ("agrees", ...) are the committed ones, which `verify --write` renews."""
     clock, words = sweep.Clock(store), {}
-    for row in read_verdicts():
+    for row in read_verdicts_csv():
         if row["profile"] == SCALE and row["family"]:
             words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
-        by_seed = find_specs_by_seed(claim, store).values()
+        by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
         missing = store.missing_specs(chain(*by_seed), keep_dtype=True)
         left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
-    left = store.missing_specs(order_specs(claims, store), keep_dtype=True)
+    left = store.missing_specs(order_claim_specs(claims, store), keep_dtype=True)
     yield f"together left: {clock.describe_time(left)}"
 
 
-def describe_plan_lines(
-    lines: list[planned.Line], store: Store, profile: str
+def describe_plan_progress(
+    plan_lines: list[planned.PlanLine], store: Store, profile: str
 ) -> Iterator[str]:
-    """Yield a line for each Line of a plan: finished seeds, missing runs, cost.
+    """Yield a line of text on the progress of each line of a plan: finished seeds,
+    missing runs, cost.
 
     The core-hours are those of the plan, for bfloat16."""
-    for line in lines:
-        specs = list_line_specs_by_seed(line, profile).values()
+    for line in plan_lines:
+        specs = list_plan_line_specs_by_seed(line, profile).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
         left = f"{len(store.missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits
         yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
-    total = sum(line.core_hours for line in lines)
-    left = len(store.missing_specs(queue_specs(lines, profile)))
+    total = sum(line.core_hours for line in plan_lines)
+    left = len(store.missing_specs(order_plan_specs(plan_lines, profile)))
     yield f"together {total:.1f} core-hours planned, {left} runs left"

@@ -1,11 +1,11 @@
-"""This module gives the words of the claims' cells to a page, to the scorecard and to
-`verify`.
+"""This module gives the words of claims ("agrees", ...) to notebooks' pages, to the
+overview of all claims and to `verify`.
 
     judge_claims(["G1"])["G1"]
 
-The cells of a row of `claims.csv` are judged from the runs of its pages' grids
-(`lib.claims.words`). Arithmetic and settings are computed again by a formula
-(`lib.claims.checks`). The module is free of torch."""
+The comparisons of a row of `claims.csv` are tested on the runs of its notebooks' grids
+(`lib.claims.words`). A claim on arithmetic or settings is computed again by a formula
+(`lib.claims.checks`). The module does not import torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from functools import cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import threadpool_limits  # A dependency of scikit-learn.
+# Installed as a dependency of scikit-learn.
+from threadpoolctl import threadpool_limits
 
 from lib.claims import cells, checks, lists, notebook, words
 from lib.claims import planned as plans
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCALE = "mini"
-# Roles of claims whose cells are decided by runs.
+# Roles of claims that are decided by runs.
 ROLES = (
     "central",
     "own",
@@ -46,32 +47,38 @@ ROLES = (
 def make_rows_of_claim(
     claim: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
-    """Return the rows of the pages of a claim that the cells of the claim compare.
+    """Return the rows of notebooks' grids that the comparisons of a claim use.
 
-    seeds: None for the planned ones. A claim without planned seeds has those of its
-    pages."""
+    scale: the profile, such as "mini".
+    seeds: seeds of the rows; None for the planned ones. A claim without planned seeds
+    has those of its notebooks."""
     seeds = lists.list_planned_seeds(claim["id"], scale) if seeds is None else seeds
     return cells.select_compared_rows(
         cells.parse_cells(claim["cells"]),
-        make_rows_of_pages(claim["artefact"], scale, tuple(seeds)),
+        list_rows_of_notebooks(claim["artefact"], scale, tuple(seeds)),
     )
 
 
 @cache
-def make_rows_of_pages(
-    page_names: str, profile: str, seeds: tuple[int, ...] = ()
+def list_rows_of_notebooks(
+    notebook_ids: str, profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
-    """Return the rows of some pages at these seeds; () for the seeds of the pages.
+    """Return the rows of some notebooks' grids at these seeds; () for the notebooks'
+    own seeds.
 
-    The rows of searches behind networks, and of distillations behind students, follow
-    them. `page_names` has the names of the pages, with "; " between."""
+    They are followed by the rows of the searches that found a network, and of the
+    distillations that made a student.
+
+    notebook_ids: ids with "; " between them, as `claims.csv` has them."""
     pages = [
-        page for page in page_names.split("; ") if plans.has_planned_rows(profile, page)
+        page
+        for page in notebook_ids.split("; ")
+        if plans.has_planned_rows(profile, page)
     ]
-    # A plan of lines has the seeds of its rows.
+    # A plan sets the seeds of its rows itself.
     asked = () if plans.read_plan(profile) else seeds
     grid_rows = [
-        row for page in pages for row in make_rows_of_page(page, profile, asked)
+        row for page in pages for row in list_rows_of_notebook(page, profile, asked)
     ]
     behind = grids.list_searches_behind(grid_rows) + grids.list_distillations_behind(
         grid_rows
@@ -81,25 +88,26 @@ def make_rows_of_pages(
 
 
 @cache
-def make_rows_of_page(
-    page: str, profile: str, seeds: tuple[int, ...] = ()
+def list_rows_of_notebook(
+    notebook_id: str, profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
-    """Return the rows of a page at a profile, at these seeds if the page takes seeds.
+    """Return the rows of a notebook's grids at a profile, at these seeds if the
+    notebook has a parameter `seeds`.
 
-    Outside mini these are the rows of the variable `grid` alone, since all other
-    variables are at mini. With given seeds the variable `recorded` is left out, as its
-    rows have the seeds of the page."""
-    (path,) = notebook.find_notebooks([page])
+    At mini they are the rows of all its grid variables. At other profiles they are
+    those of the variable `grid` alone, since the other variables are at mini. With
+    given seeds the variable `recorded` is left out, as it has seeds of its own."""
+    (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameters(path):
         values["seeds"] = list(seeds)
-    made = notebook.make_grids(path, values, with_recorded=not seeds)
+    made = notebook.run_grid_cell(path, values, with_recorded=not seeds)
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
 
 def list_judged_columns(paper: str) -> tuple[Column, ...]:
-    """Return the metrics by which a paper judges its tasks; () for the first metric of
-    each task."""
+    """Return the Columns (metrics of tasks) by which a paper's claims are tested; ()
+    for the first metric of each task."""
     return getattr(collect_modules("recipes").get(paper), "CLAIM_COLUMNS", ())
 
 
@@ -108,36 +116,40 @@ def judge_claims(
     store: Store | None = None,
     scale: str = SCALE,
 ) -> dict[str, words.Verdict]:
-    """Return {id: Verdict} of some claims, or of all.
+    """Return {claim id: Verdict} of some claims, or of all: each comparison of a claim,
+    estimated from runs, with a word such as "agrees".
 
-    The p of each cell is corrected over all cells of its paper at the profile. For
-    claims that are not judged here, p comes from `verdicts.csv`. Raises Refused for an
-    unknown claim, with the nearest one.
+    P-values have Holm's correction over all comparisons of a paper at the profile.
+    Those of claims that are not judged here come from the committed `verdicts.csv`.
+    Raises Refused for an unknown claim, and suggests the nearest one.
 
-    scale: a profile with recorded runs, or paper."""
+    scale: a profile (scale of the runs) with recorded runs, or "paper"."""
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
-    # More threads would only wait, as the products are small.
+    # The matrix products are small, so more threads would be slower.
     with threadpool_limits(1):
         for name in lists.read_claims() if claim_ids is None else claim_ids:
             check_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], scale, look)
-    return correct_p_values(by_id, scale)
+    return correct_p_values_by_holm(by_id, scale)
 
 
 def judge_claim(
-    claim: dict[str, Any], scale: str, look_up_run: Callable[[Spec], dict[str, Any]]
+    claim: dict[str, Any], profile: str, look_up_run: Callable[[Spec], dict[str, Any]]
 ) -> words.Verdict:
-    """Return the Verdict on one claim, with uncorrected p.
+    """Return the Verdict on one claim: each of its comparisons, estimated from runs,
+    with uncorrected p-values.
 
-    claim: the row of claims.csv. look_up_run: function that finds the run of a Spec, as
-    `Store.look_up_state` does."""
+    claim: its row of `claims.csv`.
+    profile: the scale of the runs.
+    look_up_run: function from a Spec, the description of a run, to the run's state,
+    such as `Store.look_up_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
-        return judge_formula(claim)
+        return judge_claim_by_formula(claim)
     results, notes = [], []
-    for seeds, group in group_cells_by_seeds(claim, scale).items():
+    for seeds, group in group_cells_by_seeds(claim, profile).items():
         part = claim | {"cells": "; ".join(cell.text for cell in group)}
-        if why := explain_unreachable_cells(claim, scale, seeds):
+        if why := explain_unreachable_cells(claim, profile, seeds):
             results += [
                 words.Result(claim["id"], cell, "", None, 0, len(seeds), why)
                 for cell in group
@@ -145,67 +157,75 @@ def judge_claim(
             continue
         collected = [
             dict(Outcome(row, **look_up_run(row.spec)))
-            for row in make_rows_of_claim(part, scale, seeds)
+            for row in make_rows_of_claim(part, profile, seeds)
         ]
         judged_cells, note = words.judge_cells(
-            part, collected, collect_judging_setting(claim, scale, len(seeds))
+            part, collected, collect_judging_inputs(claim, profile, len(seeds))
         )
         results += judged_cells
         notes += [note] * bool(note)
     order = [cell.text for cell in cells.parse_cells(claim["cells"])]
     results = sorted(
-        (describe_result(r) for r in results), key=lambda r: order.index(r.cell.text)
+        (add_sentence_and_axis_label(r) for r in results),
+        key=lambda r: order.index(r.cell.text),
     )
     notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
     return words.Verdict(
-        claim["id"], tuple(results), "; ".join(notes), scale, "finding"
+        claim["id"], tuple(results), "; ".join(notes), profile, "finding"
     )
 
 
 def explain_unreachable_cells(
-    claim: Mapping[str, Any], scale: str, seeds: tuple[int, ...]
+    claim: Mapping[str, Any], profile: str, seeds: tuple[int, ...]
 ) -> str:
-    """Return why no run of a profile can decide the cells of a claim, or ""."""
-    if claim["cannot"] and scale != "paper":
+    """Return in a sentence why no run at a profile (scale of the runs) can decide a
+    claim; "" where runs can.
+
+    seeds: the seeds that are planned for it at the profile."""
+    if claim["cannot"] and profile != "paper":
         return claim["cannot"]
-    planned = scale != SCALE or seeds or claim["role"] != "own"
+    planned = profile != SCALE or seeds or claim["role"] != "own"
     return "" if planned else "this question is planned at the profile base alone"
 
 
 def group_cells_by_seeds(
-    claim: Mapping[str, Any], scale: str
+    claim: Mapping[str, Any], profile: str
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
-    """Return {planned seeds: cells} of a claim.
+    """Return {planned seeds: comparisons} of a claim, since each group is tested on the
+    runs of its seeds.
 
-    A cell that repeats a comparison of a central claim has the seeds of that claim."""
+    A comparison that a central claim has as well takes the seeds of that claim."""
     groups = {}
     for cell in cells.parse_cells(claim["cells"]):
-        seeds = lists.list_planned_cell_seeds(claim["id"], cell.text, scale)
+        seeds = lists.list_planned_cell_seeds(claim["id"], cell.text, profile)
         groups.setdefault(seeds, []).append(cell)
     return groups
 
 
-def collect_judging_setting(
-    claim: Mapping[str, Any], scale: str, planned_count: int
-) -> words.Setting:
-    """Return what else the words of a claim's cells depend on, beside their rows.
+def collect_judging_inputs(
+    claim: Mapping[str, Any], profile: str, planned_count: int
+) -> words.JudgingInputs:
+    """Return what decides whether a claim agrees with its runs, beside the runs
+    themselves.
 
-    It has the tasks' metrics, the printed effects, the effects of interest, the scores
-    of whole models, the number of planned seeds, and the models that may fail."""
-    return words.Setting(
-        grids.list_columns_by_task(scale, list_judged_columns(claim["paper"])),
-        scale,
+    These are the tasks' metrics, the printed effects, the effects of interest, the
+    scores of unpruned models, the number of planned seeds, and the models that may
+    fail."""
+    return words.JudgingInputs(
+        grids.list_columns_by_task(profile, list_judged_columns(claim["paper"])),
+        profile,
         checks.compute_printed_effects(claim["id"]),
         lists.read_effects_of_interest(claim["id"]),
-        grids.LEVEL.get(scale, {}),
+        grids.LEVEL.get(profile, {}),
         planned_count,
         list_models_that_may_fail(claim),
     )
 
 
-def describe_result(result: words.Result) -> words.Result:
-    """Return a Result with its comparison as a sentence and as an axis label."""
-    words = lists.find_cell_line(result.claim, result.cell.text)
+def add_sentence_and_axis_label(result: words.Result) -> words.Result:
+    """Return a copy of a Result (a measured comparison) with the comparison as a
+    sentence and as an axis label."""
+    words = lists.find_cells_csv_row(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
@@ -215,38 +235,42 @@ def describe_result(result: words.Result) -> words.Result:
 
 
 def describe_claimed_region(result: words.Result) -> str:
-    """Return a claimed region as text, such as " (at most 0.5)".
+    """Return the region that a claim allows, as text such as " (at most 0.5)".
 
-    It is "" for a region that ends at no effect: the sentence says the direction."""
+    It is "" for a region that ends at no effect: the sentence then says the
+    direction."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
         return (
-            f" (within {format_with_all_digits(low)} to {format_with_all_digits(high)})"
+            f" (within {format_margin(low)} to {format_margin(high)})"
             if low < high
             else ""
         )
     end = low if isfinite(low) else high
     if end in (0, result.value_of_no_effect):
         return ""
-    return (
-        f" ({'at least' if isfinite(low) else 'at most'} {format_with_all_digits(end)})"
-    )
+    return f" ({'at least' if isfinite(low) else 'at most'} {format_margin(end)})"
 
 
-def format_with_all_digits(value: float) -> str:
-    """Return a margin as text with all its digits, since the word depends on them."""
+def format_margin(value: float) -> str:
+    """Return an end of a claimed region as text with all its digits, since the word
+    depends on them."""
     return f"{value:g}".replace("-", "−")
 
 
-def judge_formula(claim: Mapping[str, Any]) -> words.Verdict:
-    """Return the Verdict on a claim by its formula.
+def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
+    """Return the Verdict on a claim that is computed from printed numbers, by its
+    formula.
 
-    A formula that fails gets "differs" if it asks this code for a setting or a count,
-    or reads no cell. Otherwise printed numbers contradict each other."""
+    The word is "equal" where the formula agrees with the print. Else it is "differs" if
+    the formula calls this code for a setting or a count, or reads no printed number.
+    Otherwise printed numbers contradict each other."""
     value, read = checks.evaluate_formula(claim["paper"], claim["check"])
     equal, differs, inconsistent = words.CHECKS
     word = (
-        differs if checks.calls_this_code(claim["check"]) or not read else inconsistent
+        differs
+        if checks.formula_calls_lib(claim["check"]) or not read
+        else inconsistent
     )
     if checks.agrees_with_printed_text(value, claim["value"]):
         word = equal
@@ -266,16 +290,17 @@ def judge_formula(claim: Mapping[str, Any]) -> words.Verdict:
 
 
 def mark_repeated_comparisons(
-    verdicts: Mapping[str, words.Verdict], scale: str
+    verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts; a finding that repeats a comparison names the other claim.
+    """Return the Verdicts (claims with their measured comparisons), where a comparison
+    that another claim has too names that claim, so that it is counted once.
 
     `cells.csv` names the repeats that are planned. Two means over tasks can also become
     equal because their other tasks have no runs. Their estimates are then equal to 8
-    decimals. Claims that are not in `verdicts` are compared by `verdicts.csv`."""
+    decimals. Claims that are not in `verdicts` are taken from `verdicts.csv`."""
     first, result = {}, dict(verdicts)
-    for row in read_verdicts():
-        is_other_claim = row["profile"] == scale and row["claim"] not in verdicts
+    for row in read_verdicts_csv():
+        is_other_claim = row["profile"] == profile and row["claim"] not in verdicts
         if is_other_claim and row["low"] and not (row["same_as"] or row["beside"]):
             if lists.read_claims()[row["claim"]]["role"] in ROLES[:2]:
                 region = (
@@ -305,18 +330,22 @@ def mark_repeated_comparisons(
     return result
 
 
-def correct_p_values(
-    verdicts: Mapping[str, words.Verdict], scale: str = SCALE
+def correct_p_values_by_holm(
+    verdicts: Mapping[str, words.Verdict], profile: str = SCALE
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts with p after Holm's correction over all cells of a paper."""
-    verdicts = mark_repeated_comparisons(verdicts, scale)
+    """Return the Verdicts (claims with their measured comparisons) with p-values after
+    Holm's correction over all comparisons of each paper.
+
+    Comparisons of claims that are not in `verdicts` enter with their committed
+    p-values."""
+    verdicts = mark_repeated_comparisons(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
         others = [
             float(row["p"])
-            for row in read_verdicts()
-            if (row["profile"], row["family"]) == (scale, paper)
+            for row in read_verdicts_csv()
+            if (row["profile"], row["family"]) == (profile, paper)
             and row["claim"] not in verdicts
         ]
         every = [r for id in ids for r in verdicts[id].results]
@@ -328,21 +357,23 @@ def correct_p_values(
 
 
 def list_central_claims(paper: str | None = None) -> list[str]:
-    """Return the ids of the central claims of a paper; without one, of all papers."""
+    """Return the ids of the central claims of a paper, those that its main conclusions
+    rest on; without a paper, of all papers."""
     items = lists.read_claims().items()
     return [
         id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])
     ]
 
 
-def list_page_claims(page: str) -> list[str]:
-    """Return the ids of the claims that a page shows: all judged ones that name it.
+def list_page_claims(notebook_id: str) -> list[str]:
+    """Return the ids of the claims that a notebook's page shows: all tested ones that
+    name the notebook.
 
-    A finding whose comparisons are all counted by central claims is left out."""
+    A finding whose comparisons are all counted under other claims is left out."""
     return [
         id
         for id, line in lists.read_claims().items()
-        if page in line["artefact"].split("; ")
+        if notebook_id in line["artefact"].split("; ")
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
         and not is_counted_elsewhere(id)
@@ -350,10 +381,11 @@ def list_page_claims(page: str) -> list[str]:
 
 
 def is_counted_elsewhere(claim_id: str) -> bool:
-    """Return whether each comparison of a claim is counted by another claim."""
+    """Return whether each comparison of a claim is counted under another claim, which
+    has the same comparison."""
     parts = cells.parse_cells(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
-        lists.find_cell_line(claim_id, cell.text)["same_as"] for cell in parts
+        lists.find_cells_csv_row(claim_id, cell.text)["same_as"] for cell in parts
     )
 
 
@@ -367,41 +399,43 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 
 @cache
-def read_verdicts() -> list[dict[str, str]]:
-    """Return the rows of the committed `verdicts.csv`; [] where there is no file.
+def read_verdicts_csv() -> list[dict[str, str]]:
+    """Return the rows of the committed `verdicts.csv`: one for each comparison of a
+    claim on a task. It is [] where there is no file.
 
-    Cells with models of a paper that is not installed are left out."""
+    Comparisons with models of a paper that is not installed are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
     rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
-    if lists.list_absent_papers():
-        cells = lists.read_cell_lines()
+    if lists.list_uninstalled_papers():
+        cells = lists.read_cells_csv()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
 
 
-# Pages that show comparisons of other pages, so that any record may change them.
+# Notebooks that summarise comparisons of other notebooks. Any new record may change
+# their pages.
 SUMMARIES = (
     "01_what_we_found 90_claims 93_findings nas_s70_what_matters data_t02_mini_protocol "
 ) + " ".join(f"{paper.prefix}_01_summary" for paper in find_papers().values())
 
 
-def digest_page_records(page: str) -> str:
-    """Return a digest of what the committed records say of a page.
+def digest_records_of_page(notebook_id: str) -> str:
+    """Return a digest of what the committed records say of a notebook's page.
 
-    It covers the names of its recorded runs and its comparisons; a summary has those of
-    all pages, or of the pages of its paper. A committed page holds this digest, which
-    tells whether the page is older than the records."""
-    names = {row["run"] for row in read_run_lines() if row["page"] == page}
+    It covers the names of the notebook's recorded runs and its comparisons; for a
+    summary, those of all notebooks or of its paper's. A committed page holds this
+    digest, so that a page older than the records is recognised."""
+    names = {row["run"] for row in read_run_lines() if row["page"] == notebook_id}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
-    ids = list_page_claims(page)
-    if page in SUMMARIES.split():
-        paper = find_paper_of_page(page)
+    ids = list_page_claims(notebook_id)
+    if notebook_id in SUMMARIES.split():
+        paper = find_paper_of_page(notebook_id)
         ids = [
             id
             for id, line in lists.read_claims().items()
@@ -411,19 +445,21 @@ def digest_page_records(page: str) -> str:
     rows = [
         [row[key] for key in keys]
         + [bool(row["holm"]) and float(row["holm"]) < words.ALPHA]
-        for row in read_verdicts()
+        for row in read_verdicts_csv()
         if row["claim"] in ids
     ]
     return disk.digest_values(recorded_names, rows)[:12]
 
 
-def format_verdict_lines(
+def format_verdicts_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of `verdicts.csv`: one for each cell on each of its tasks.
+    """Return the rows of `verdicts.csv`: one for each comparison of a claim on each of
+    its tasks.
 
-    The column `family` is the paper over whose cells p is corrected. It is empty where
-    p is not corrected."""
+    The column `family` is the paper over whose comparisons p is corrected. It is empty
+    where p is not corrected. The last two columns are the word and p by the rule that
+    was planned first."""
     plan = {
         (r["claim"], r["cell"], r["task"]): r
         for r in lists.read_published_csv("plan_words")
@@ -468,7 +504,7 @@ def format_verdict_lines(
                     r.done,
                     r.planned,
                     r.word,
-                    r.size_against_print,
+                    r.strength_against_printed_value,
                 )
                 + (
                     r.why_unmeasured,
@@ -485,11 +521,11 @@ def format_verdict_lines(
     ]
 
 
-def format_arithmetic_lines(
+def format_arithmetic_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[str, ...]]:
-    """Return the rows of `arithmetic.csv`: the printed numbers that are computed
-    again."""
+    """Return the rows of `arithmetic.csv`: the papers' printed numbers that are
+    computed again, each with its word."""
     about = {
         id: [line[key] for key in CHECKED[1:4]]
         for id, line in lists.read_claims().items()
@@ -499,16 +535,20 @@ def format_arithmetic_lines(
     ]
 
 
-# Marks before and behind the parts of README that are written by `verify`.
+# Marks before and after the parts of README that `verify --write` fills in.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
-CHOICES = FOUND.replace("found", "methods").strip()  # Inside a line.
+# This mark stands inside a line, so it has no line break.
+CHOICES = FOUND.replace("found", "methods").strip()
 
 
 def select_counted_results(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
-    """Return the Results of some claims, without tasks of a mean and repeats."""
+    """Return the Results (measured comparisons) of some claims that totals count.
+
+    Single tasks of a mean, and comparisons that are counted under another claim, are
+    left out."""
     return [
         r
         for id in claim_ids
@@ -520,8 +560,8 @@ def select_counted_results(
 def count_effects_outside_intervals(
     verdicts: Mapping[str, words.Verdict],
 ) -> tuple[int, int]:
-    """Return (number, total) of printed effects of central claims that lie outside our
-    intervals."""
+    """Return (number outside, total) of the central claims' printed effects, by our 95
+    % intervals."""
     held = [
         r.excludes_printed_value
         for r in select_counted_results(verdicts, list_central_claims())
@@ -531,7 +571,8 @@ def count_effects_outside_intervals(
 
 
 def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
-    """Return the counts of words over all central comparisons, in two sentences."""
+    """Return two sentences that count how the central comparisons stand to the papers'
+    claims ("agrees", ...), for README and the overview of claims."""
     every = select_counted_results(verdicts, list_central_claims())
     sure = [r.word for r in every if r.word != words.NOT_MEASURED]
     parts = f" ({words.count_words(sure)})" * bool(sure)
@@ -548,10 +589,11 @@ def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
 
 
 def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
-    """Return {title: Markdown} of the parts of `data/found.md`, with figures filled in.
+    """Return {title: Markdown} of the parts of `data/found.md`, with measured numbers
+    in place of its fields.
 
-    The part titled README stands in README. A line that names a claim of a paper that
-    is not installed is left out, and so is a part without any other line."""
+    The part titled README is copied into README. A line that names a claim of a paper
+    that is not installed is left out, and so is a part without any other line."""
     untouched = next(
         row for row in lists.read_published_csv("untouched") if row["split"] == "dev"
     )
@@ -560,21 +602,24 @@ def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
         "UNTOUCHED": untouched["spearman"],
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
-    if lists.list_absent_papers():
-        lines = [line for line in lines if names_installed_claims(line)]
+    if lists.list_uninstalled_papers():
+        lines = [line for line in lines if has_only_installed_claims(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled if text}
 
 
-def names_installed_claims(line: str) -> bool:
-    """Return whether all claims that a line of `data/found.md` names are installed."""
-    return {*re.findall(r"\{([A-Z]+\d+)", line)} <= {*lists.read_claims()}
+def has_only_installed_claims(findings_line: str) -> bool:
+    """Return whether all claims that a line of `data/found.md` names belong to
+    installed papers."""
+    return {*re.findall(r"\{([A-Z]+\d+)", findings_line)} <= {*lists.read_claims()}
 
 
-def fill_readme(readme: str, verdicts: Mapping[str, words.Verdict]) -> str:
-    """Return the text of README with new findings, the legend and the choices of own
-    runs between their marks."""
+def fill_readme(readme_text: str, verdicts: Mapping[str, words.Verdict]) -> str:
+    """Return the text of README with its generated parts renewed: the findings, the
+    legend of words, and the methods that a reader's own runs can choose.
+
+    readme_text: the present text, with a mark before and after each of these parts."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
@@ -584,19 +629,20 @@ def fill_readme(readme: str, verdicts: Mapping[str, words.Verdict]) -> str:
         CHOICES: "; ".join(frontier.describe_choices()),
     }
     for mark, text in parts.items():
-        before, _, behind = readme.split(mark)
-        readme = mark.join([before, text, behind])
-    return readme
+        before, _, behind = readme_text.split(mark)
+        readme_text = mark.join([before, text, behind])
+    return readme_text
 
 
 def make_forest_rows(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> pd.DataFrame:
-    """Return the data of a forest plot: a row for each counted cell in points.
+    """Return the data of a forest plot: a row for each counted comparison whose unit is
+    points of the score.
 
-    The columns are source, at (claim and axis label), mean, low, high, printed,
-    interest (where none is printed), least and most (ends of the claimed region), seeds
-    and word."""
+    The columns are source, at (claim and axis label), mean, low and high (95 %
+    interval), printed, interest (expected effect where none is printed), least and most
+    (ends of the claimed region), seeds and word."""
     import pandas as pd
 
     rows = []

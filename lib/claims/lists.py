@@ -1,5 +1,6 @@
-"""This module reads what was written down before the runs: claims, cells, plans and
-trials. It is free of torch."""
+"""This module reads the tables that were written before the runs: the papers' claims,
+their comparisons (cells), the planned seeds and the trials. It does not import
+torch."""
 
 import re
 from collections.abc import Mapping
@@ -15,33 +16,43 @@ PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 
 @cache
-def read_published_csv(table: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file under `data/published`, such as "bermo/claims".
+def read_published_csv(table_name: str) -> list[dict[str, str]]:
+    """Return the rows of a CSV file below `data/published` as dicts.
 
-    A plan or a list of trials that does not exist has no rows. Rows of a paper that is
-    not installed are left out."""
-    path = PUBLISHED / f"{table}.csv"
-    if table.startswith(("plan_", "trials_")) and not path.exists():
+    table_name: the path without its suffix, such as "bermo/claims". A plan or a list of
+    trials that does not exist has no rows. Rows of a paper that is not installed are
+    left out."""
+    path = PUBLISHED / f"{table_name}.csv"
+    if table_name.startswith(("plan_", "trials_")) and not path.exists():
         return []
     rows = disk.read_csv(path)
-    return [row for row in rows if is_installed(row)] if list_absent_papers() else rows
+    return (
+        [row for row in rows if belongs_to_installed_papers(row)]
+        if list_uninstalled_papers()
+        else rows
+    )
 
 
 @cache
-def list_absent_papers() -> list[str]:
-    """Return the papers that `central.csv` names and whose folder is not installed."""
+def list_uninstalled_papers() -> list[str]:
+    """Return the papers whose code is not installed: `central.csv` names them, but
+    their folder in lib/papers is missing.
+
+    A user may delete a paper; its rows in shared tables are then ignored."""
     rows = disk.read_csv(PUBLISHED / "central.csv")
     papers = dict.fromkeys(row["paper"] for row in rows)
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def is_installed(row: Mapping[str, str]) -> bool:
-    """Return whether each paper, page and claim that a row names is installed.
+def belongs_to_installed_papers(row: Mapping[str, str]) -> bool:
+    """Return whether each paper, notebook and claim that a row of a table names is
+    installed.
 
-    A row of `cells.csv` names under `needs` the other papers that its models are of."""
+    The column `needs` of `cells.csv` names other papers whose models the row
+    compares."""
     pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
     papers = {row.get("paper"), *(row.get("needs") or "").split("; ")}
-    if papers & {*list_absent_papers()} or not all(
+    if papers & {*list_uninstalled_papers()} or not all(
         find_notebook_path(p).exists() for p in pages
     ):
         return False
@@ -55,8 +66,8 @@ def is_installed(row: Mapping[str, str]) -> bool:
 
 @cache
 def list_claim_ids() -> set[str]:
-    """Return the ids of all claims of the installed papers, and of our own
-    questions."""
+    """Return the ids, such as "G1", of all claims of the installed papers and of the
+    repository's own questions."""
     return {
         row["id"]
         for paper in (*PAPERS, "own")
@@ -66,12 +77,13 @@ def list_claim_ids() -> set[str]:
 
 @cache
 def read_claims() -> dict[str, dict[str, Any]]:
-    """Return {id: row of claims.csv and its `paper`}, paper by paper, our own questions
-    last.
+    """Return {claim id: its row of `claims.csv`}, paper by paper; the repository's own
+    questions come last.
 
-    A claim of `plan.csv` has its seeds from there, and the row of the plan as
-    `planned`. Seeds that were added later (`added.csv`) follow them. Cells with models
-    of a paper that is not installed are left out."""
+    A row has two more keys: `paper`, and `planned`, the claim's row of `plan.csv` or
+    None. A planned claim has its `seeds` from the plan, followed by seeds that were
+    added later (`added.csv`). Comparisons with models of a paper that is not installed
+    are left out."""
     by_id, plan = {}, {row["claim"]: row for row in read_published_csv("plan")}
     for paper in (*PAPERS, "own"):
         for row in read_published_csv(f"{paper}/claims"):
@@ -82,22 +94,22 @@ def read_claims() -> dict[str, dict[str, Any]]:
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
     for row in read_published_csv("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
-    for id in by_id if list_absent_papers() else ():
+    for id in by_id if list_uninstalled_papers() else ():
         cells = by_id[id]["cells"].split("; ")
-        cells = [cell for cell in cells if (id, cell) in read_cell_lines()]
+        cells = [cell for cell in cells if (id, cell) in read_cells_csv()]
         by_id[id]["cells"] = "; ".join(cells)
     return by_id
 
 
-def list_planned_seeds(claim_id: str, scale: str = "mini") -> tuple[int, ...]:
-    """Return the planned seeds of a claim at a profile.
+def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
+    """Return the seeds at which a claim was planned to be tested, at a profile.
 
-    The tuple is empty for a claim without planned seeds: it takes those of its
-    pages."""
-    if scale == "mini":
+    profile: the scale of the runs, such as "mini" or "base". The tuple is empty for a
+    claim without planned seeds; its notebooks then set the seeds."""
+    if profile == "mini":
         return parse_seeds(read_claims()[claim_id]["seeds"])
     rows = [
-        row for row in read_published_csv(f"plan_{scale}") if row["claim"] == claim_id
+        row for row in read_published_csv(f"plan_{profile}") if row["claim"] == claim_id
     ]
     planned = set()
     for row in (row for row in rows if row["word"] == "planned"):
@@ -107,22 +119,27 @@ def list_planned_seeds(claim_id: str, scale: str = "mini") -> tuple[int, ...]:
 
 
 def list_planned_cell_seeds(
-    claim_id: str, cell_text: str, scale: str
+    claim_id: str, cell_text: str, profile: str
 ) -> tuple[int, ...]:
-    """Return the planned seeds of a cell at a profile.
+    """Return the planned seeds of one comparison of a claim at a profile (scale of the
+    runs).
 
-    A cell that repeats a comparison of a central claim has the seeds of that claim."""
+    A comparison that a central claim has as well takes the seeds of that claim, so that
+    both are estimated from the same runs.
+
+    cell_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @
+    m=3"."""
     return list_planned_seeds(
-        find_cell_line(claim_id, cell_text)["same_as"] or claim_id, scale
+        find_cells_csv_row(claim_id, cell_text)["same_as"] or claim_id, profile
     )
 
 
 @cache
-def read_cell_lines() -> dict[tuple[str, str], dict[str, str]]:
-    """Return {(claim, cell): row of `cells.csv`}.
+def read_cells_csv() -> dict[tuple[str, str], dict[str, str]]:
+    """Return {(claim id, text of a comparison): its row of `cells.csv`}.
 
-    A row has the cell as a sentence and as an axis label, its smallest effect of
-    interest, and the central claim that has the same comparison."""
+    A row has the comparison as a sentence and as an axis label, its smallest effect of
+    interest, and the central claim that has the same comparison, if any."""
     every = (
         row
         for paper in (*PAPERS, "own")
@@ -131,17 +148,19 @@ def read_cell_lines() -> dict[tuple[str, str], dict[str, str]]:
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def find_cell_line(claim_id: str, cell_text: str) -> dict[str, str]:
-    """Return the row of `cells.csv` of a cell. Raises KeyError where there is none."""
-    return read_cell_lines()[claim_id, cell_text]
+def find_cells_csv_row(claim_id: str, cell_text: str) -> dict[str, str]:
+    """Return the row of `cells.csv` for one comparison of a claim. Raises KeyError
+    where there is none."""
+    return read_cells_csv()[claim_id, cell_text]
 
 
 def read_effects_of_interest(claim_id: str) -> dict[tuple[str, str], float]:
-    """Return {(cell, task): the smallest effect of interest that the plan names}.
+    """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
-    The task "" stands for all tasks."""
+    The effects were fixed before the runs. They stand in for a printed value where the
+    paper prints none. The task "" stands for all tasks."""
     effects = {}
-    for (id, cell), row in read_cell_lines().items():
+    for (id, cell), row in read_cells_csv().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
             task, _, value = part.rpartition("=")
             effects[cell, task] = float(value)

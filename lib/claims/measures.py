@@ -1,5 +1,6 @@
-"""This module lists all measures that claims compare: those of lib.stats.measures and
-of the papers that are here. It is free of torch."""
+"""This module collects in one table all measures that claims compare, such as the FLOPs
+of a model: those of lib.stats.measures and those of each installed paper. It does not
+import torch."""
 
 from __future__ import annotations
 
@@ -26,16 +27,20 @@ def add_measure_values(
 ) -> pd.DataFrame:
     """Return the rows of a frame whose runs have a measure, with a new column `value`.
 
-    The frame has a row for each run. A row without a run, or without the measure, is
-    left out. `columns_by_task` has the columns of each task."""
-    how, frame = MEASURES[measure_name], frame[frame["run"].notna()]
-    if how.by_run:
-        return frame.assign(value=how.by_run(frame, columns_by_task)).dropna(
+    Comparisons of a quantity other than the score are computed from this column.
+
+    measure_name: a key of MEASURES.
+    frame: a table with one row for each run. A row without a run, or without the
+    measure, is left out.
+    columns_by_task: {task: its Columns}, the metrics by which a task is scored."""
+    measure, frame = MEASURES[measure_name], frame[frame["run"].notna()]
+    if measure.by_run:
+        return frame.assign(value=measure.by_run(frame, columns_by_task)).dropna(
             subset="value"
         )
-    names = re.findall(r"\b[a-z_]\w{3,}", how.values)
+    names = re.findall(r"\b[a-z_]\w{3,}", measure.values)
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)
     frame = frame.dropna(subset=names).infer_objects()
-    # pyrefly: ignore[bad-argument-type]  # For the stub, an expression may give a DataFrame.
-    return frame.assign(value=frame.eval(how.values))
+    # pyrefly: ignore[bad-argument-type]  # pandas' stub lets eval return a DataFrame.
+    return frame.assign(value=frame.eval(measure.values))

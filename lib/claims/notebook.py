@@ -1,9 +1,10 @@
-"""This module reads the parameters and the grid of a notebook without starting a
-kernel.
+"""This module reads the parameters and the grid of runs of a notebook without starting
+a kernel.
 
-Cells stand in one order, marked by tags: title, parameters, bootstrap, grid, runs,
+A notebook's cells are tagged, in this order: title, parameters, bootstrap, grid, runs,
 artefact, verdicts, explore. papermill only warns of an unknown parameter, and guesses
-types. Here both are errors, before anything runs."""
+types. Here both are errors, before any run starts. The page of a notebook is the HTML
+that is made from it."""
 
 import json
 import os
@@ -28,21 +29,22 @@ from lib.core.types import Json
 from lib.papers import grids
 
 ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
-# Environment variable that a command sets to the place of a page, as JSON. Where it is
-# set, the notebook makes no run and shows no widget.
+# Environment variable, set by commands that make pages: where to write the page, as
+# JSON. Where it is set, the notebook trains nothing and shows no widget.
 BATCH = "WORKBOOK_BATCH"
 
-# Largest allowed value of a number whose annotation has no range: (of any other number,
-# of a seed).
+# Largest allowed (number, seed) of a parameter whose annotation has no range.
 MOST = (100_000, 2**31 - 1)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A Parameter of a notebook is one annotated value, or a list of such values.
+    """A Parameter is an annotated value in a notebook's parameters cell, or a list of
+    such values.
 
-    type: that of the value, or of the list's items. range: (least, most) of an
-    annotation such as `Annotated[float, 0, 1]`; empty without one."""
+    type: that of the value, or of the list's items.
+    range: (lowest, highest) allowed value, from an annotation such as `Annotated[float,
+    0, 1]`; empty without one."""
 
     type: type
     default: Any
@@ -50,24 +52,27 @@ class Parameter:
 
 
 def list_notebooks() -> dict[str, Path]:
-    """Return {id: path} of all notebooks, by their ids."""
+    """Return {notebook id: path} of all notebooks, sorted by id."""
     files = [*paths.NOTEBOOKS.glob("*.ipynb"), *paths.NOTEBOOKS.glob("[!.]*/*.ipynb")]
     return dict(sorted((make_notebook_id(path), path) for path in files))
 
 
-def is_method_notebook(path: Path) -> bool:
-    """Return whether a notebook teaches a method, so that its page shows the code."""
-    return path.name.startswith("00_")
+def is_method_notebook(notebook_path: Path) -> bool:
+    """Return whether a notebook explains a method rather than reproduces a table; its
+    page then shows the code."""
+    return notebook_path.name.startswith("00_")
 
 
 def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
-    """Return whether the code of a cell is folded, in JupyterLab and on pages."""
+    """Return whether the code of a notebook's cell is hidden until a reader unfolds it,
+    in JupyterLab and on pages."""
     return bool(notebook_cell["metadata"].get("jupyter", {}).get("source_hidden"))
 
 
-def matches_notebook(pattern: str, notebook_id: str, path: Path) -> bool:
-    """Return whether a text is a part, or a glob, of a notebook's id or path."""
-    place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
+def matches_notebook(pattern: str, notebook_id: str, notebook_path: Path) -> bool:
+    """Return whether a pattern is a part of a notebook's id or path, or a glob that
+    matches it."""
+    place = notebook_path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
     is_glob = any(sign in pattern for sign in "*?[")
     return any(
         pattern in label or (is_glob and Path(label).match(pattern))
@@ -76,10 +81,11 @@ def matches_notebook(pattern: str, notebook_id: str, path: Path) -> bool:
 
 
 def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
-    """Return the notebooks whose names match one of the patterns, or all notebooks.
+    """Return the paths of the notebooks whose names match one of the patterns, or of
+    all notebooks.
 
     A pattern is a part of a name, or a glob. Raises Refused for a pattern without a
-    match, with the nearest notebook."""
+    match, and suggests the nearest notebook."""
     notebooks, chosen = list_notebooks(), {}
     for pattern in patterns or [""]:
         text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
@@ -94,50 +100,54 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     return list(chosen)
 
 
-# Keys that the JSON file beside a page needs for the index, with their types.
+# {key: type} that the JSON file beside a page must have for the index of pages.
 HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files": list}
 FIX = "take it from git, or delete it"
 
 
-def read_tagged_cells(path: Path) -> dict[str, str]:
-    """Return {tag or cell type: source} of a notebook's cells; the last cell wins.
+def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
+    """Return {tag or cell type: source} of a notebook's cells. Of several cells with
+    one tag or type, the last one counts.
 
     Raises Refused where the file is no notebook."""
     try:
         sources = {}
-        for cell in json.loads(disk.read_file_bytes(path))["cells"]:
+        for cell in json.loads(disk.read_file_bytes(notebook_path))["cells"]:
             source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
-    except Exception as error:  # A damaged file may raise any error here.
-        why = f"{paths.show_path(path)} is not a notebook ({error_in_one_line(error)})"
+    except Exception as error:  # A damaged file may raise any kind of error here.
+        why = f"{paths.show_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
-def read_title(path: Path) -> str:
-    """Return the first heading of a notebook without "#". Raises Refused without
-    one."""
-    for line in read_tagged_cells(path).get("title", "").splitlines()[:1]:
+def read_notebook_title(notebook_path: Path) -> str:
+    """Return the first heading of a notebook without its "#". Raises Refused where it
+    has none."""
+    for line in (
+        read_cell_sources_by_tag(notebook_path).get("title", "").splitlines()[:1]
+    ):
         return line.lstrip("# ")
     raise Refused(
-        f"{paths.show_path(path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+        f"{paths.show_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
     )
 
 
-def read_parameters(path: Path) -> dict[str, Parameter]:
-    """Return {name: Parameter} of the annotated values in the cell tagged `parameters`.
+def read_parameters(notebook_path: Path) -> dict[str, Parameter]:
+    """Return {name: Parameter} of the annotated values in the notebook's cell tagged
+    `parameters`.
 
-    Raises Refused where there is no such cell, or where it fails."""
-    source, values = read_tagged_cells(path).get("parameters"), {}
+    Raises Refused where there is no such cell, or where its code fails."""
+    source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
     if source is None:
         raise Refused(
-            f"{paths.show_path(path)} has no cell tagged 'parameters'; fix: {FIX}"
+            f"{paths.show_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
         )
     try:
         exec(source, values)
     except Exception as error:
-        why = f"{paths.show_path(path)}, its cell tagged 'parameters': {error_in_one_line(error)}"
-        raise Refused(f"{why}; fix: {FIX}") from None
+        cell = f"{paths.show_path(notebook_path)}, its cell tagged 'parameters'"
+        raise Refused(f"{cell}: {error_in_one_line(error)}; fix: {FIX}") from None
     declared = {}
     for name, annotation in values.get("__annotations__", {}).items():
         kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
@@ -148,30 +158,36 @@ def read_parameters(path: Path) -> dict[str, Parameter]:
     return declared
 
 
-def check_parameter_values(path: Path, values: Json) -> Json:
-    """Return {name: value} of all parameters: those given, and defaults for the rest.
+def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
+    """Return {name: value} of all parameters of a notebook: the given values, and
+    defaults for the rest.
 
     Raises Refused for an unknown name, with the nearest one, and for a value of a wrong
     type or out of range."""
-    declared, suffix = read_parameters(path), f"of {make_notebook_id(path)}"
-    for name, value in values.items():
+    declared, suffix = (
+        read_parameters(notebook_path),
+        f"of {make_notebook_id(notebook_path)}",
+    )
+    for name, value in parameter_values.items():
         check_name(f"parameter {suffix}", name, declared)
         if why := explain_unusable_value(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
             check_name(f"profile {suffix}", value, grids.PROFILES)
-            if not planned_rows.has_planned_rows(value, make_notebook_id(path)):
+            if not planned_rows.has_planned_rows(
+                value, make_notebook_id(notebook_path)
+            ):
                 pages = ", ".join(planned_rows.list_planned_pages(value))
                 raise Refused(
-                    f"{make_notebook_id(path)} has no rows at {value}: take one of {pages}"
+                    f"{make_notebook_id(notebook_path)} has no rows at {value}: take one of {pages}"
                 )
-    return read_default_values(path) | values
+    return read_parameter_defaults(notebook_path) | parameter_values
 
 
 def explain_unusable_value(
     parameter_name: str, value: Any, parameter: Parameter
 ) -> str:
-    """Return why a parameter cannot have a value; "" where it can."""
+    """Return why a notebook's parameter cannot have a value, in words; "" where it can."""
     kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
         return (
@@ -189,10 +205,11 @@ def explain_unusable_value(
     return ""
 
 
-def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
-    """Return the Specs whose runs pages make, each once.
+def list_grid_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
+    """Return the Specs (descriptions of runs) that notebooks run, each once.
 
-    They are in the variable `grid` of each notebook; `grids` has {variable: rows}."""
+    grids: for each notebook {variable: rows}. Only the rows of the variable `grid` are
+    run."""
     return list(
         dict.fromkeys(
             row.spec for variables in grids for row in variables.get("grid", [])
@@ -201,9 +218,9 @@ def list_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
 
 
 def is_grid(value: object) -> bool:
-    """Return whether the value of a variable is a list of Rows.
+    """Return whether the value of a notebook's variable is a list of Rows.
 
-    Raises Refused for a list of dicts with Specs."""
+    Raises Refused for a list of dicts with Specs, an earlier form of a grid."""
     rows = value if isinstance(value, list) else []
     if rows and all(isinstance(row, dict) and "spec" in row for row in rows):
         raise Refused(
@@ -212,28 +229,34 @@ def is_grid(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def make_grids(
-    path: Path, values: Json, with_recorded: bool = True
+def run_grid_cell(
+    notebook_path: Path, parameter_values: Json, with_recorded: bool = True
 ) -> dict[str, list[Row]]:
-    """Return {variable: rows} that the cell tagged `grid` makes, run in this process.
+    """Run the notebook's cell tagged `grid` in this process. Return {variable: rows of
+    runs} that it defines.
 
-    A page makes the runs of the variable `grid` alone. Runs of every other variable are
-    only looked up in the store. Where `grid` is a function, its rows at mini are looked
-    up as well, as the variable `recorded`. A notebook may define `recorded` as a
-    function, for rows that take long to make.
+    Only the runs of the variable `grid` are made by the page. Runs of every other
+    variable are only looked up in the store. Where `grid` is a function of a profile,
+    its rows at mini are looked up too, as the variable `recorded`. A notebook may
+    define `recorded` as a function, for rows that take long to list. Where no seeds are
+    given, rows have the seeds that are planned for the notebook's comparisons
+    (lib.claims.seeds).
 
-    with_recorded: whether to make the rows of `recorded`. Where no seeds are given,
-    rows have the planned seeds of the page's comparisons (lib.claims.seeds)."""
-    names = check_parameter_values(path, values)
+    with_recorded: whether to call the function `recorded`."""
+    names = check_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_values(names)
-    profile, page = names["profile"], make_notebook_id(path)
+    profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
         exec(
-            compile(read_tagged_cells(path).get("grid", ""), f"{page}:grid", "exec"),
+            compile(
+                read_cell_sources_by_tag(notebook_path).get("grid", ""),
+                f"{page}:grid",
+                "exec",
+            ),
             names,
         )
         if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.make_page_rows(
+            names["grid"] = planned_rows.list_page_rows(
                 grid, profile, names, page, list_changed_parameters(page, names)
             )
             names["recorded"] = lambda: grid("mini")
@@ -249,7 +272,7 @@ def make_grids(
         )
         raise Refused(f"{page}: {why}") from error
     variables = {name: rows for name, rows in names.items() if is_grid(rows)}
-    if values.get("seeds") or isinstance(profile, grids.ReaderProfile):
+    if parameter_values.get("seeds") or isinstance(profile, grids.ReaderProfile):
         return variables
     for name, rows in variables.items():
         scale = str(profile) if name == "grid" else "mini"
@@ -258,21 +281,23 @@ def make_grids(
 
 
 def list_injected_parameters(cell_sources: Iterable[str]) -> list[str]:
-    """Return the names of the parameters that papermill set.
+    """Return the names of the parameters that papermill set in a running notebook.
 
-    `cell_sources` has the sources of the cells that a kernel ran."""
+    cell_sources: the sources of the cells that the kernel ran. papermill adds a cell
+    that starts with "# Parameters"."""
     cells = [source for source in cell_sources if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
 @cache
-def normalise_notebook(text: str) -> str:
-    """Return a notebook's JSON text in the form that is committed.
+def normalise_notebook(notebook_json: str) -> str:
+    """Return a notebook's JSON text in the form that is committed, so that diffs show
+    edits alone.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
-    folded cells stay folded, and the kernel is python3."""
+    hidden cells stay hidden, and the kernel is python3."""
     cells = []
-    for cell in json.loads(text)["cells"]:
+    for cell in json.loads(notebook_json)["cells"]:
         source = "".join(cell["source"]).rstrip()
         if not source:
             continue
@@ -292,22 +317,28 @@ def normalise_notebook(text: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def digest_notebook(path: Path) -> Json:
-    """Return the default parameters of a notebook, and a digest of its other cells.
+def digest_notebook(notebook_path: Path) -> Json:
+    """Return {"parameters": default values, "cells": a digest of all other cells} of a
+    notebook.
 
-    They are committed for each notebook, so that a page of an edited one is known."""
+    The digests of all notebooks are committed, so that a page made from an edited
+    notebook is recognised."""
     others = []
-    for cell in json.loads(normalise_notebook(path.read_text()))["cells"]:
+    for cell in json.loads(normalise_notebook(notebook_path.read_text()))["cells"]:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
-    return {"parameters": read_default_values(path), "cells": digest_json(others)}
-
-
-def read_default_values(path: Path) -> Json:
-    """Return {parameter: default} of a notebook."""
     return {
-        name: parameter.default for name, parameter in read_parameters(path).items()
+        "parameters": read_parameter_defaults(notebook_path),
+        "cells": digest_json(others),
+    }
+
+
+def read_parameter_defaults(notebook_path: Path) -> Json:
+    """Return {parameter: default value} of a notebook."""
+    return {
+        name: parameter.default
+        for name, parameter in read_parameters(notebook_path).items()
     }
 
 
@@ -316,9 +347,10 @@ def digest_json(value: object) -> str:
 
 
 def read_notebook_digests() -> dict[str, Json]:
-    """Return {id: what `digest_notebook` returned} of the committed notebooks.
+    """Return {notebook id: `digest_notebook` of its committed form}.
 
-    It is empty without the file. Raises Damaged where the file has another form."""
+    It is empty where the file of digests is missing. Raises Damaged where the file has
+    another form."""
     if not os.path.lexists(paths.COMMITTED):
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
@@ -335,14 +367,14 @@ def read_notebook_digests() -> dict[str, Json]:
     raise disk.Damaged(f"{message}; fix: {fix}")
 
 
-def tidy_notebooks() -> list[Path]:
-    """Normalise every notebook and write their `digest_notebook`. Return the files
-    that changed.
+def normalise_all_notebooks() -> list[Path]:
+    """Rewrite every notebook in its committed form, and the file of their digests.
+    Return the files that changed.
 
     Raises Refused for a file that is no notebook, before any is written."""
     books = find_notebooks()
     for path in books:
-        read_tagged_cells(path)
+        read_cell_sources_by_tag(path)
     files = [*books, paths.COMMITTED]
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
@@ -352,27 +384,40 @@ def tidy_notebooks() -> list[Path]:
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 
-def list_changed_parameters(notebook_id: str, values: Mapping[str, Any]) -> list[str]:
-    """Return the parameters of a notebook whose values are not the committed ones."""
+def list_changed_parameters(
+    notebook_id: str, parameter_values: Mapping[str, Any]
+) -> list[str]:
+    """Return the names of a notebook's parameters whose values differ from the
+    committed defaults."""
     before = read_notebook_digests().get(notebook_id, {"parameters": {}})["parameters"]
-    return [key for key, value in before.items() if values.get(key, value) != value]
+    return [
+        key
+        for key, value in before.items()
+        if parameter_values.get(key, value) != value
+    ]
 
 
 def find_page_folder(
-    path: Path, values: Json, is_run_by_hand: bool = False
+    notebook_path: Path, parameter_values: Json, is_run_by_hand: bool = False
 ) -> tuple[Path, list[str]]:
-    """Return (the folder of a page, sentences on what makes it an experiment).
+    """Return (folder for a notebook's page, sentences on how it differs from the
+    committed page).
 
-    A page that a command makes from a committed notebook with its defaults is standard:
-    it has no such sentence. Every other page is an experiment in a folder of its own.
-    The name of that folder says in short what differs, and ends with a digest of the
-    data, the model, the parameters and the cells.
+    The list of sentences is empty for a standard page, made by a command from a
+    committed notebook with its defaults. Every other page is an experiment in a folder
+    of its own, so that it never replaces a standard one. The name of that folder says
+    in short what differs, and ends with a digest of the data, the model, the parameters
+    and the cells.
 
-    values: all parameters. is_run_by_hand: whether the notebook runs in JupyterLab or
-    under papermill, where its cells may differ from those of the file."""
-    now, scope = digest_notebook(path), grids.find_profile_of_values(values)
+    parameter_values: the values of all parameters.
+    is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
+    its cells may differ from those of the file."""
+    now, scope = (
+        digest_notebook(notebook_path),
+        grids.find_profile_of_values(parameter_values),
+    )
     before = read_notebook_digests().get(
-        make_notebook_id(path), {"parameters": {}, "cells": ""}
+        make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines, task = (
         grids.describe_reader_inputs(scope),
@@ -382,10 +427,10 @@ def find_page_folder(
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v
-        for name, v in values.items()
+        for name, v in parameter_values.items()
         if name not in grids.list_parameter_values(scope)
     }
-    for name in list_changed_parameters(make_notebook_id(path), changeable):
+    for name in list_changed_parameters(make_notebook_id(notebook_path), changeable):
         value, was = changeable[name], before["parameters"][name]
         lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
         words.append(f"{name}={str(value).strip('[]')}")
@@ -405,15 +450,16 @@ def find_page_folder(
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / make_notebook_id(
-        path
+        notebook_path
     ) / f"{label[:80]}-{key}", lines
 
 
 def read_page_json(folder: Path, notebook_id: str) -> Json | None:
-    """Return the JSON that the last cell of a page wrote beside it.
+    """Return the JSON file that a notebook's last cell wrote beside its page, for the
+    index of pages.
 
-    It is None where the file is missing, cut off, or of another version of this code.
-    In the last case a line is printed that says how to make the page again."""
+    It is None where the file is missing, cut off, or written by another version of this
+    code. In the last case a line is printed that says how to make the page again."""
     path = folder / f"{notebook_id}.json"
     with suppress(OSError, ValueError, RecursionError):
         body = disk.read_json(path)
@@ -429,11 +475,10 @@ def read_page_json(folder: Path, notebook_id: str) -> Json | None:
     return None
 
 
-def format_page_command(notebook_id: str, scope: str) -> str:
-    """Return the command that makes a page and its runs.
+def format_page_command(notebook_id: str, profile: str) -> str:
+    """Return the shell command that makes a notebook's runs and its page.
 
-    scope: the name of a profile, or a reader's `ReaderProfile`.
-    """
+    profile: the name of a profile, or a `ReaderProfile` with a reader's own data."""
     return " ".join(
-        ["python -m lib run", notebook_id, *grids.list_command_options(scope)]
+        ["python -m lib run", notebook_id, *grids.list_command_options(profile)]
     )

@@ -1,10 +1,11 @@
-"""This module reads the plan of a profile that makes only planned rows, such as base.
+"""This module reads the plan of a large profile, such as base, at which only planned
+runs are made.
 
-`data/published/plan_<profile>.csv` has one line for each comparison or level, in the
-order in which runs are made. A line names a page, labels of the rows of its grid, tasks
-and seeds. A page at such a profile has the rows of its lines, and a page without a line
-has none. The queue (`lib.claims.evidence`) makes the same rows. The module is free of
-torch."""
+`data/published/plan_<profile>.csv` has one line for each comparison or score, in the
+order in which runs are made. A line names a notebook, labels of the rows of its grid,
+tasks and seeds. At such a profile a notebook has the rows of its lines, and a notebook
+without a line has none. The queue of runs (`lib.claims.evidence`) is made from the same
+rows. The module does not import torch."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,84 +20,91 @@ from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
 
-# Stand-in for a task that a rule of the plan picks later; its lines wait.
+# Name in a plan for a second task, which is chosen by a rule once results on the first
+# are there. Until then its lines are not run.
 SECOND = "second"
 
 
 @dataclass(frozen=True)
-class Line:
-    """A Line of a plan says which rows of a page are made, and what is judged on
-    them."""
+class PlanLine:
+    """A PlanLine is a line of the plan that was written before the runs of a large
+    profile: which rows of a notebook's grid are run, and which comparisons are tested
+    on them."""
 
     order: int
-    # Name of the group that is made together, seed by seed, before the next one.
+    # Name of a group of lines. Its runs are made, seed by seed, before those of the
+    # next group.
     step: str
     claim: str
     page: str
-    models: tuple[str, ...]  # Labels of rows, as cells have them.
-    where: str  # Values that the rows have, such as "m=3/1".
-    cells: str  # Cells that are judged by themselves, each on each task.
-    # Empty for rows without a task, or while the second task is not picked.
+    models: tuple[str, ...]  # Labels of the models, as comparisons write them.
+    where: str  # Conditions on the rows' labels, such as "m=3/1": m is 3 or 1.
+    cells: str  # Comparisons that are tested, each on each task.
+    # Empty for rows without a task, or while the second task is not chosen.
     tasks: tuple[str, ...]
-    waits: bool  # Whether the second task is not picked yet.
+    waits: bool  # Whether the line waits, because the second task is not chosen.
     seeds: tuple[int, ...]
     core_hours: float
-    arguments: Json  # Arguments of the page's function `grid` beside tasks and seeds.
+    arguments: Json  # Further arguments of the notebook's function `grid`.
 
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
-        """Return the rows of a grid that this line names."""
-        place = cells.parse_place(self.where)
+        """Return the rows of a notebook's grid that this line of the plan runs, by
+        model, labels, task and seed."""
+        place = cells.parse_conditions(self.where)
         return [
             row
             for row in grid_rows
             if not self.waits
             and row.get("seed", 0) in self.seeds
             and (not self.tasks or row.get("task") in self.tasks)
-            and any(cells.fits_row(row, model, place) for model in self.models)
+            and any(cells.row_matches_model(row, model, place) for model in self.models)
         ]
 
 
 @cache
-def read_plan(profile: str) -> list[Line]:
-    """Return the planned Lines of a profile, in order; none without a plan.
+def read_plan(profile: str) -> list[PlanLine]:
+    """Return the lines of the plan that was written before the runs of a profile, in
+    the order of the runs; [] for a profile without a plan.
 
-    The file also has lines that were not planned, as they exceed the core-hours. Their
-    word is another than "planned"."""
+    The file also has lines that were dropped because they exceed the budget of
+    core-hours. Their column `word` is not "planned"."""
     rows = lists.read_published_csv(f"plan_{profile[:]}")
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
-def parse_plan_line(row: Mapping[str, str]) -> Line:
-    """Return the Line of a row of a plan's file."""
-    tasks = [task for task in row["task"].split("; ") if task]
+def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
+    """Return the PlanLine (rows to run and comparisons to test) of a row of a plan's
+    CSV file."""
+    tasks = [task for task in csv_row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
-    first, number = int(row["first_seed"]), int(row["seeds"])
-    return Line(
-        int(row["order"]),
-        row["step"],
-        row["claim"],
-        row["page"],
-        tuple(row["models"].split("; ")),
-        row["where"],
-        row["cells"],
+    first, number = int(csv_row["first_seed"]), int(csv_row["seeds"])
+    return PlanLine(
+        int(csv_row["order"]),
+        csv_row["step"],
+        csv_row["claim"],
+        csv_row["page"],
+        tuple(csv_row["models"].split("; ")),
+        csv_row["where"],
+        csv_row["cells"],
         tuple(grids.SECOND if task == SECOND else task for task in tasks)
         if not waits
         else (),
         waits,
         tuple(range(first, first + number)),
-        float(row["core_hours"]),
-        json.loads(row["arguments"] or "{}"),
+        float(csv_row["core_hours"]),
+        json.loads(csv_row["arguments"] or "{}"),
     )
 
 
 def list_planned_pages(profile: str) -> tuple[str, ...]:
-    """Return the pages that have rows at a profile with a plan; none without a plan."""
+    """Return the ids of the notebooks with runs in the plan of a profile (scale of the
+    runs); () for a profile without a plan."""
     return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
 
 
-def read_planned_hours(profile: str) -> dict[str, float]:
-    """Return {step: core-hours} of a profile's plan, in its order; {} without a
-    plan."""
+def read_planned_core_hours(profile: str) -> dict[str, float]:
+    """Return {step of the plan: its core-hours} for the planned runs of a profile, in
+    the plan's order; {} without a plan."""
     by_step = {}
     for line in read_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -104,42 +112,49 @@ def read_planned_hours(profile: str) -> dict[str, float]:
 
 
 def has_planned_rows(profile: str, notebook_id: str) -> bool:
-    """Return whether a page has rows at a profile; every page has without a plan."""
+    """Return whether a notebook has rows of runs at a profile (scale of the runs).
+    Where no plan limits the profile, every notebook has."""
     return notebook_id in (list_planned_pages(profile) or (notebook_id,))
 
 
-def make_page_rows(
-    grid: Callable[..., list[Row]],
+def list_page_rows(
+    grid_function: Callable[..., list[Row]],
     profile: str,
-    values: Mapping[str, Any],
-    page: str,
+    parameter_values: Mapping[str, Any],
+    notebook_id: str,
     changed_parameters: Collection[str],
 ) -> list[Row]:
-    """Return the rows of a notebook's function `grid` at a profile.
+    """Return the rows that a notebook runs at a profile.
 
-    A reader who changes an argument of the grid, or brings data, gets what `grid`
-    returns. Otherwise a profile with a plan has the rows of the plan's lines for the
-    page. A profile without a plan lacks those of `list_omitted_labels`.
+    At a profile with a plan they are the rows of the plan's lines for the notebook. At
+    another profile they are all rows of `grid_function` but those of
+    `list_omitted_labels`. A reader who changes an argument of the grid, or brings data,
+    gets all rows of `grid_function`.
 
-    values: values of the notebook's parameters; `grid` gets those that it takes.
+    grid_function: the notebook's function from a profile and further arguments to rows.
+    parameter_values: values of the notebook's parameters; `grid_function` gets those
+    that it takes.
     changed_parameters: names of the parameters whose values are not the committed
     ones."""
-    axes = {name: p.default for name, p in list(signature(grid).parameters.items())[1:]}
-    given = {name: values[name] for name in axes if name in values}
-    page_lines = [line for line in read_plan(profile[:]) if line.page == page]
+    axes = {
+        name: p.default
+        for name, p in list(signature(grid_function).parameters.items())[1:]
+    }
+    given = {name: parameter_values[name] for name in axes if name in parameter_values}
+    page_lines = [line for line in read_plan(profile[:]) if line.page == notebook_id]
     if given.keys() & changed_parameters or grids.read_reader_part(profile, "data"):
-        return grid(profile, **given)
+        return grid_function(profile, **given)
     if not page_lines:
-        away = list_omitted_labels(profile, page)
+        away = list_omitted_labels(profile, notebook_id)
         return [
             row
-            for row in grid(profile, **given)
+            for row in grid_function(profile, **given)
             if not any(row.get(label) in values for label, values in away.items())
         ]
     by_label = {}
     for line in page_lines:
         more = {"tasks": line.tasks, "seeds": line.seeds} | line.arguments
-        made = grid(
+        made = grid_function(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
         by_label |= {identify_row(row): row for row in line.select_rows(made)}
@@ -147,18 +162,18 @@ def make_page_rows(
 
 
 def list_omitted_labels(profile: str, notebook_id: str) -> dict[str, list[Any]]:
-    """Return {label: values} of the rows that a page lacks at a profile.
+    """Return {label: values} of the rows that a notebook leaves out at a profile.
 
-    The settings of its paper name them, so that toy stays a quick first look."""
+    The settings of its paper list them, so that the profile toy stays a quick first
+    look."""
     paper = find_paper_of_page(notebook_id)
     tables = vars(grids.read_settings(paper)) if paper else {}
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 
 
 def identify_row(row: Row) -> tuple[tuple[str, Any], ...]:
-    """Return the labels and the Spec of a row, which identify it in its grid.
-
-    The label `recipe` is left out."""
+    """Return a hashable key of a row of a grid: its labels, without `recipe`, and its
+    Spec (the description of its run)."""
     return tuple(
         (name, value) for name, value in sorted(row.items()) if name != "recipe"
     )

@@ -1,7 +1,8 @@
-"""This module gives the rows of a page the seeds that its comparisons have in the plan.
+"""This module gives the rows of a notebook's grid the seeds that were planned for the
+comparisons that use them.
 
-So the table, the picture and the word of a comparison rest on the same seeds. It is
-free of torch."""
+So the table, the figure and the tested comparison rest on the same runs. It does not
+import torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,52 +13,63 @@ from typing import Any
 from lib.claims import cells, lists
 from lib.core.rows import Row
 
-SCALES = ("mini", "base")  # Profiles that have a plan and records.
+SCALES = ("mini", "base")  # Profiles (scales of runs) with planned seeds and records.
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A Planned is a cell of a claim with its planned seeds."""
+class PlannedCell:
+    """A PlannedCell is one comparison of a claim with the seeds that were planned for
+    it."""
 
     claim: str
     cell: cells.Cell
     seeds: tuple[int, ...]
-    may_fail: tuple[str, ...]  # Models whose collapsed runs count as well.
+    may_fail: tuple[str, ...]  # Models whose collapsed runs are compared too.
 
-    def interest_on(self, task: str) -> float:
-        """Return the smallest effect of interest on a task; nan where none is named."""
+    def find_effect_of_interest(self, task: str) -> float:
+        """Return the smallest effect of interest of this comparison on a task; nan
+        where none was fixed."""
         effects = lists.read_effects_of_interest(self.claim)
         text = self.cell.text
         return effects.get((text, task), effects.get((text, ""), nan))
 
 
 @cache
-def list_planned_cells(page: str, scale: str) -> tuple[Planned, ...]:
-    """Return the cells of all claims that name a page and have planned seeds at a
-    profile."""
+def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...]:
+    """Return the comparisons that a notebook shows and that have planned seeds at a
+    profile.
+
+    notebook_id: the notebook's id; claims name the notebooks that show them. profile:
+    the scale of the runs, such as "mini"."""
     plans = []
     for claim, line in lists.read_claims().items():
-        if page in line["artefact"].split("; ") and line["cells"]:
+        if notebook_id in line["artefact"].split("; ") and line["cells"]:
             for cell in cells.parse_cells(line["cells"]):
-                if seeds := lists.list_planned_cell_seeds(claim, cell.text, scale):
+                if seeds := lists.list_planned_cell_seeds(claim, cell.text, profile):
                     plans.append(
-                        Planned(claim, cell, seeds, list_models_that_may_fail(line))
+                        PlannedCell(claim, cell, seeds, list_models_that_may_fail(line))
                     )
     return tuple(plans)
 
 
 def list_models_that_may_fail(claim: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the models of a row of claims.csv that the claim expects to fail."""
+    """Return the labels of the models that a claim expects to fail, from its row of
+    `claims.csv`.
+
+    Their collapsed runs are compared, where those of other models are left out."""
     return tuple(filter(None, claim["may_fail"].split("; ")))
 
 
-def add_planned_seeds(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a grid at the planned seeds of all cells that compare them.
+def add_planned_seeds(
+    notebook_id: str, profile: str, grid_rows: Sequence[Row]
+) -> list[Row]:
+    """Return the rows of a notebook's grid, repeated at each seed that is planned for a
+    comparison that uses them.
 
-    A row that no cell compares keeps its seed."""
-    plans = list_planned_cells(page, scale) if scale in SCALES else ()
+    A row that no comparison uses keeps its own seed."""
+    plans = list_planned_cells(notebook_id, profile) if profile in SCALES else ()
     seeded_rows, known = [], {}
-    for row in rows:
+    for row in grid_rows:
         seed = row.get("seed")
         if seed is None or row.spec.seed is None:
             seeded_rows.append(row)
@@ -74,20 +86,22 @@ def add_planned_seeds(page: str, scale: str, rows: Sequence[Row]) -> list[Row]:
     return seeded_rows
 
 
-def find_planned_pair(
-    page: str,
-    scale: str,
+def find_planned_comparison_of_models(
+    notebook_id: str,
+    profile: str,
     method_rows: Sequence[Mapping[str, Any]],
     baseline_rows: Sequence[Mapping[str, Any]],
-) -> tuple[Planned, bool] | None:
-    """Return (planned cell, whether turned) for the cell that compares two models.
+) -> tuple[PlannedCell, bool] | None:
+    """Return (planned comparison, whether it is reversed) for two models, or None where
+    no comparison of the notebook has them.
 
-    Turned means that the cell has the baseline first. `method_rows` and `baseline_rows`
-    are the rows of one model each. It is None where no cell of the page compares
-    them."""
+    A table uses it to mark a difference by the planned test. Reversed means that the
+    comparison has the baseline first.
+
+    method_rows, baseline_rows: the table's rows of one model each."""
     for plan in (
-        list_planned_cells(page, scale)
-        if scale in SCALES and method_rows and baseline_rows
+        list_planned_cells(notebook_id, profile)
+        if profile in SCALES and method_rows and baseline_rows
         else ()
     ):
         forms = [(weight, form.models) for weight, form in plan.cell.terms]
@@ -96,7 +110,9 @@ def find_planned_pair(
         (_, (first, *more)), (_, (second, *others)) = forms
         if not (more or others):
             for turned, (a, b) in enumerate(((first, second), (second, first))):
-                ours = all(cells.fits_row(row, *a) for row in method_rows)
-                if ours and all(cells.fits_row(row, *b) for row in baseline_rows):
+                ours = all(cells.row_matches_model(row, *a) for row in method_rows)
+                if ours and all(
+                    cells.row_matches_model(row, *b) for row in baseline_rows
+                ):
                     return plan, bool(turned)
     return None

@@ -1,14 +1,20 @@
-"""This module computes the results again from the records, and compares them with the
-committed files.
+"""This module computes all published results again from the records, and compares them
+with the committed files.
 
-`runs.csv` names the run of each row of each grid. `verdicts.csv` has the word of each
-cell of each claim on each of its tasks, with all that the word follows from.
-`arithmetic.csv` has the printed numbers that are computed again. `files.csv` has the
-digest of each other committed file that a reader sees, or that results rest on.
+A record is a run whose metrics and predictions are committed, without its weights. The
+files are, below `data/records`:
 
-Each difference is one line. `python -m lib verify --write` writes these files and the
-findings in README, if all records are sound. Records and files are checked first, as
-words rest on them. No data are read, so every machine computes the same."""
+`runs.csv`: the run of each row of each notebook's grid.
+`verdicts.csv`: the word ("agrees", ...) of each comparison of each claim on each task,
+with its estimate and p-value.
+`arithmetic.csv`: the papers' printed numbers that are computed again.
+`files.csv`: the digest of each other committed file that a reader sees, or that results
+rest on.
+
+Each difference becomes one line of text. `python -m lib verify --write` writes these
+files and the findings in README, if all records are sound. Records and files are
+checked first, since the words rest on them. No data set is read, so every machine
+computes the same."""
 
 import csv
 from collections import defaultdict
@@ -19,7 +25,12 @@ import pandas as pd
 
 from lib import data
 from lib.claims import checks, evidence, judging, lists, notebook, planned
-from lib.claims.committed import FILES, FIX, list_changed_files, list_digests
+from lib.claims.committed import (
+    FILES,
+    FIX,
+    list_changed_files,
+    list_committed_file_digests,
+)
 from lib.core import disk, paths
 from lib.core.names import error_in_one_line
 from lib.core.papers import find_notebook_path, find_paper_of_page
@@ -29,52 +40,58 @@ from lib.core.store import Run, Store
 from lib.papers.grids import PROFILES
 from lib.stats import metrics
 
-# Columns of the committed files. The first KEY columns identify a line.
+# {committed table: its columns}. The first KEY columns identify a line.
 COLUMNS = {
     "runs.csv": "page,profile,labels,seed,run",
     "verdicts.csv": ",".join(judging.HEAD),
 }
 COLUMNS |= {"arithmetic.csv": ",".join(judging.CHECKED)}
 KEY = 4
-# Allowed difference of a number from the committed one, in the unit of the claim.
+# {column: allowed absolute difference of a computed number from the committed one}.
 NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
 
 def recompute_metrics(run: Run) -> dict[str, float]:
-    """Return {metric: value} of a record, computed again from its stored predictions.
+    """Return {metric: value} of a recorded run, computed again from its stored
+    predictions.
 
-    It is empty where no metric of the run is a score. Raises FileNotFoundError for
-    scores without predictions."""
+    A wrong or edited `metrics.json` is found this way. The dict is empty where no
+    metric of the run is a score. Raises FileNotFoundError for scores without
+    predictions."""
     described = run.spec["args"].get("data", {})
     task = "task" in described and data.task(described["source"], described["task"])
     if not task or not set(task.metrics) & run.metrics.keys():
         return {}
     stored = run.read_arrays("predictions")
-    if task.span:  # A record has the marks of such a task, but no texts.
+    # For answer spans a record stores the scores of each row, since texts of data sets
+    # are not committed.
+    if task.span:
         scores = {name: float(stored[name].mean()) for name in task.metrics}
     else:
         scores = metrics.compute_metrics(task, stored["logits"], stored["labels"])
     if unseen_spec := described.get("unseen"):
-        said = data.unpack_predictions(
+        unseen_predictions = data.unpack_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         more = metrics.compute_metrics(
-            task, said, data.read_judging_arrays(described)["labels"]
+            task, unseen_predictions, data.read_judging_arrays(described)["labels"]
         )
         scores |= {f"unseen.{name}": value for name, value in more.items()}
     return scores
 
 
-def describe_damage(run: Run) -> str:
-    """Return one line on what is wrong with a record, "" where it is sound."""
+def describe_record_damage(run: Run) -> str:
+    """Return one line on what is wrong with a recorded run; "" where it is sound."""
     place = paths.show_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
         for name, value in recompute_metrics(run).items():
-            if not abs(value - run.metrics[name]) <= 1e-12:  # Also true for nan.
+            # Written with `not`, so that a nan counts as a difference.
+            if not abs(value - run.metrics[name]) <= 1e-12:
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
-    # Damage raises errors of any kind, and must not hide other damage.
+    # A damaged file can raise any error. It is reported as a line, so that the other
+    # records are checked as well.
     except Exception as error:
         message = (
             str(error)
@@ -85,21 +102,22 @@ def describe_damage(run: Run) -> str:
     return ""
 
 
-def list_run_lines(store: Store) -> list[tuple[str, ...]]:
-    """Return the lines of `runs.csv`: the run of each row of all pages and claims.
+def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
+    """Return the rows of `runs.csv`, the list of all runs: the run behind each row of
+    all notebooks' grids and all claims.
 
-    A line has the page or the claim, profile, labels, seed and name of the run. Where a
-    run is recorded in float32 alone (`Spec.float32_twin`), the line names that run.
+    A row is (notebook or claim id, profile, labels, seed, name of the run). Where a run
+    is recorded in float32 alone, it is the name of that run.
 
-    A page at `paper` has its variable `grid` alone, since its other variables are at
-    mini. A page at a profile with a plan has the rows of the plan's lines."""
+    A notebook at the profile `paper` has only its variable `grid`, since its other
+    variables are at mini. At a profile with a plan it has the planned rows alone."""
     grids = {
         (claim["id"], judging.SCALE): judging.make_rows_of_claim(claim)
         for claim in evidence.select_claims()
     }
     for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
-        grids[page, judging.SCALE] = judging.make_rows_of_page(page, judging.SCALE)
-        grids[page, "paper"] = checks.make_rows_at_paper_profile(page)
+        grids[page, judging.SCALE] = judging.list_rows_of_notebook(page, judging.SCALE)
+        grids[page, "paper"] = checks.list_rows_at_paper_profile(page)
     plans = (name for name in PROFILES if planned.read_plan(name))
     grids |= {
         (p, name): evidence.make_grid_rows(name, p)
@@ -111,7 +129,7 @@ def list_run_lines(store: Store) -> list[tuple[str, ...]]:
         {
             (
                 *place,
-                format_labels(r),
+                format_row_labels(r),
                 str(r.spec.seed),
                 find_record_name(r.spec, store),
             )
@@ -121,9 +139,10 @@ def list_run_lines(store: Store) -> list[tuple[str, ...]]:
 
 
 def find_record_name(spec: Spec, store: Store) -> str:
-    """Return the name of the run that serves a Spec.
+    """Return the name of the recorded run of a Spec, the description of a run.
 
-    It is that of the Spec, or of its float32 twin where only the twin is recorded."""
+    It is the Spec's own name, or that of the same run in float32 where only that one is
+    recorded."""
     if (
         not (store.records / spec.name).exists()
         and (store.records / spec.float32_twin.name).exists()
@@ -132,9 +151,9 @@ def find_record_name(spec: Spec, store: Store) -> str:
     return spec.name
 
 
-def format_labels(row: Row) -> str:
-    """Return the labels of a row that are numbers or text, without its seed, as
-    text."""
+def format_row_labels(row: Row) -> str:
+    """Return the labels of a grid's row that are numbers or text, without its seed:
+    "m=3; task=CoLA"."""
     columns = {
         k: v
         for k, v in row.labels.items()
@@ -143,24 +162,30 @@ def format_labels(row: Row) -> str:
     return "; ".join(f"{name}={value}" for name, value in sorted(columns.items()))
 
 
-def make_tables(store: Store) -> dict[Path, str]:
-    """Return {file: text} of the tables and of README, from the code and the records.
+def recompute_committed_files(store: Store) -> dict[Path, str]:
+    """Return {file: the text that it should have} of the committed tables and of
+    README.
 
-    Other runs of the store do not count: no other machine has them."""
+    The texts are computed from the code and the records. Runs of the store that are not
+    recorded do not count, since no other machine has them."""
     store = Store(store.records, store.records)
     with data.allow_absent_data(use_local_data=False):
         by_id = judging.judge_claims(store=store)
-        lines = judging.format_verdict_lines(by_id)
+        lines = judging.format_verdicts_csv_rows(by_id)
         for scale in judging.SCALES[1:]:
             names = [
                 id
                 for id, line in lists.read_claims().items()
                 if lists.list_planned_seeds(id, scale)
             ]
-            lines += judging.format_verdict_lines(
+            lines += judging.format_verdicts_csv_rows(
                 judging.judge_claims(names, store, scale)
             )
-        tables = list_run_lines(store), lines, judging.format_arithmetic_lines(by_id)
+        tables = (
+            list_runs_csv_rows(store),
+            lines,
+            judging.format_arithmetic_csv_rows(by_id),
+        )
     readme = paths.ROOT / "README.md"
     texts = {readme: judging.fill_readme(readme.read_text(), by_id)}
     for (name, columns), rows in zip(COLUMNS.items(), tables, strict=True):
@@ -169,74 +194,92 @@ def make_tables(store: Store) -> dict[Path, str]:
     return texts
 
 
-def group_csv_lines(csv_text: str) -> dict[str, list[str]]:
-    """Return {identity of a line: its other cells} of a CSV text.
+def group_csv_cells_by_key(csv_text: str) -> dict[str, list[str]]:
+    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a CSV
+    text.
 
-    The identity is the first KEY cells. Lines with the same identity are joined."""
+    Lines with the same first KEY (4) cells are joined."""
     table = defaultdict(list)
     for line in csv.reader(csv_text.splitlines()):
         table[", ".join(filter(None, line[:KEY]))] += line[KEY:]
     return table
 
 
-def list_differences(path: Path, expected_text: str) -> list[str]:
-    """Return one line for each difference of a committed file from its right text."""
+def list_file_differences(committed_path: Path, expected_text: str) -> list[str]:
+    """Return one line of text for each difference of a committed file from the text
+    that it should have."""
     old, name = (
-        disk.read_file_bytes(path).decode(errors="replace"),
-        paths.show_path(path),
+        disk.read_file_bytes(committed_path).decode(errors="replace"),
+        paths.show_path(committed_path),
     )
-    if path.name not in COLUMNS:
-        if lists.list_absent_papers():  # README has findings of all papers.
+    if committed_path.name not in COLUMNS:
+        # README states findings of all papers, so it cannot be checked where some are
+        # not installed.
+        if lists.list_uninstalled_papers():
             return []
         return [f"{name} has not what these records show: {FIX}"] * (
             old != expected_text
         )
     columns, before, now = (
-        COLUMNS[path.name].split(",")[KEY:],
-        group_csv_lines(old),
-        group_csv_lines(expected_text),
+        COLUMNS[committed_path.name].split(",")[KEY:],
+        group_csv_cells_by_key(old),
+        group_csv_cells_by_key(expected_text),
     )
-    if lists.list_absent_papers():
-        before, now = select_installed_lines(before, now)
+    if lists.list_uninstalled_papers():
+        before, now = drop_lines_of_absent_papers(before, now)
     lines = []
     for about in before | now:
         cells = before.get(about, []), now.get(about, [])
         both = enumerate(zip_longest(*cells, fillvalue=""))
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
-        if lists.list_absent_papers():  # Fewer questions of our own are a family then.
+        # Holm's correction depends on the number of comparisons, which is smaller where
+        # papers are not installed.
+        if lists.list_uninstalled_papers():
             changes = [change for change in changes if change[0] != "holm"]
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
             for c, a, b in changes
-            if differs_beyond_rounding(c, a, b)
+            if differs_beyond_tolerance(c, a, b)
         ]
         if changes:
             lines.append(f"{name}: {about}: {'; '.join(changes)}: {FIX}")
     return lines
 
 
-def select_installed_lines(
-    before: dict[str, list[str]], now: dict[str, list[str]]
+def drop_lines_of_absent_papers(
+    committed_lines: dict[str, list[str]], computed_lines: dict[str, list[str]]
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the lines of a file, and the right ones, without those of absent papers.
+    """Return (committed lines, computed lines) without those that need a paper which is
+    not installed.
 
-    Pages of several papers are left out, since their rows and networks are fewer. So is
-    what only the file has, unless it is of a page of one paper."""
-    pages = {about: about.partition(", ")[0] for about in before | now}
+    Both arguments are {key of a line: its other cells}. Notebooks that show several
+    papers are left out, since their rows and networks are fewer. A line that only the
+    committed file has is kept if its notebook belongs to one installed paper: it is
+    then a fault."""
+    pages = {
+        about: about.partition(", ")[0] for about in committed_lines | computed_lines
+    }
     shared = {a for a in pages if is_page_of_several_papers(pages[a])}
-    alone = {a for a in before.keys() - now.keys() if not find_paper_of_page(pages[a])}
+    alone = {
+        a
+        for a in committed_lines.keys() - computed_lines.keys()
+        if not find_paper_of_page(pages[a])
+    }
     return (
-        {a: cells for a, cells in before.items() if a not in shared | alone},
-        {a: cells for a, cells in now.items() if a not in shared},
+        {a: cells for a, cells in committed_lines.items() if a not in shared | alone},
+        {a: cells for a, cells in computed_lines.items() if a not in shared},
     )
 
 
-def is_page_of_several_papers(name: str) -> bool:
-    return find_notebook_path(name).exists() and not find_paper_of_page(name)
+def is_page_of_several_papers(notebook_id: str) -> bool:
+    return find_notebook_path(notebook_id).exists() and not find_paper_of_page(
+        notebook_id
+    )
 
 
-def differs_beyond_rounding(column: str, old_text: str, new_text: str) -> bool:
-    """Return whether two texts of a column differ; numbers differ by more than NEAR."""
+def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
+    """Return whether a committed and a computed text of a CSV column differ; numbers
+    must differ by more than the tolerance of the column (NEAR)."""
     try:
         return (
             old_text != new_text
@@ -246,24 +289,31 @@ def differs_beyond_rounding(column: str, old_text: str, new_text: str) -> bool:
         return True
 
 
-def list_faults(store: Store, write_files: bool = False) -> list[str]:
-    """Return one line for each fault of the committed files; [] where all is right.
+def verify_records(store: Store, write_files: bool = False) -> list[str]:
+    """Return one line for each fault of the committed records and files; [] where all
+    is right.
 
-    write_files: write the files and README's findings, if the records are sound."""
-    lines = [line for line in map(describe_damage, store.list_records()) if line]
-    *tables, place = map(paths.records_root().joinpath, (*COLUMNS, FILES))
+    write_files: write the computed files and README's findings instead of comparing
+    them, if the records are sound."""
+    lines = [line for line in map(describe_record_damage, store.list_records()) if line]
+    *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not write_files:
         lines += [
             f"{paths.show_path(path)} is missing: {FIX}"
             for path in tables
             if not path.exists()
         ]
-        lines += list_changed_files(place)
+        lines += list_changed_files(digests_file)
     if lines:
         return lines
-    now = make_tables(store)
+    now = recompute_committed_files(store)
     if write_files:
         for path, text in now.items():
             disk.write_text_file(path, text)
-        return disk.write_text_file(place, "".join(list_digests())) or []
-    return [line for path, text in now.items() for line in list_differences(path, text)]
+        return (
+            disk.write_text_file(digests_file, "".join(list_committed_file_digests()))
+            or []
+        )
+    return [
+        line for path, text in now.items() for line in list_file_differences(path, text)
+    ]

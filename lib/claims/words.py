@@ -1,15 +1,16 @@
-"""This module gives each cell of a claim one of five words. It is free of torch.
+"""This module gives each comparison of a claim one of five words, such as "agrees". It
+does not import torch.
 
 A claim is a row of `claims.csv`, and a cell is one comparison of it
-(`lib.claims.cells`). `judge_cells` takes the collected rows of the grids of the claim's
-pages. For each cell and task it estimates the contrast with its 95 % interval.
-`Result.word` is the one place that turns an interval into a word: it compares the
-interval with the region that the paper claims, and with the value that the paper
-prints. A claim has no word of its own: a page shows those of its cells.
+(`lib.claims.cells`). `judge_cells` takes the rows of the claim's runs. For each cell
+and task it estimates the contrast with its 95 % interval. `Result.word` alone turns an
+interval into a word: it compares the interval with the region that the paper claims,
+and with the value that the paper prints. A claim has no word of its own: a page shows
+those of its cells.
 
-A seed in which a model collapsed makes no pair, and is counted. A model cannot be
-compared if at least half of its runs learned too little: `explain_unlearned` says which
-model and why."""
+A seed in which a model collapsed is left out of the pairs and counted. A model cannot
+be compared if at least half of its runs learned too little: `explain_unlearned_model`
+says which model and why."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
     count_fewest_seeds,
     estimate_cell,
-    make_frames_by_model,
+    group_frames_by_model,
     pair_runs,
     select_comparable_rows,
     select_rows_by_model,
@@ -36,8 +37,9 @@ from lib.stats import compare, paired
 from lib.stats.compare import Column
 from lib.stats.measures import list_candidate_scores
 
-# WORDS: {word: (mark, one line on it)} in the order of a page. CHECKS: {word: mark} of
-# printed numbers that are computed again. READING: paragraphs on how to read the words.
+# From words.toml. WORDS: {word: (mark, when it is given)} in the order of the rules.
+# CHECKS: {word: mark} for printed numbers that are computed again. READING: paragraphs
+# that tell a reader how to read the words.
 WORDS, CHECKS, READING = map(
     disk.read_toml(Path(__file__).with_suffix(".toml")).__getitem__,
     ("WORDS", "CHECKS", "READING"),
@@ -51,7 +53,9 @@ AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
 )
 DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
-NEAR = 10.0  # Points within which a model that may fail counts as near the other one.
+# Points of the score within which a model that the claim expects to fail counts as
+# having come near the other model.
+NEAR = 10.0
 FAMILIES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
@@ -59,51 +63,60 @@ FAMILIES = {
     "mpnet": "MPNet",
     "distilbert": "DistilBERT",
 }
-DIFFER = 10 / 12  # Least share of the ranked scores that must differ.
+# Smallest share of distinct scores for which a rank correlation is tested.
+DIFFER = 10 / 12
 
 
 def count_words(words: Iterable[str]) -> str:
-    """Return how often each word occurs: "3 agree, 1 too noisy to say"."""
+    """Return how often each word occurs, as text: "3 agree, 1 too noisy to say"."""
     counts = Counter(words)
     order = [*list(WORDS)[1:], NOT_MEASURED]
-    return ", ".join(f"{n} {plural_of(w, n)}" for w in order if (n := counts[w]))
+    return ", ".join(
+        f"{n} {inflect_word_after_count(w, n)}" for w in order if (n := counts[w])
+    )
 
 
-def plural_of(word: str, count: int) -> str:
-    """Return a word as it follows a number: "3 agree"."""
+def inflect_word_after_count(word: str, count: int) -> str:
+    """Return a word in the form that follows a number: "3 agree", but "1 agrees"."""
     return "agree" if word == AGREES and count != 1 else word
 
 
 @dataclass(frozen=True)
 class Result:
-    """A Result is one cell of a claim, measured at one profile on one task or on a mean
-    of tasks."""
+    """A Result is one comparison of a claim, measured at one profile (scale of the
+    runs) on one task or on a mean of tasks.
+
+    Its `word` says how the measurement stands to the paper's claim: "agrees", "the
+    other way round", "no such effect here", "too noisy to say" or "not measured"."""
 
     claim: str
     cell: Cell
-    task: str  # Tasks of the mean, with "/" between; "" without a task.
+    task: str  # Task, or tasks of the mean with "/" between; "" without a task.
     estimate: paired.Estimate | None
-    done: int  # Number of seeds whose runs have all ended.
+    done: int  # Number of planned seeds whose runs have all ended.
     planned: int
     reason: str = ""  # Sentence on why the cell is not measured.
-    # Value that the paper prints of this cell on these tasks.
+    # Value that the paper prints for this comparison.
     printed: float | None = None
-    interest: float | None = None  # Smallest effect of interest, which the plan names.
-    beside: bool = False  # Whether it is one task of a mean: shown, but not counted.
+    interest: float | None = None  # Smallest effect of interest, fixed before the runs.
+    # Whether it is one task of a mean: shown, but not counted in totals.
+    beside: bool = False
     collapsed: str = ""  # Sentence on how many runs of which model collapsed.
     counts: str = ""  # Counts of a share, such as "8 of 8 against 0 of 8".
     sentence: str = ""  # The comparison and its task, in words.
     short: str = ""  # The comparison as an axis label.
-    same_as: str = ""  # Central claim with the same comparison, which counts it.
-    holm: float | None = None  # P-value after Holm's correction over the family.
+    # Central claim with the same comparison, under which it is counted.
+    same_as: str = ""
+    # P-value after Holm's correction over all comparisons of a paper.
+    holm: float | None = None
 
     @property
     def tested_effect(self) -> float | None:
-        """Return the effect that the interval is tested against, in the unit of the
-        cell.
+        """Return the expected effect that the interval is tested against, in the unit
+        of the comparison.
 
         It is the printed value; without one, the smallest effect of interest. It is
-        None where it equals no effect, or lies outside the claimed region."""
+        None where that value equals no effect, or lies outside the claimed region."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
         usable = (
@@ -120,7 +133,8 @@ class Result:
 
     @property
     def why_unmeasured(self) -> str:
-        """Return why there is no interval, in a sentence; "" where there is one."""
+        """Return in a sentence why there is no confidence interval; "" where there is
+        one."""
         if self.reason:
             return self.reason
         if self.estimate is None:
@@ -131,8 +145,12 @@ class Result:
 
     @property
     def word(self) -> str:
-        """Return the word of this cell: the first of five rules that fits its
-        interval."""
+        """Return how the 95 % interval stands to the claim, in a fixed word or phrase.
+
+        Without an interval it is "not measured". It is "agrees" where the interval lies
+        inside the claimed region, "the other way round" where it lies outside, "no such
+        effect here" where it excludes the expected effect, else "too noisy to say". The
+        first rule that fits counts."""
         if self.why_unmeasured:
             return NOT_MEASURED
         (low, high), e = self.cell.bounds, self.estimate
@@ -145,20 +163,23 @@ class Result:
 
     @property
     def excludes_tested_effect(self) -> bool:
-        """Return whether `tested_effect` lies outside the interval, and no effect lies
-        nearer."""
+        """Return whether the interval excludes the expected effect, and lies on that
+        side of it where "no effect" is.
+
+        Then the measured effect is weaker than the printed value or the effect of
+        interest."""
         e, aim = self.estimate, self.tested_effect
         if e is None or aim is None:
             return False
         return e.high < aim if aim > self.value_of_no_effect else e.low > aim
 
     @property
-    def size_against_print(self) -> str:
-        """Return "weaker than printed" or "stronger than printed", or "".
+    def strength_against_printed_value(self) -> str:
+        """Return "weaker than printed" or "stronger than printed" for a measured effect
+        that agrees with the claim; else "".
 
-        It has text only where the interval agrees with the claim and shuts out the
-        printed value. Without a printed value it says whether the effect is below the
-        one of interest."""
+        It has text only where the interval excludes the printed value. Without a
+        printed value it can be "weaker than the effect of interest"."""
         e, (low, high) = self.estimate, self.cell.bounds
         if self.word != AGREES or self.tested_effect is None or e is None:
             return ""
@@ -166,19 +187,20 @@ class Result:
             return "weaker than the effect of interest" * self.excludes_tested_effect
         if not self.excludes_printed_value:
             return ""
-        # The region has two ends or none, so the distance from no effect counts.
+        # The region has two ends or none, so it gives no direction. The distance from
+        # no effect is compared.
         if isfinite(low) == isfinite(high):
             is_stronger = abs(e.mean - self.value_of_no_effect) > abs(
                 self.printed - self.value_of_no_effect
             )
-        else:  # The region has one end, so the claim has a direction.
+        else:  # The region has one end, and its open side is the claimed direction.
             is_stronger = (e.mean > self.printed) == isfinite(low)
         return f"{'stronger' if is_stronger else 'weaker'} than printed"
 
     @property
     def excludes_printed_value(self) -> bool | None:
-        """Return whether the printed value lies outside the interval; None where either
-        is missing."""
+        """Return whether the printed value lies outside the 95 % interval; None where
+        either is missing."""
         if self.why_unmeasured or self.printed is None:
             return None
         assert self.estimate is not None
@@ -186,11 +208,12 @@ class Result:
 
     @property
     def p_value(self) -> float | None:
-        """Return the two-sided p of the value that the word rests on.
+        """Return the two-sided p-value of the null hypothesis that this comparison's
+        word ("agrees", ...) rejects.
 
-        The value is the end of the claimed region; for "no such effect here" it is
-        `tested_effect`. For "too noisy to say" the larger p of both counts. It is None
-        without an interval."""
+        The null value is the end of the claimed region; for "no such effect here" it is
+        the expected effect (`tested_effect`). For "too noisy to say" it is the larger p
+        of both. It is None without an interval."""
         word, e, aim = self.word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
             return None
@@ -210,18 +233,19 @@ class Result:
 
     @property
     def is_difference(self) -> bool:
-        """Return whether the number is a difference, and so has a sign.
+        """Return whether the number is a difference, and so is shown with its sign.
 
-        Ratios and levels are no differences."""
+        Ratios and values of a single model are no differences."""
         quantity = self.cell.measured_quantity
         is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
         return not is_sole
 
     def format_number(self, value: float) -> str:
-        """Return a number in the unit of this cell as text; a difference has its sign.
+        """Return a number in the unit of this comparison as text; a difference has its
+        sign.
 
-        A number from 0.0001 on is never shown as 0, so that a reader can check the word
-        by the interval."""
+        A number of at least 0.0001 is never shown as 0, so that a reader can check by
+        the interval whether the claim holds."""
         points = self.unit.startswith("points") and not self.cell.slope
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
@@ -232,9 +256,10 @@ class Result:
 
     @property
     def measured_text(self) -> str:
-        """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts of a share.
+        """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts such as "8
+        of 8 against 0 of 8".
 
-        Without an interval it is the mean of the seeds that are there, if any."""
+        Without an interval it is the mean of the finished seeds, if any."""
         e = self.estimate
         if self.counts:
             return self.counts
@@ -249,14 +274,20 @@ class Result:
 
     @property
     def reading(self) -> str:
-        """Return the word with its size in brackets and the mark of Holm's
-        correction."""
+        """Return how the measurement stands to the claim, as a table shows it: "agrees
+        (weaker than printed) †".
+
+        The mark † is for a result that stays significant after Holm's correction."""
         word = (
             "they differ"
             if self.word == OPPOSITE and self.claims_equivalence
             else self.word
         )
-        size = f" ({self.size_against_print})" if self.size_against_print else ""
+        size = (
+            f" ({self.strength_against_printed_value})"
+            if self.strength_against_printed_value
+            else ""
+        )
         return f"{word}{size}{' †' * self.holds_after_correction}"
 
     @property
@@ -265,29 +296,31 @@ class Result:
 
     @property
     def holds_after_correction(self) -> bool:
-        """Return whether the word still holds after Holm's correction over the
-        family."""
+        """Return whether the comparison's outcome, such as "agrees", stays significant
+        after Holm's correction over all comparisons of a paper."""
         return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A Verdict is a claim with the Results of its cells, or a printed number that was
-    computed again."""
+    """A Verdict is a claim with the Results of its comparisons, or a printed number
+    that was computed again."""
 
     claim: str
     results: tuple[Result, ...] = ()
     note: str = ""
     profile: str = "any"
-    kind: str = "arithmetic"  # "finding" or "arithmetic".
+    # "finding" (decided by runs) or "arithmetic" (computed again).
+    kind: str = "arithmetic"
     word: str = ""  # Key of CHECKS; "" for a finding.
     measured: str = ""  # The computed value in words; "" for a finding.
 
     def __getitem__(self, key: str) -> "Verdict":
-        """Return the Verdict with only the Results of a task, or of cells with a text.
+        """Return the Verdict with only the Results of a task, or of comparisons whose
+        text contains the key.
 
-        A text of ours can so quote a measured figure, such as "{N1[STS-B][10 %]}"; see
-        `__str__`."""
+        So a text in README can quote a measured number by a field such as
+        "{N1[STS-B][10 %]}" of `str.format` (`__str__`)."""
         matches = [r for r in self.results if r.task == key]
         matches = matches or [r for r in self.results if key in r.cell.text]
         return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
@@ -296,12 +329,13 @@ class Verdict:
     def first_result(self) -> Result | None:
         """Return the first Result, measured or not; None without Results.
 
-        A later Result would answer another question."""
+        Texts quote it alone, since a later Result would answer another question."""
         return self.results[0] if self.results else None
 
     @property
     def printed(self) -> str:
-        """Return the value that the paper prints for the first Result, as text."""
+        """Return the value that the paper prints for the first Result, as text; "–"
+        without one."""
         first = self.first_result
         return (
             first.format_number(first.printed)
@@ -315,7 +349,8 @@ class Verdict:
 
     @property
     def collapsed(self) -> str:
-        """Return the collapsed runs of the first cell in brackets, "" without any."""
+        """Return how many runs of the first comparison collapsed, as text in brackets;
+        "" for none."""
         return (
             f" ({self.first_result.collapsed})"
             if self.first_result and self.first_result.collapsed
@@ -324,12 +359,12 @@ class Verdict:
 
     @property
     def n(self) -> str:
-        """Return the number of seeds of the first cell as text: "5 seeds"."""
+        """Return the number of seeds of the first comparison as text: "5 seeds"."""
         e = self.first_result.estimate if self.first_result else None
         return f"{e.n_seeds} seeds" if e else "no seeds"
 
     def __str__(self) -> str:
-        """Return the effect of the first cell as text, or "not measured"."""
+        """Return the effect of the first comparison as text, or "not measured"."""
         first = self.first_result
         return (
             first.measured_text
@@ -339,11 +374,14 @@ class Verdict:
 
 
 def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[Result]:
-    """Return Results with p after Holm's correction over their family: one paper at one
-    profile.
+    """Return Results with p-values after Holm's correction over their family: all
+    comparisons of one paper at one profile (scale of the runs).
 
-    A task of a mean, and a comparison that another claim counts, are not in the family.
-    other_p_values: p of the family's cells that are not among `results`."""
+    A comparison on a single task whose mean over tasks is tested, and one that is
+    counted under another claim, are not in the family.
+
+    other_p_values: p-values of the family's comparisons that are not among
+    `results`."""
     family = [
         r for r in results if not (r.beside or r.same_as) and r.p_value is not None
     ]
@@ -355,29 +393,31 @@ def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A Setting has what the words of a claim's cells depend on, beside their rows."""
+class JudgingInputs:
+    """This class holds what decides whether a claim "agrees" with the runs, beside the
+    rows of its runs themselves."""
 
-    # Columns of each task, as in `lib.stats.compare.pair_columns`.
-    metric_of: Mapping[str, Sequence[Column]]
-    scale: str  # Name of the profile.
+    # {task: its Columns}, the metrics by which it is scored.
+    columns_by_task: Mapping[str, Sequence[Column]]
+    profile: str  # Scale of the runs, such as "mini".
     # {(text of a cell, task): printed value}
     printed: Mapping[tuple[str, str], float] = field(default_factory=dict)
     # {(text of a cell, task or "" for all): smallest effect of interest}
     interest: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    # {task: score of a whole model in a trial, in points}
-    level: Mapping[str, float] = field(default_factory=dict)
-    planned: int = 0  # Number of planned seeds; 0 for the seeds of the rows.
-    may_fail: tuple[str, ...] = ()  # Models that the claim expects to fail.
+    # {task: score of the unpruned model in a trial, in points}
+    unpruned_scores: Mapping[str, float] = field(default_factory=dict)
+    planned: int = 0  # Number of planned seeds; 0 for the number in the rows.
+    may_fail: tuple[str, ...] = ()  # Labels of models that the claim expects to fail.
 
-    def find_effect(
+    def average_effect_over_tasks(
         self, effects: Mapping[tuple[str, str], float], cell_text: str, task: str
     ) -> float | None:
-        """Return the value of a cell in `printed` or `interest`: the mean over its
-        tasks.
+        """Return the value of a comparison in a table of effects (`printed` or
+        `interest`), as the mean over its tasks.
 
-        Where a task is missing, it is the value for all these tasks together, or
-        None."""
+        effects: {(text of a comparison, task): value}. task: one task, or several with
+        "/" between. Where a single task is missing, the value for all these tasks
+        together counts; None without one."""
         parts = [
             effects.get((cell_text, part), effects.get((cell_text, "")))
             for part in task.split("/")
@@ -389,56 +429,63 @@ class Setting:
 
 
 def judge_cells(
-    claim: Mapping[str, str], rows: Sequence[Mapping[str, Any]], setting: Setting
+    claim: Mapping[str, str], rows: Sequence[Mapping[str, Any]], inputs: JudgingInputs
 ) -> tuple[list[Result], str]:
-    """Return (the Results of a claim, a note on failed runs and dtypes).
+    """Return (the Results of a claim's comparisons, a note on failed runs and mixed
+    dtypes).
 
-    claim: the row of claims.csv. rows: rows as `compare.add_metrics_to_row` returns
-    them. Two cells with the same runs count once. A cell without rows at this profile
-    is not measured, and its Result says what is missing."""
+    Each Result says whether the runs agree with the claim.
+
+    claim: the claim's row of `claims.csv`.
+    rows: rows of runs with their scores, as `compare.add_metrics_to_row` returns them.
+
+    Two comparisons of the same runs count once. A comparison without rows at this
+    profile is not measured, and its Result says which row is missing."""
     results, seen, lost, compared = [], set(), set(), []
     for cell in parse_cells(claim["cells"]):
         try:
             of_cell = select_comparable_rows(cell, rows)
         except LookupError as error:
-            why = describe_missing_row(error.args[0], setting.scale)
-            results.append(Result(claim["id"], cell, "", None, 0, setting.planned, why))
+            why = describe_missing_row(error.args[0], inputs.profile)
+            results.append(Result(claim["id"], cell, "", None, 0, inputs.planned, why))
             continue
-        key = identify_comparison(cell, of_cell)
+        key = identify_compared_runs(cell, of_cell)
         if key not in seen:
             seen.add(key)
             compared.append(of_cell)
             lost |= {
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
-            results += measure_cell(cell, of_cell, claim["id"], setting)
+            results += measure_cell(cell, of_cell, claim["id"], inputs)
     notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(
         *compared
     )
     return results, "; ".join(notes)
 
 
-def describe_missing_row(missing_model: str, scale: str) -> str:
-    """Return in a sentence which row a profile lacks.
+def describe_missing_row(missing_model: str, profile: str) -> str:
+    """Return in a sentence which row a profile (scale of the runs) lacks, so that a
+    comparison cannot be made.
 
-    `missing_model` is the message of `select_comparable_rows`, such as "Ghost at task
+    missing_model: the message of `select_comparable_rows`, such as "Ghost at task
     MRPC"."""
     label, _, place = missing_model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
-        return f"no row of the profile {scale} has {FAMILIES[needs['family']]}"
+        return f"no row of the profile {profile} has {FAMILIES[needs['family']]}"
     if "task" in needs:
         tasks = needs["task"].replace("/", " or ")
-        return f"no row of the profile {scale} is on {tasks}"
-    return f"the profile {scale} has no row “{missing_model}”"
+        return f"no row of the profile {profile} is on {tasks}"
+    return f"the profile {profile} has no row “{missing_model}”"
 
 
-def identify_comparison(
+def identify_compared_runs(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Any, ...]:
-    """Return the identity of a comparison: measure, region, weights and Specs.
+    """Return a hashable key of a comparison: its measure, claimed region, weights and
+    runs.
 
-    Two cells of a claim with the same identity are one comparison."""
+    Two comparisons of a claim with the same key are counted once."""
     specs = [
         frozenset(row["spec"].id for row in part)
         for _, part in select_rows_by_model(cell, rows)
@@ -448,18 +495,18 @@ def identify_comparison(
 
 
 def measure_cell(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], claim_id: str, setting: Setting
+    cell: Cell, rows: Sequence[Mapping[str, Any]], claim_id: str, inputs: JudgingInputs
 ) -> list[Result]:
-    """Return the Results of one Cell on its rows.
+    """Return the Results of one comparison of a claim (a Cell) on the rows of its runs.
 
-    A cell that is judged on each task has one Result for each. Any other cell has one
+    A comparison that is tested on each task has one Result for each. Any other has one
     for the mean of all testable tasks, followed by one for each task."""
     by_task: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
             by_task.setdefault(row["task"], []).append(row)
 
-    def make_result(
+    def measure_on_rows(
         compared_cell: Cell,
         compared_rows: Sequence[Mapping[str, Any]],
         task: str,
@@ -470,16 +517,18 @@ def measure_cell(
             []
             if compared_cell.measure
             else pair_runs(
-                compared_cell, compared_rows, setting.metric_of, setting.may_fail
+                compared_cell, compared_rows, inputs.columns_by_task, inputs.may_fail
             )
         )
-        reason = explain_untestable(compared_cell, compared_rows, setting, groups)
+        reason = explain_untestable_cell(compared_cell, compared_rows, inputs, groups)
         e = (
             None
             if reason
-            else estimate_cell(compared_cell, compared_rows, setting.metric_of, groups)
+            else estimate_cell(
+                compared_cell, compared_rows, inputs.columns_by_task, groups
+            )
         )
-        planned = setting.planned or seeds
+        planned = inputs.planned or seeds
         return Result(
             claim_id,
             cell,
@@ -488,11 +537,11 @@ def measure_cell(
             min(done, planned),
             planned,
             reason,
-            printed=setting.find_effect(setting.printed, cell.text, task),
-            interest=setting.find_effect(setting.interest, cell.text, task),
+            printed=inputs.average_effect_over_tasks(inputs.printed, cell.text, task),
+            interest=inputs.average_effect_over_tasks(inputs.interest, cell.text, task),
             beside=is_part_of_mean,
-            collapsed=describe_collapsed_runs(compared_cell, compared_rows, setting),
-            counts=describe_share_counts(compared_cell, compared_rows, setting)
+            collapsed=describe_collapsed_runs(compared_cell, compared_rows, inputs),
+            counts=describe_share_counts(compared_cell, compared_rows, inputs)
             if e
             else "",
         )
@@ -503,15 +552,16 @@ def measure_cell(
             one = read(cell.text.replace("task=each", f"task={task}"))
             if all(part for _, part in select_rows_by_model(one, part)):
                 results.append(
-                    make_result(one, select_comparable_rows(one, part), task)
+                    measure_on_rows(one, select_comparable_rows(one, part), task)
                 )
         return results
-    # A cell whose models name different tasks compares these tasks with each other.
+    # A cell whose models are on different tasks compares these tasks with each other,
+    # so it has no mean over tasks.
     apart = len({dict(where).get("task") for _, where in cell.models}) > 1
     if len(by_task) < 2 or cell.measure or apart:
-        return [make_result(cell, rows, "/".join(sorted(by_task)))]
+        return [measure_on_rows(cell, rows, "/".join(sorted(by_task)))]
     alone = [
-        make_result(cell, part, task, is_part_of_mean=True)
+        measure_on_rows(cell, part, task, is_part_of_mean=True)
         for task, part in by_task.items()
     ]
     sound = [r.task for r in alone if r.estimate]
@@ -519,25 +569,28 @@ def measure_cell(
         first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
-    # A mean over one task is that task, and is listed once.
+    # A mean over one task equals that task, which is then not listed again.
     alone = [r for r in alone if [r.task] != sound]
-    return [make_result(cell, part, "/".join(sorted(sound))), *alone]
+    return [measure_on_rows(cell, part, "/".join(sorted(sound))), *alone]
 
 
-def explain_untestable(
+def explain_untestable_cell(
     cell: Cell,
     rows: Sequence[Mapping[str, Any]],
-    setting: Setting,
+    inputs: JudgingInputs,
     weighted_pairs: Sequence[tuple[list[paired.Pair], float]] = (),
 ) -> str:
-    """Return why the runs of a Cell cannot be compared, in a sentence, or "".
+    """Return in a sentence why the runs of a comparison cannot be tested; "" where they
+    can.
 
     There are four reasons: at least half of a model's runs learned too little; two
     models give the same answers on all rows; runs of a ranking are missing; or too few
-    of the ranked scores differ."""
+    of the ranked scores differ.
+
+    weighted_pairs: [(pairs of runs, weight), ...] of the comparison's terms."""
     for (label, _), part in select_rows_by_model(cell, rows):
-        if label not in setting.may_fail:
-            if reason := explain_unlearned(label, part, cell.measure, setting):
+        if label not in inputs.may_fail:
+            if reason := explain_unlearned_model(label, part, cell.measure, inputs):
                 return reason
     for group, _ in weighted_pairs:
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
@@ -547,7 +600,7 @@ def explain_untestable(
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
         both = list_candidate_scores(
-            make_frames_by_model(cell, rows), setting.metric_of
+            group_frames_by_model(cell, rows), inputs.columns_by_task
         )
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
@@ -555,24 +608,30 @@ def explain_untestable(
     return ""
 
 
-def explain_unlearned(
-    model_label: str, rows: Sequence[Mapping[str, Any]], measure: str, setting: Setting
+def explain_unlearned_model(
+    model_label: str,
+    rows: Sequence[Mapping[str, Any]],
+    measure: str,
+    inputs: JudgingInputs,
 ) -> str:
-    """Return a sentence if at least half of a model's runs learned too little, or "".
+    """Return a sentence if at least half of a model's runs learned too little; ""
+    otherwise.
 
-    A run learned too little if it collapsed, or has less than half of the score of a
-    whole model in a trial. Where the measure is the share of collapsed runs, collapsed
-    runs do not count as such."""
+    A run learned too little if it collapsed, or has less than half of the score of an
+    unpruned model in a trial. Where the measure is the share of collapsed runs,
+    collapsed runs are the subject and do not count as such."""
     faults, runs = [], 0
     for row in rows:
         if not (
             row["run"]
             and is_scored_on_examples(row["spec"])
-            and has_score(row, setting)
+            and has_score_in_first_column(row, inputs)
         ):
             continue
-        level = compare.measure_level(row["run"], setting.metric_of[row["task"]][0])
-        floor = setting.level.get(row["task"], 0.0) / 2
+        level = compare.measure_level(
+            row["run"], inputs.columns_by_task[row["task"]][0]
+        )
+        floor = inputs.unpruned_scores.get(row["task"], 0.0) / 2
         runs += 1
         if level.has_collapsed and measure == "diverged":
             continue
@@ -588,40 +647,40 @@ def explain_unlearned(
     place = f"on {tasks[0]}: {reach} points{count}"
     if all(level.has_collapsed for level in levels):
         return f"{what} learned nothing {place}, no more than {levels[0].chance:.1f}"
-    half = setting.level[tasks[0]] / 2
+    half = inputs.unpruned_scores[tasks[0]] / 2
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
-def has_score(row: Mapping[str, Any], setting: Setting) -> bool:
-    """Return whether the run of a row has a score in the first column of its task."""
-    return row.get(setting.metric_of[row["task"]][0].score_key, np.nan) > -inf
+def has_score_in_first_column(row: Mapping[str, Any], inputs: JudgingInputs) -> bool:
+    """Return whether the run of a row has a score by the first metric of its task."""
+    return row.get(inputs.columns_by_task[row["task"]][0].score_key, np.nan) > -inf
 
 
 def describe_collapsed_runs(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
+    cell: Cell, rows: Sequence[Mapping[str, Any]], inputs: JudgingInputs
 ) -> str:
     """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP
-    collapsed".
+    collapsed"; "" for none.
 
-    For a model that may fail the text says in how many seeds its score comes near the
-    other model's. It is "" where there is nothing to report."""
+    For a model that the claim expects to fail, the text says in how many seeds its
+    score comes near the other model's."""
     levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
     for (label, _), part in select_rows_by_model(cell, rows):
         for row in part:
             if (
                 row["run"]
                 and is_scored_on_examples(row["spec"])
-                and has_score(row, setting)
+                and has_score_in_first_column(row, inputs)
             ):
                 level = compare.measure_level(
-                    row["run"], setting.metric_of[row["task"]][0]
+                    row["run"], inputs.columns_by_task[row["task"]][0]
                 )
                 by_task = levels.setdefault(label, {})
                 by_task.setdefault(row["task"], []).append((row["seed"], level))
     lines, tasks = {}, {task for by_task in levels.values() for task in by_task}
     for label, by_task in levels.items():
         name, rivals = label.replace("*", "a model"), levels.keys() - {label}
-        fails = label in setting.may_fail and len(rivals) == 1 and not cell.measure
+        fails = label in inputs.may_fail and len(rivals) == 1 and not cell.measure
         for task, runs in by_task.items():
             place = f" on {task}" * (len(tasks) > 1)
             lost = sum(level.has_collapsed for _, level in runs)
@@ -643,15 +702,16 @@ def describe_collapsed_runs(
 
 
 def describe_share_counts(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], setting: Setting
+    cell: Cell, rows: Sequence[Mapping[str, Any]], inputs: JudgingInputs
 ) -> str:
-    """Return the counts of a measure that is a share of runs: "8 of 8 against 0 of 8".
+    """Return the counts behind a measure that is a share of runs: "8 of 8 against 0 of
+    8".
 
     It is "" for any other measure."""
     if not cell.measured_quantity.share:
         return ""
     frames = [
-        add_measure_values(cell.measure, f, setting.metric_of)
-        for f in make_frames_by_model(cell, rows)
+        add_measure_values(cell.measure, f, inputs.columns_by_task)
+        for f in group_frames_by_model(cell, rows)
     ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

@@ -93,4 +93,4 @@ def find_step_function(name: str) -> Callable[..., Any]:
     step = getattr(import_module(STEPS[name].module), name)
     if "training" not in signature(step).parameters:
         return step
-    return partial(import_module("lib.train.learn").call_on_task, step)
+    return partial(import_module("lib.train.learn").call_step_on_task, step)

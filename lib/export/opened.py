@@ -132,7 +132,7 @@ def find_spec(run_or_notebook: str, profile: str, labels: dict[str, Any]) -> Spe
 
     Raises Refused, with Rows to choose from, where no Spec or several have them."""
     path = notebook.find_notebooks([run_or_notebook])[0]
-    rows = notebook.make_grids(path, {"profile": profile}).get("grid", [])
+    rows = notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in labels.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]

@@ -21,7 +21,7 @@ from lib.core.names import HEADLESS, Absent, Refused
 from lib.core.types import Json
 from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
-from lib.stats.cost import Shape, list_size_fields, read_shape_of_config
+from lib.stats.cost import Shape, list_config_size_fields, read_shape_of_config
 
 # Key of a family in transformers -> its name.
 FAMILIES = {
@@ -178,7 +178,7 @@ def read_configuration(folder: Path) -> Json:
     if family not in FAMILIES:
         fault = f"a model of type {family!r}"
         raise lines.refuse_content(file, fault, " or ".join(FAMILIES), OTHER)
-    least = dict.fromkeys(list_size_fields(family), 1)
+    least = dict.fromkeys(list_config_size_fields(family), 1)
     least["max_position_embeddings"] = LONGEST + find_first_position(family, config)
     for name, low in least.items():
         if type(config.get(name)) is not int or config[name] < low:

@@ -413,7 +413,7 @@ def pair_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
 
     So its difference is the score of the run minus 100 points, and one function gives
     intervals of scores and of differences."""
-    rows = compare.read_judged_rows(run, column)
+    rows = compare.read_labels_and_predictions(run, column)
     labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
     return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)

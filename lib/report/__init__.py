@@ -1,3 +1,4 @@
-"""This room makes pages of notebooks: it runs them and writes HTML and Markdown.
+"""This package turns notebooks into pages: it runs them and writes HTML and Markdown.
 
-The Markdown pages are the light ones, for a code host. The room is free of torch."""
+The Markdown form, called the light page, is read on a code host such as GitHub. The
+package does not import torch."""

@@ -1,5 +1,5 @@
-"""This module is what a notebook calls: it shows tables and figures, and writes them to
-files.
+"""This module is what a notebook calls to make runs, show tables and figures, and write
+them to files.
 
     page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
     runs = page.runs(grid, recorded)
@@ -8,8 +8,8 @@ files.
 A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it draws to
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
 used, by which code and when. A table or figure without runs is replaced by a sentence.
-Experiments have folders of their own below `figures/scratch/`
-(lib.claims.notebook.find_page_folder)."""
+Notebooks with changed parameters or cells are experiments, and write to folders of
+their own below `figures/scratch/` (lib.claims.notebook.find_page_folder)."""
 
 import io
 import json
@@ -45,11 +45,11 @@ from lib.papers import grids
 from lib.report import plot, site
 from lib.report.tables import (
     Runs,
-    arrange_for_page,
+    arrange_columns_for_page,
     collect_results,
     escape_text,
     format_value,
-    join_levels,
+    join_name_levels,
     table_to_html,
     table_to_markdown,
     tabulate_labels,
@@ -65,20 +65,21 @@ from lib.stats.compare import Column
 from lib.stats.paired import Estimate
 
 if TYPE_CHECKING:
-    from lib.report.explore import Live
+    from lib.report.explore import LiveFigure
 
 ENVIRONMENT.filters["escaped"] = escape_text
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-# Names in an SVG file. Pictures on one page need different ones, as a hidden picture
-# cannot serve another.
+# Matches ids in an SVG file and references to them. Pictures on one page need different
+# ids, as a browser does not resolve those of a hidden picture.
 SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
-# Origin of a run -> words of a page.
+# {origin of a run: how a page calls it}.
 MADE = {"run": "made here", "record": "recorded"}
 
 
 def display_text(markdown: str, html_text: str = "") -> None:
-    """Show Markdown in the notebook; light pages have it too (lib.report.builder).
+    """Show Markdown as an output of the notebook; the Markdown page
+    (lib.report.builder) has it too.
 
     html_text: the same content for HTML pages, where Markdown is not enough."""
     forms = {"text/markdown": paths.hide_local_paths(markdown), "text/html": html_text}
@@ -88,42 +89,48 @@ def display_text(markdown: str, html_text: str = "") -> None:
 
 @dataclass
 class Page:
-    """A Page is an open notebook, with its parameters, used runs and written files."""
+    """A Page is an open notebook with its parameters, the runs that it used and the
+    files that it wrote.
+
+    Notebooks create one with `start` and show all their results through it."""
 
     id: str
     values: Json
     folder: Path
-    # Sentences on what makes the page an experiment.
+    # Sentences on how the notebook differs from the committed one; none for a standard
+    # page.
     differs: Sequence[str] = ()
-    # {name of a run: how it was made, or the state that it is in}
+    # {name of a run: how it was made, or why it is missing}.
     used: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    # Remarks that were shown; none is shown twice.
+    # Remarks that were shown, so that none is shown twice.
     noted: set[str] = field(default_factory=set)
-    # Sentences on the differences that the page draws, at its own profile.
+    # Sentences on the differences between models that the page draws at its own
+    # profile.
     sentences: list[str] = field(default_factory=list)
-    ends: str = ""  # Sentence on the lowest and the highest score of the page's runs.
+    ends: str = ""  # Sentence on the range of the scores of the page's runs.
 
     @cached_property
     def scope(self) -> str:
-        """Return the profile for grids, with the reader's own data and model if any."""
+        """Return the page's profile (scale of the runs), with the reader's own data and
+        model if any. Grids are listed for it."""
         return grids.find_profile_of_values({"profile": "toy"} | self.values)
 
     @property
     def reader_lines(self) -> list[str]:
-        """Return sentences on the reader's own data and model; [] without any."""
+        """Return sentences on the reader's own data and model; [] for the papers' data
+        and models."""
         return grids.describe_reader_inputs(self.scope)
 
     def collect(self, rows: Sequence[Row], if_missing: str = "run") -> pd.DataFrame:
-        """Return the rows of a grid with their results
-        (lib.report.tables.collect_results).
+        """Return the collected frame of a grid's rows: their labels, runs and metrics.
 
-        Missing runs are made here, unless a command makes the page: it made them
+        Missing runs are made here, unless a command makes the page, which made them
         before. The page says why a run is still missing.
 
         if_missing: "run"; "skip" to make no run and to report none as missing; or
-        "make" to make them here in any case, where which runs are needed depends on
-        other runs."""
+        "make" to make them here in any case, where earlier results decide which runs
+        are needed."""
         lost, specs = {}, [row.spec for row in rows]
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
@@ -134,7 +141,9 @@ class Page:
                 lost = sweep.make_runs(specs, clock=clock)
         frame = collect_results(rows, reasons_of_loss=lost)
         if self.reader_lines and not is_made:
-            return frame  # A reader's page has no verdicts, so these runs do not count.
+            # A page on a reader's own data tests no claims, so these runs are not
+            # counted.
+            return frame
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
         states, reasons = {}, {}
@@ -143,7 +152,7 @@ class Page:
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
-            elif is_made:  # Runs that are only looked up do not count as missing.
+            elif is_made:  # Runs that are only looked up are not reported as missing.
                 states[row["spec"].name] = row["state"]
                 reasons[row["spec"].name] = row["error"] or how
         self.used |= states
@@ -159,20 +168,17 @@ class Page:
         recorded_rows: Callable[[], list[Row]] | Sequence[Row] = (),
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
-        """Return the runs of a grid (lib.report.tables.Runs), and make the missing
-        ones.
+        """Return the results of a grid as Runs, after making the missing runs.
 
         grid: rows, or a function from a profile and the page's parameters to rows. A
         function also gives the rows at mini, whose runs are only looked up.
-
-        recorded_rows: rows at mini to look up, or a function without arguments that
-        makes them, where `grid` is no function.
-
-        transform_rows: a function from the rows of the grid to other rows, such as
-        those of the searches behind networks."""
+        recorded_rows: rows at mini whose runs are only looked up, or a function that
+        lists them, where `grid` is no function.
+        transform_rows: a function from the grid's rows to other rows, such as those of
+        the searches that found the networks."""
         if callable(grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
-            rows = plans.make_page_rows(grid, self.scope, self.values, self.id, changes)
+            rows = plans.list_page_rows(grid, self.scope, self.values, self.id, changes)
             for label, names in plans.list_omitted_labels(self.scope, self.id).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
@@ -197,10 +203,10 @@ class Page:
         return runs
 
     def rows_at_seeds(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
-        """Return the rows of a grid at the planned seeds of the page's comparisons.
+        """Return the rows of a grid at the seeds that are planned for the page's
+        comparisons.
 
-        A reader who asks for seeds, or brings data or a model, gets the rows
-        unchanged."""
+        A reader who sets seeds, or brings data or a model, gets the rows unchanged."""
         is_asked = self.values.get("seeds") or self.reader_lines
         return rows if is_asked else add_planned_seeds(self.id, profile, rows)
 
@@ -214,32 +220,34 @@ class Page:
         """Show and write a table without its empty rows and columns.
 
         An empty table is replaced by a sentence. The file may have more columns than
-        the page (`lib.report.tables.arrange_for_page`).
+        the page (`lib.report.tables.arrange_columns_for_page`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         levels.
-
-        name: a word that tells several tables of one page apart.
-
-        index: the name of the rows, or a list with a name for each of their levels."""
+        name: a suffix of the file's name, where a page has several tables.
+        index: the name of the row index, or a list with a name for each of its
+        levels."""
         if not isinstance(frame, pd.DataFrame):
             frame = compare.join_tables(frame, index_names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.reader_lines:
             caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
-        rows = ", ".join(join_levels(frame.index, " "))
+        rows = ", ".join(join_name_levels(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
             what = f"{caption}. Rows: {rows}" if rows else caption
             return display_text(f"Not measured yet: {escape_text(what)}.")
         text = frame.map(format_value, na_action="ignore")
-        stem, (shown, turned) = self._stem(name), arrange_for_page(text)
-        flat = text.set_axis(join_levels(text.columns, ", "), axis=1)
-        self._write(f"{stem}.csv", flat.to_csv())
+        stem, (shown, turned) = (
+            self._build_file_stem(name),
+            arrange_columns_for_page(text),
+        )
+        flat = text.set_axis(join_name_levels(text.columns, ", "), axis=1)
+        self._write_file(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
         light = table_to_markdown(
-            shown.set_axis(join_levels(shown.columns, ", "), axis=1)
+            shown.set_axis(join_name_levels(shown.columns, ", "), axis=1)
         )
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):
@@ -257,8 +265,8 @@ class Page:
     ) -> None:
         """Show remarks as a list, each once on a page.
 
-        prefix: text before each remark. folded_title: title of a folded block for the
-        remarks; "" shows them openly."""
+        prefix: text before each remark.
+        folded_title: title of a folded block for the remarks; "" shows them openly."""
         remarks = [line for line in dict.fromkeys(remarks) if line not in self.noted]
         self.noted |= {*remarks}
         text = "".join(f"- {escape_text(f'{prefix}{line}')}\n" for line in remarks)
@@ -273,10 +281,13 @@ class Page:
         name: str = "",
         is_true_at_any_scale: bool = False,
     ) -> None:
-        """Show and write a figure and its data; without data, show a sentence.
+        """Show a figure and write it with its data; without data, show a sentence.
 
-        A toy figure has a line that says so, unless it is `is_true_at_any_scale`: true
-        at any scale."""
+        On a page at the profile toy the figure has a line that warns of it.
+
+        name: a suffix of the files' names, where a page has several figures.
+        is_true_at_any_scale: whether the figure needs no such line, since it rests on
+        no runs."""
         if data.dropna(how="all").empty:
             plt.close(figure)
             return display_text(
@@ -287,7 +298,7 @@ class Page:
                 axis.text(
                     0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE
                 )
-        stem = self._stem(name)
+        stem = self._build_file_stem(name)
         if (
             self.scope == "toy"
             and not self.reader_lines
@@ -296,17 +307,18 @@ class Page:
         ):
             remark = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
-        plot.fit_texts(figure)
-        svg = draw_svg(figure)
-        self._write(f"{stem}.svg", svg)
+        plot.wrap_long_texts(figure)
+        svg = render_figure_svg(figure)
+        self._write_file(f"{stem}.svg", svg)
         with disk.atomic_path(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
-        self._write(f"{stem}.figure.csv", data.to_csv(index=False))
+        self._write_file(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, f"{stem}.png", svg)
 
-    def live(self, figure: "Live") -> None:
-        """Show a figure of the live page; a light page has a sentence instead."""
+    def live(self, figure: "LiveFigure") -> None:
+        """Show an interactive figure on the HTML page; the Markdown page has a sentence
+        instead."""
         if figure.traces:
             display_text(
                 f"*{figure.title}: on the live page alone.*", figure.figure_html
@@ -322,10 +334,14 @@ class Page:
         """Show paired differences as a forest plot with printed values
         (`plot.draw_forest`).
 
-        A comparison without an Estimate is left out, so no picture has printed numbers
-        alone. Without any interval there is a sentence in place of a picture, but for a
-        first look at toy. label: what is subtracted from what, and the unit in
-        brackets."""
+        A comparison without an Estimate is left out, so no figure has printed numbers
+        alone. Without any interval a sentence replaces the figure, except at the
+        profile toy.
+
+        estimates: {(source of the number, name of a row): Estimate or None}.
+        printed: {name of a row: difference that the paper prints}.
+        label: what is subtracted from what, and the unit in brackets.
+        name: a suffix of the files' names."""
         data = plot.make_forest_data(estimates, printed)
         if len(data):
             self.note_differences(estimates, label.removesuffix(" (points)"))
@@ -338,7 +354,10 @@ class Page:
     def note_differences(
         self, estimates: Mapping[tuple[str, str], Estimate | None], difference_text: str
     ) -> None:
-        """Keep sentences on differences at the page's own profile, for its answer."""
+        """Keep sentences on the differences at the page's own profile, for the page's
+        answer.
+
+        difference_text: what is subtracted from what."""
         method, is_named, _ = difference_text.rpartition(" another")
         start = f"{method} " if is_named else f"{difference_text}, "
         start = start[:1].upper() + start[1:]
@@ -348,10 +367,10 @@ class Page:
             if e and source.endswith(f", {self.scope}")
         ]
 
-    def _stem(self, suffix: str) -> str:
+    def _build_file_stem(self, suffix: str) -> str:
         return f"{self.id}.{suffix}" if suffix else self.id
 
-    def _write(self, file_name: str, text: str) -> None:
+    def _write_file(self, file_name: str, text: str) -> None:
         disk.write_text_file(self.folder / file_name, paths.hide_local_paths(text))
         self.files.append(file_name)
 
@@ -362,22 +381,19 @@ class Page:
         claims: Iterable[str] | None = None,
         answer: Iterable[str] = (),
     ) -> None:
-        """Show verdicts and deviations, and write the page's JSON. It ends each
-        notebook.
+        """Show the tested claims and the deviations from the papers, and write the
+        page's JSON. Each notebook ends with it.
 
-        The verdicts are on the claims that name the page (`lib.claims.judging`). On a
-        toy page they rest on runs at mini. A page on a reader's own data or model has
-        no verdict, and names these data instead.
+        The claims are those that name the notebook (`lib.claims.judging`). On a toy
+        page they are tested on recorded runs at mini. A page on a reader's own data or
+        model tests none, and names these data instead.
 
-        checks: Verdicts on printed numbers that the page itself computes.
-
-        deviations: {profile: sentences} of each paper. Shown are those of the page's
-        profile, and of the profile that the verdicts rest on.
-
-        claims: the ids of the claims to judge, in place of those that name the page.
-
-        answer: sentences that answer the page's question, where its verdicts do not.
-        They stand below its title, and a command ends with them."""
+        checks: Verdicts on printed numbers that the notebook itself computes.
+        deviations: {profile: sentences on how its runs differ from the paper}, one dict
+        for each paper.
+        claims: the ids of the claims to test, in place of those that name the notebook.
+        answer: sentences that answer the page's question, where its claims do not. They
+        stand below its title, and a command prints them at its end."""
         names = source.list_page_claims(self.id) if claims is None else claims
         profile = self.scope[:]
         if self.reader_lines:
@@ -396,14 +412,14 @@ class Page:
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.answer(
+            "answer": self.complete_answer(
                 list(answer) or write_answer(verdicts, self.sentences, scale, opening)
             ),
             "counts": write_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
-            "records": source.digest_page_records(self.id)
+            "records": source.digest_records_of_page(self.id)
             if profile in source.SCALES
             else "",
             "verdicts": list(map(convert_verdict_to_json, verdicts)),
@@ -411,19 +427,21 @@ class Page:
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | read_commit()
-        self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
+        self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         display_text(
             END.render(body, judged=judged, folder=paths.show_path(self.folder))
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_index(self.scope[:])
+            site.write_profile_index(self.scope[:])
 
-    def answer(self, lines: list[str]) -> list[str]:
-        """Return the answer of the page; a toy page begins with a number of its own
-        runs.
+    def complete_answer(self, lines: list[str]) -> list[str]:
+        """Return the sentences that answer the page's question; on a toy page, the
+        first is a number of its own runs.
 
-        That number is the first difference that it draws, or else the range of its
-        scores. lines: the answer so far, which a toy page takes from runs at mini."""
+        That number is the first difference that the page draws, or else the range of
+        its scores.
+
+        lines: the answer so far, which a toy page takes from runs at mini."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
             nothing = f"No comparison of this page is measured at {self.scope}: {why}."
@@ -437,25 +455,27 @@ class Page:
         return [opening, *(line for line in lines if line not in self.sentences)]
 
 
-def describe_score_range(rows: Sequence[Row], frame: pd.DataFrame, profile: str) -> str:
+def describe_score_range(
+    grid_rows: Sequence[Row], frame: pd.DataFrame, profile: str
+) -> str:
     """Return a sentence on the lowest and the highest score of a collected frame.
 
-    It names the labels in which the two rows differ. It is "" for fewer than two
+    It names the labels in which their two rows differ. It is "" for fewer than two
     scores."""
-    metric_of = grids.list_columns_by_task(profile)
+    columns_by_task = grids.list_columns_by_task(profile)
     if "task" not in frame:
         return ""
     scored = compare.list_scores_in_points(
-        frame[frame["task"].isin(metric_of)], metric_of
+        frame[frame["task"].isin(columns_by_task)], columns_by_task
     )
     scored = scored.dropna(subset="score").sort_values("score")
-    labels = dict.fromkeys(chain.from_iterable(row.labels for row in rows))
+    labels = dict.fromkeys(chain.from_iterable(row.labels for row in grid_rows))
     if len(scored) < 2:
         return ""
     ends, texts = scored.iloc[[0, -1]], []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
-        names = filter(None, (name_label(row, name) for name in apart))
+        names = filter(None, (describe_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -465,17 +485,23 @@ def describe_score_range(rows: Sequence[Row], frame: pd.DataFrame, profile: str)
     return f"{between} points, {seeds}."
 
 
-def name_label(row: Mapping[Any, Any], name: str) -> str:
-    """Return a row's label in words; "" for the width of a whole model."""
-    if name == "m":
+def describe_label(row: Mapping[Any, Any], label_name: str) -> str:
+    """Return a row's label in words, such as "seed 3"; "" for the width of an unpruned
+    model."""
+    if label_name == "m":
         return f"{format_width(row)} of the width" if row["m"] else ""
-    return str(row[name]) if name == "model" else f"{name} {row[name]}"
+    return (
+        str(row[label_name])
+        if label_name == "model"
+        else f"{label_name} {row[label_name]}"
+    )
 
 
 def write_caveats(runs: Runs) -> list[str]:
-    """Return sentences that warn of recorded scores on a page.
+    """Return sentences that warn a reader of the scores of recorded runs on a page.
 
-    They name seeds far from the others, and tasks that the untouched encoder solves."""
+    They name seeds that score far from the others, and tasks that the pretrained
+    encoder already solves without training."""
     lines = []
     for _, frame, profile in runs.frames_by_source:
         if str(profile) in source.SCALES and len(frame):
@@ -495,13 +521,13 @@ def write_caveats(runs: Runs) -> list[str]:
 
 
 def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
-    """Open the page of notebook `notebook_id` in its bootstrap cell.
+    """Open the Page of a notebook. Every notebook calls it in its second code cell.
 
     The notebook's variable `profile` gets the reader's own data and model, if the
     parameters name some. Raises Refused or TypeError for a parameter that is misspelt,
     mistyped or impossible, also for one that papermill injected.
 
-    notebook_globals: the globals of the kernel."""
+    notebook_globals: the globals() of the notebook."""
     plot.set_style()
     path = notebook.find_notebook_path(notebook_id)
     names = [
@@ -528,7 +554,7 @@ def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     return page
 
 
-def draw_svg(figure: Figure) -> str:
+def render_figure_svg(figure: Figure) -> str:
     """Return a figure as the text of an SVG file."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=plot.make_figure_metadata(figure))
@@ -536,21 +562,23 @@ def draw_svg(figure: Figure) -> str:
 
 
 def show(figure: Figure, png_name: str = "", svg_text: str = "") -> None:
-    """Show a figure, with or without a file.
+    """Show a figure as an output of the notebook, and close it.
 
-    png_name: the name of the figure's PNG file, to which the light page links.
-    svg_text: the text from `draw_svg`, if it was called before."""
+    png_name: the name of the figure's PNG file, to which the Markdown page links; ""
+    for none.
+    svg_text: the figure as SVG, if it was rendered before."""
     light = (
         f"![{escape_text(plot.make_figure_metadata(figure)['Title'])}]({png_name})"
         * bool(png_name)
     )
-    display_text(light, draw_html(figure, svg_text))
+    display_text(light, render_figure_html(figure, svg_text))
 
 
-def draw_html(figure: Figure, svg_text: str = "") -> str:
-    """Return a figure as HTML, and close it. svg_text: the text from `draw_svg`, if
-    any."""
-    svg_text = svg_text or draw_svg(figure)
+def render_figure_html(figure: Figure, svg_text: str = "") -> str:
+    """Return a figure as HTML with an inline SVG, and close it.
+
+    svg_text: the figure as SVG, if it was rendered before."""
+    svg_text = svg_text or render_figure_svg(figure)
     image = svg_text[svg_text.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     plt.close(figure)
@@ -562,14 +590,16 @@ def explore(
     pre_drawn_argument: str = "",
     **widget_options: Any,
 ) -> None:
-    """Show the figure that a function returns, with knobs for a reader in JupyterLab.
+    """Show the figure that a function returns, with widgets for its arguments in
+    JupyterLab.
 
     Elsewhere it is one picture: an argument has the function's default, or else the
-    first value of its knob. Nothing is shown where a knob has an empty list of values.
+    first value of its widget. Nothing is shown where a widget has an empty list of
+    values.
 
-    pre_drawn_argument: a knob with a list of values. A page has one picture for each,
-    drawn beforehand, and its reader chooses without a kernel or a script.
-
+    pre_drawn_argument: an argument whose widget is a list of values. An HTML page has
+    one picture for each, drawn beforehand, so that its reader can choose without a
+    kernel or a script.
     widget_options: arguments of ipywidgets.interact, by the function's argument."""
 
     @wraps(function)
@@ -594,7 +624,7 @@ def explore(
     for number, value in enumerate(widget_options[pre_drawn_argument]):
         if figure := function(**chosen | {pre_drawn_argument: value}):
             prefix = rf"\g<0>{function.__name__}{number}-"
-            pictures[value] = SVG_NAME.sub(prefix, draw_html(figure))
+            pictures[value] = SVG_NAME.sub(prefix, render_figure_html(figure))
     display_text(
         "",
         PARTS.choice(
@@ -612,14 +642,15 @@ intervals over seeds and rows. They are of the runs above, so nothing is trained
 def explore_models(
     runs: Runs, columns: Sequence[Column] = (), kind: str = "model"
 ) -> None:
-    """Let a reader in JupyterLab choose the model with which all others are compared.
+    """Let a reader in JupyterLab choose the model with which all others are compared,
+    in a forest plot.
 
-    The answer comes at once, as the page has the runs. A page that a command makes
-    shows nothing.
+    No run is made for it. A page that a command makes shows nothing.
 
-    columns: as in `Runs.estimate_gaps`. kind: what a model of the page is called."""
+    columns: the metrics whose mean the paper's table prints.
+    kind: the word for a model on this page."""
 
-    def minus(task: str, baseline: str) -> Figure | None:
+    def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
         gaps = runs.compare_models(baseline, columns).items()
         data = plot.make_forest_data(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
@@ -635,9 +666,14 @@ def explore_models(
             compare.select_rows_with_runs(frame)
             for _, frame, _ in runs.frames_by_source
         ]
-        explore(minus, task=[*pd.concat(frames)["task"].unique()], baseline=names)
+        explore(
+            draw_differences_from_baseline,
+            task=[*pd.concat(frames)["task"].unique()],
+            baseline=names,
+        )
 
 
 def is_interactive() -> bool:
-    """Return whether a reader has this notebook open in JupyterLab."""
+    """Return whether a reader has this notebook open in JupyterLab, so that widgets
+    work."""
     return not os.environ.get(notebook.BATCH) and paths.is_in_jupyter_lab()

@@ -1,6 +1,6 @@
-"""This module makes one page: papermill runs a notebook, which becomes HTML.
+"""This module makes one page: papermill runs a notebook, which is converted to HTML.
 
-A standard page at mini is also written in Markdown."""
+A standard page at the profile mini is also written in Markdown, for a code host."""
 
 from __future__ import annotations
 
@@ -31,31 +31,33 @@ from lib.report import equation, front, verdicts
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# Files that every page depends on, beside its notebook and runs.
+# Globs of the files on which every page depends, beside its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
-# Matches code that makes a table or a figure.
+# Matches the code of a notebook's cell that shows a table or a figure.
 SHOWS = re.compile(r"\bpage\.(table|figure|forest|live)\(|\(page\b")
 FOLD = "The code of the drawing"
-# Attributes of table heads, for readers who hear a table.
+# HTML attributes of table heads, for screen readers.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
-# Headings of a page, which become its list of contents.
+# Matches the headings of a page, for its table of contents.
 HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
 @cache
 def digest_code() -> str:
-    """Return the digest of the code, the published numbers and the written findings."""
+    """Return one digest of all files on which every page depends: code, published
+    numbers and written findings."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 def digest_page_contents(builder: PageBuilder, store: Store) -> str:
-    """Return the digest of all that a page shows.
+    """Return the digest of all that a page shows, by which a page that is out of date
+    is recognised.
 
     It covers the notebook, the code, the published numbers, the results of the page's
-    runs, and what the records say of the page: runs and verdicts."""
-    recorded = judging.digest_page_records(notebook.make_notebook_id(builder.path))
+    runs, and what the records say of the page: its recorded runs and tested claims."""
+    recorded = judging.digest_records_of_page(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.grids.values()):
         run = store.look_up_state(row.spec)["run"]
@@ -65,19 +67,22 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
 
 @dataclass(eq=False)
 class PageBuilder:
-    """A PageBuilder has the notebook, the folder and the state of one page."""
+    """A PageBuilder has the notebook, the folder and the state of one page that a
+    command makes."""
 
     path: Path
     folder: Path
-    # Sentences on what makes it an experiment.
+    # Sentences on how the notebook differs from the committed one; none for a standard
+    # page.
     differs: Sequence[str] = ()
     values: Json = field(default_factory=dict)  # Values of all parameters.
-    text: str = ""  # Text of the notebook when the command began.
-    grids: dict[str, list[Row]] = field(default_factory=dict)  # {variable: rows}
+    text: str = ""  # JSON text of the notebook when the command began.
+    # {variable of the notebook: rows of its runs}
+    grids: dict[str, list[Row]] = field(default_factory=dict)
     # Specs whose runs the page waits for.
     left: set[Spec] = field(default_factory=set)
     failed: str = ""
-    tried: str = ""  # Fingerprint of the last attempt to make the page.
+    tried: str = ""  # Digest of the page's contents at the last attempt to make it.
 
     @property
     def html_path(self) -> Path:
@@ -85,7 +90,7 @@ class PageBuilder:
 
     @property
     def page_json(self) -> Json | None:
-        """Return the JSON that the page's last cell wrote, None for an incomplete page.
+        """Return the JSON that the page's last cell wrote; None for an incomplete page.
 
         A page that was run by hand in JupyterLab has this JSON and no HTML."""
         is_complete = (
@@ -98,26 +103,27 @@ class PageBuilder:
         )
 
     def note_failure(self, reason: str) -> None:
-        """Note why the page could not be made, and delete an outdated page."""
+        """Note why the page could not be made, and delete the outdated page."""
         self.failed = paths.hide_local_paths(reason)
         self.html_path.unlink(missing_ok=True)
 
 
 def separate_html_and_mark(page_file: Path) -> tuple[str, str]:
-    """Return (the HTML of a page, the mark at its end).
+    """Return (the HTML of a page, the digest in the comment at its end).
 
-    The mark is "" where the file is not whole."""
+    The digest is "" where the file is not complete."""
     text = page_file.read_text(errors="replace") if page_file.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
     return (html, mark[1]) if mark else (text, "")
 
 
-def make_mark(builder: PageBuilder, page_digest: str, html_text: str) -> str:
-    """Return the mark of a page with this fingerprint and HTML.
+def compute_page_mark(builder: PageBuilder, page_digest: str, html_text: str) -> str:
+    """Return the digest that is written at the end of a page, to recognise whether it
+    is unchanged.
 
-    It covers the page's files on disk, so that a page with a changed number or a
-    damaged picture is made again."""
+    It covers the digest of the page's contents, its HTML and its other files on disk.
+    So a page with an edited number or a damaged picture is made again."""
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_page_json(folder, name) or {"files": []})["files"]
@@ -126,16 +132,18 @@ def make_mark(builder: PageBuilder, page_digest: str, html_text: str) -> str:
 
 
 def is_up_to_date(builder: PageBuilder, page_digest: str) -> bool:
-    """Return whether a page on disk has a fingerprint, and its files are unchanged."""
+    """Return whether the page on disk shows the contents with this digest, and its
+    files are unchanged."""
     html, mark = separate_html_and_mark(builder.html_path)
-    return bool(builder.page_json) and mark == make_mark(builder, page_digest, html)
+    return bool(builder.page_json) and mark == compute_page_mark(
+        builder, page_digest, html
+    )
 
 
-def make_page(builder: PageBuilder, page_digest: str) -> float:
-    """Execute a notebook's text and write its page. Return the seconds that it took.
+def render_page(builder: PageBuilder, page_digest: str) -> float:
+    """Execute a notebook and write its page. Return the seconds that it took.
 
-    page_digest: the fingerprint of the page.
-    """
+    page_digest: the digest of the page's contents."""
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
@@ -145,24 +153,25 @@ def make_page(builder: PageBuilder, page_digest: str) -> float:
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
         body = notebook.read_page_json(folder, name)
         assert body is not None
-        remove_former_pictures(folder, name, body["files"])
+        remove_outdated_pictures(folder, name, body["files"])
         if body["profile"] == "mini" and not builder.differs:
-            text = convert_to_markdown(book, notebook.read_title(path), body)
+            text = convert_to_markdown(book, notebook.read_notebook_title(path), body)
             disk.write_text_file(folder / f"{name}.page.md", text)
         html = convert_to_html(path, book, body)
         disk.write_text_file(
-            builder.html_path, f"{html}<!-- {make_mark(builder, page_digest, html)} -->"
+            builder.html_path,
+            f"{html}<!-- {compute_page_mark(builder, page_digest, html)} -->",
         )
     return time.monotonic() - began
 
 
-def remove_former_pictures(
+def remove_outdated_pictures(
     folder: Path, notebook_id: str, file_names: Collection[str]
 ) -> None:
-    """Remove pictures of a page, and their data, that its notebook wrote before and does
-    not write any more.
+    """Remove the pictures of a page, and their data, that an earlier execution of its
+    notebook wrote and this one did not.
 
-    file_names: what it wrote this time."""
+    file_names: the files that it wrote this time."""
     for ending in ("png", "svg", "figure.csv"):
         for path in folder.glob(f"{notebook_id}.*{ending}"):
             if path.name not in file_names:
@@ -171,7 +180,8 @@ def remove_former_pictures(
 
 @contextmanager
 def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
-    """Hold the exclusive right to make a page; wait while another process has it.
+    """Lock a page for this process within the `with` block; wait while another process
+    makes it.
 
     Temporary files of a killed process are removed."""
     with disk.explain_full_disk(folder):
@@ -192,13 +202,14 @@ def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
 
 
 def run_with_papermill(builder: PageBuilder) -> None:
-    """Run a notebook's text with papermill, and write it to `<folder>/<id>.ipynb`.
+    """Execute a notebook with papermill, and write it with its outputs to
+    `<folder>/<id>.ipynb`.
 
     Raises Refused where a cell fails, or where the kernel dies before the last cell."""
     import papermill
     from traitlets.config import Config
 
-    from lib.report.kernel import Manager
+    from lib.report.kernel import ForkingKernelManager
 
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
@@ -212,14 +223,17 @@ def run_with_papermill(builder: PageBuilder) -> None:
     with tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
         (writer := Path(place, f"{name}.ipynb")).write_text(builder.text)
-        # Kernels that start together race for ports, so each has sockets in its own
-        # folder.
+        # Kernels that start at the same time would compete for TCP ports, so each has
+        # Unix sockets in its own folder.
         kernel = {"transport": "ipc", "ip": f"{place}/s"}
         kernel |= {"connection_file": f"{place}/k.json"}
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
-        # Idle kernels would log that they stop.
+        # Without this, idle kernels log that they stop.
         how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
-        how |= {"config": Config(KernelManager=kernel), "kernel_manager_class": Manager}
+        how |= {
+            "config": Config(KernelManager=kernel),
+            "kernel_manager_class": ForkingKernelManager,
+        }
         try:
             with disk.explain_full_disk(place):
                 papermill.execute_notebook(
@@ -227,7 +241,8 @@ def run_with_papermill(builder: PageBuilder) -> None:
                 )
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
-        except Exception as error:  # A dead kernel raises errors of several kinds.
+        # The death of a kernel raises errors of several kinds.
+        except Exception as error:
             raise Refused(
                 f"the kernel died ({error_in_one_line(error)}); {see}"
             ) from None
@@ -238,26 +253,30 @@ def run_with_papermill(builder: PageBuilder) -> None:
 
 
 def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the cells of an executed notebook without sections that show nothing.
+    """Return the cells of an executed notebook without the sections that show nothing.
 
     Such a section is a text before a figure or table that was not made, since a run is
-    missing. A text before code that shows nothing by design stays."""
-    visible, is_empty, is_promised = [], True, False
+    missing. A text before code that never shows anything stays."""
+    visible, is_empty, has_figure_code = [], True, False
     for cell in reversed(cells):
         is_text = cell["cell_type"] == "markdown"
-        if is_text or "verdicts" in list_tags(cell):  # A section begins here.
-            if not (is_text and is_empty and is_promised) or "title" in list_tags(cell):
+        # Cells are read backwards: this one begins the section of the cells before.
+        if is_text or "verdicts" in list_cell_tags(cell):
+            if not (
+                is_text and is_empty and has_figure_code
+            ) or "title" in list_cell_tags(cell):
                 visible.append(cell)
-            is_empty, is_promised = True, False
+            is_empty, has_figure_code = True, False
         else:
             visible.append(cell)
-            is_empty &= "artefact" in list_tags(cell) and not cell["outputs"]
-            is_promised |= bool(SHOWS.search("".join(cell["source"])))
+            is_empty &= "artefact" in list_cell_tags(cell) and not cell["outputs"]
+            has_figure_code |= bool(SHOWS.search("".join(cell["source"])))
     return visible[::-1]
 
 
-def drop_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the cells of a notebook without knobs and the text before each."""
+def drop_widget_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the cells of a notebook without those that show widgets and the text
+    before each, for Markdown."""
     visible, is_knob = [], False
     for cell in reversed(cells):
         introduces_knob = is_knob and cell["cell_type"] == "markdown"
@@ -268,7 +287,8 @@ def drop_knobs(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def format_code_as_markdown(cell: Mapping[str, Any]) -> str:
-    """Return the code of a cell as Markdown; folded code stays folded."""
+    """Return the code of a notebook's cell as Markdown; hidden code becomes a folded
+    block."""
     code = f"```python\n{''.join(cell['source'])}\n```"
     if notebook.has_folded_code(cell):
         return f"<details><summary>{FOLD}</summary>\n\n{code}\n\n</details>"
@@ -280,16 +300,17 @@ def move_first_picture_up(
 ) -> list[Mapping[str, Any]]:
     """Return the cells of a page with its first picture below the title.
 
-    The text before the picture moves with it, without its heading, where it has no
-    other output. A course notebook (00_...) keeps its order. notebook_id: file name of
-    the notebook."""
+    The text before the picture moves with it, without its heading, where the section
+    has no other output. A notebook that explains a method (00_...) keeps its order.
+
+    notebook_id: file name of the notebook."""
     pictures = [
         (place, output)
         for place, cell in enumerate(cells)
         for output in cell.get("outputs", ())
         if "".join(output.get("data", {}).get("text/markdown", "")).startswith("![")
     ]
-    titles = [n for n, cell in enumerate(cells) if "title" in list_tags(cell)]
+    titles = [n for n, cell in enumerate(cells) if "title" in list_cell_tags(cell)]
     if notebook_id.startswith("00_") or not pictures or not titles:
         return cells
     (place, picture), title = pictures[0], titles[0]
@@ -317,28 +338,34 @@ def move_first_picture_up(
 
 
 def copy_cell(cell: Any, **fields: Any) -> Any:
-    """Return a copy of a cell, of its class, with other fields."""
+    """Return a copy of a notebook's cell, of its class, with some fields replaced."""
     return type(cell)({**cell, **fields})
 
 
-def list_tags(cell: Mapping[str, Any]) -> list[str]:
+def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
-def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) -> str:
-    """Return the HTML of an executed notebook; page_json: the JSON that its last cell
-    wrote."""
+def convert_to_html(
+    notebook_path: Path, notebook_json: NotebookNode, page_json: Json
+) -> str:
+    """Return the HTML page of an executed notebook.
+
+    notebook_path: the notebook's file in the repository.
+    page_json: the JSON that its last cell wrote."""
     from nbconvert import HTMLExporter
 
     notebook_json.cells = move_first_picture_up(
-        drop_empty_sections(notebook_json.cells), path.name
+        drop_empty_sections(notebook_json.cells), notebook_path.name
     )
     for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.render_markdown(cell.source, path)
+            cell.source = equation.render_markdown(cell.source, notebook_path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(
-        page_json["profile"], notebook.read_title(path), page_json["differs"]
+        page_json["profile"],
+        notebook.read_notebook_title(notebook_path),
+        page_json["differs"],
     )
     turns = (
         ()
@@ -346,7 +373,7 @@ def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) ->
         else find_adjacent_pages(page_json["id"], page_json["profile"])
     )
     around: Any = {"top": str(top), "bottom": str(parts.bottom(page_json, *turns))}
-    around |= {"is_method": notebook.is_method_notebook(path), "fold": FOLD}
+    around |= {"is_method": notebook.is_method_notebook(notebook_path), "fold": FOLD}
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
     how |= {"template_name": "workbook", "exclude_input_prompt": True}
     exporter = HTMLExporter(**how)
@@ -365,16 +392,17 @@ def convert_to_html(path: Path, notebook_json: NotebookNode, page_json: Json) ->
 def find_adjacent_pages(
     notebook_id: str, profile: str
 ) -> list[tuple[str, str] | tuple[()]]:
-    """Return (id, title) of the pages before and after a page in the index.
+    """Return [(id, title) of the previous page, the same of the next page] in the order
+    of the index, for a page's links.
 
-    It is () at an end of the index."""
+    It has () at an end of the index, and is [] for a page that is not in the index."""
     names = ["", *front.list_ordered_pages(profile), ""]
     if notebook_id not in names:
         return []
     place = names.index(notebook_id)
     pages = [names[place - 1], names[place + 1]]
     return [
-        (n, notebook.read_title(notebook.find_notebook_path(n))) if n else ()
+        (n, notebook.read_notebook_title(notebook.find_notebook_path(n))) if n else ()
         for n in pages
     ]
 
@@ -382,13 +410,13 @@ def find_adjacent_pages(
 def convert_to_markdown(
     notebook_json: Mapping[str, Any], title: str, page_json: Json
 ) -> str:
-    """Return a page in Markdown: its texts, and its outputs in Markdown.
+    """Return a page in Markdown: its answer, its texts, and its outputs in Markdown.
 
-    The answer comes first. Cells after the verdicts are left out. A method notebook has
-    all its text and code, without knobs.
+    Cells after the tested claims are left out. A notebook that explains a method has
+    all its text and code, without widgets.
 
-    notebook_json: the notebook as JSON. page_json: the JSON that its last cell
-    wrote."""
+    notebook_json: the executed notebook.
+    page_json: the JSON that its last cell wrote."""
     made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
     path = notebook.find_notebook_path(page_json["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
@@ -399,18 +427,18 @@ def convert_to_markdown(
     cells = move_first_picture_up(
         drop_empty_sections(notebook_json["cells"]), path.name
     )
-    for cell in drop_knobs(cells) if is_method else cells:
+    for cell in drop_widget_cells(cells) if is_method else cells:
         source = "".join(cell["source"])
-        if is_method and "artefact" in list_tags(cell):
+        if is_method and "artefact" in list_cell_tags(cell):
             parts.append(format_code_as_markdown(cell))
-        if "title" in list_tags(cell):
+        if "title" in list_cell_tags(cell):
             source = source.partition("\n")[2].strip()
-        # Links between light pages, which lie in one folder.
+        # The Markdown pages lie in one folder, so links between them need no path.
         if cell["cell_type"] == "markdown":
-            parts.append(equation.link_pages(source, "page.md", path))
+            parts.append(equation.link_notebooks_to_pages(source, "page.md", path))
         for output in cell.get("outputs", ()):
             text = output.get("data", {}).get("text/markdown", "")
             parts.append("".join(text).strip())
-        if "verdicts" in list_tags(cell) and not is_method:
+        if "verdicts" in list_cell_tags(cell) and not is_method:
             break
     return "\n\n".join([*filter(None, parts), made]) + "\n"

@@ -1,7 +1,8 @@
-"""This module prepares the Markdown of a page, which has no script and no network.
+"""This module prepares the Markdown of a notebook for an HTML page, which uses no
+script and no network.
 
 An equation in LaTeX becomes an SVG drawing in the colour of the text around it. A link
-to a notebook, or to its light page, becomes a link to its HTML page."""
+to a notebook, or to its Markdown page, becomes a link to its HTML page."""
 
 import html
 import os
@@ -18,7 +19,7 @@ from lib.claims import notebook
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.S)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
 PARSER = MathTextParser("path")
-# Letters of an SVG path for the kinds of segments of TextPath.
+# {kind of segment of a TextPath: letter of an SVG path}.
 LETTERS = {
     TextPath.MOVETO: "M",
     TextPath.LINETO: "L",
@@ -29,22 +30,30 @@ NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
-def render_markdown(markdown: str, path: Path) -> str:
-    """Return the Markdown of a cell with drawn equations and links to HTML pages.
+def render_markdown(markdown: str, notebook_path: Path) -> str:
+    """Return the Markdown of a notebook's cell with equations as SVG and links to HTML
+    pages.
 
-    Code stays as it is. Raises Refused where matplotlib cannot set an equation."""
+    Code is left unchanged. Raises Refused where matplotlib cannot typeset an
+    equation."""
     return replace_outside_code(
-        link_pages(markdown, "html", path), EQUATION, draw_equation
+        link_notebooks_to_pages(markdown, "html", notebook_path),
+        EQUATION,
+        draw_equation,
     )
 
 
-def link_pages(markdown: str, page_ending: str, path: Path) -> str:
-    """Return the Markdown of a notebook with its links to notebooks as links to pages.
+def link_notebooks_to_pages(
+    markdown: str, page_ending: str, notebook_path: Path
+) -> str:
+    """Return the Markdown of a notebook's cell with links to notebooks turned into
+    links to their pages.
 
-    path: of the notebook that has the text. page_ending: "html" or "page.md"."""
+    page_ending: "html" or "page.md".
+    notebook_path: the notebook that has the text, since links are relative to it."""
 
     def make_page_link(match: re.Match[str]) -> str:
-        target = os.path.normpath(path.parent / match[1])
+        target = os.path.normpath(notebook_path.parent / match[1])
         return f"]({notebook.make_notebook_id(target)}.{page_ending})"
 
     text = replace_outside_code(markdown, NOTEBOOK, make_page_link)
@@ -56,17 +65,20 @@ def replace_outside_code(
     pattern: re.Pattern[str],
     replacement: str | Callable[[re.Match[str]], str],
 ) -> str:
-    """Return a text with a pattern replaced, except in Markdown code."""
+    """Return a text with a pattern replaced, except in code spans and code blocks of
+    Markdown."""
     parts = CODE.split(markdown)
     parts[::2] = [pattern.sub(replacement, part) for part in parts[::2]]
     return "".join(parts)
 
 
-def draw_equation(match: re.Match[str]) -> str:
-    """Return an equation as an SVG element: $$...$$ on a line of its own, $...$ within
-    the text."""
-    is_display = bool(match[1])
-    text = " ".join((match[1] or match[2]).split())
+def draw_equation(equation_match: re.Match[str]) -> str:
+    """Return a LaTeX equation as an SVG element: $$...$$ on a line of its own, $...$
+    within the text.
+
+    equation_match: a match of EQUATION."""
+    is_display = bool(equation_match[1])
+    text = " ".join((equation_match[1] or equation_match[2]).split())
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text
     look = FontProperties(size=13 if is_display else 12, math_fontfamily="stix")
     width, height, depth, *_ = PARSER.parse(f"${shown}$", dpi=72, prop=look)
@@ -80,10 +92,13 @@ def draw_equation(match: re.Match[str]) -> str:
     )
 
 
-def trace_svg_path(path: TextPath) -> str:
-    """Return the outline of a text as an SVG path, whose y axis points down."""
+def trace_svg_path(text_path: TextPath) -> str:
+    """Return the outline of a text as the data of an SVG path, whose y axis points
+    down."""
     parts = []
-    for points, code in path.iter_segments(curves=True, simplify=False):
+    for points, code in text_path.iter_segments(curves=True, simplify=False):
         pairs = (f"{x:.2f} {-y:.2f}" for x, y in points.reshape(-1, 2))
-        parts.append("Z" if code == path.CLOSEPOLY else LETTERS[code] + " ".join(pairs))
+        parts.append(
+            "Z" if code == text_path.CLOSEPOLY else LETTERS[code] + " ".join(pairs)
+        )
     return "".join(parts)

@@ -1,9 +1,11 @@
-"""This module makes the figures of the live page, which Plotly draws in a browser.
+"""This module makes the interactive figures of the live page, which Plotly draws in a
+browser.
 
-A figure has all its traces. The `meta` of a trace has its labels, such as its task, and
-the lists of choices beside the figure select the traces that fit. So every number is
-also in a table of another page, and the browser computes none. The library is part of
-the page, which needs no network, from a file or in JupyterLab."""
+A figure has all its traces (Plotly's sets of points). The `meta` of a trace has its
+labels, such as its task, and the lists of choices beside the figure select the traces
+that fit. So every number is also in a table of another page, and the browser computes
+none. Plotly's script is part of the page, which needs no network, from a file or in
+JupyterLab."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +32,8 @@ from lib.stats.paired import SEEDS
 PARTS: Any = verdicts.ENVIRONMENT.get_template("live.html.j2").module
 FRONTIER = "91_frontier"
 MILLISECONDS = "milliseconds of 8 sentences of 128 tokens on one thread"
-# Colours of words in the forest plot; the row's name has the word as well.
+# {word of a comparison: colour in the forest plot}. The row's name has the word as
+# well.
 COLOURS = {
     words.AGREES: plot.GREEN,
     words.OPPOSITE: plot.VERMILION,
@@ -41,7 +44,7 @@ COLOURS = {
 PALETTE = (plot.BLUE, plot.VERMILION, plot.GREEN, plot.SKY, "#E69F00", "#CC79A7")
 SYMBOLS = dict(whole="x", paper="circle", control="square", combination="diamond")
 DOTS = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
-ROW = 54  # Height of a row of the forest plot in pixels, for a name of two lines.
+ROW = 54  # Height in pixels of a row of the forest plot, whose name has two lines.
 CLEAR = "rgba(0, 0, 0, 0)"
 # Greys that show on white and on black.
 FAINT, GREY = (f"rgba(128, 128, 128, {a})" for a in (0.3, 0.9))
@@ -65,25 +68,27 @@ LOOK: Json = {
 
 
 @dataclass(frozen=True)
-class Live:
-    """A Live is a figure with lists of choices.
+class LiveFigure:
+    """A LiveFigure is a Plotly figure with lists of choices beside it.
 
     A trace is drawn where each value of its `meta` is chosen in the list of that name.
-    Two keys are no lists: `rows` counts the things that the trace shows, and `page` is
-    the page with more of them."""
+    Two keys are not lists: `rows` counts the models or comparisons that the trace
+    shows, and `page` is the notebook with more of their numbers."""
 
     title: str
     traces: Sequence[Json]
-    single: Sequence[str]  # Lists with exactly one chosen value.
-    # Lists with any number of chosen values: {list: {value: whether chosen at first}}.
+    single: Sequence[str]  # Names of lists in which exactly one value is chosen.
+    # Lists in which several values can be chosen: {list: {value: whether chosen at
+    # first}}.
     several: Mapping[str, dict[str, bool]]
     layout: Json
-    # {value: {place in the layout, such as "xaxis.title.text": what a choice sets}}
+    # {chosen value: {path in Plotly's layout, such as "xaxis.title.text": what the
+    # choice sets there}}
     changes: Mapping[str, Json] = field(default_factory=dict)
-    row: int = 0  # Pixels by which each row heightens the figure; 0 for a fixed height.
+    row: int = 0  # Pixels that each drawn row adds to the height; 0 for a fixed height.
 
     def list_choices(self, list_name: str) -> dict[str, bool]:
-        """Return {value: whether chosen at first} of a list."""
+        """Return {value: whether chosen at first} of a list of choices."""
         if list_name in self.several:
             return self.several[list_name]
         metas = (trace["meta"] for trace in self.traces)
@@ -94,7 +99,8 @@ class Live:
 
     @property
     def page_links(self) -> dict[str, str]:
-        """Return {page whose numbers the figure shows: its address}.
+        """Return {notebook id: address of its page} of the notebooks whose numbers the
+        figure shows.
 
         In JupyterLab the address is the path of the notebook."""
         pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
@@ -108,7 +114,7 @@ class Live:
 
     @property
     def figure_html(self) -> str:
-        """Return the figure with its lists as HTML. The page must have
+        """Return the figure with its lists of choices as HTML. The page must contain
         `load_plotly_script` too."""
         import plotly.io
 
@@ -120,14 +126,14 @@ class Live:
 
 
 def load_plotly_script() -> str:
-    """Return Plotly's script, and the script that draws a Live, as HTML."""
+    """Return Plotly's script, and the script that draws a LiveFigure, as HTML."""
     from plotly.offline import get_plotlyjs
 
     return PARTS.library(get_plotlyjs())
 
 
 def make_axis_options(title: str, **plotly_options: Any) -> Json:
-    """Return Plotly's options of an axis with a title."""
+    """Return Plotly's layout options of an axis with a title and the page's colours."""
     lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
     return {"title": {"text": title}} | lines | plotly_options
 
@@ -135,7 +141,10 @@ def make_axis_options(title: str, **plotly_options: Any) -> Json:
 def make_error_bars(
     rows: pd.DataFrame, value_column: str, low_column: str, high_column: str
 ) -> Json:
-    """Return Plotly's error bars of rows, from columns with the ends of intervals."""
+    """Return Plotly's error bars for the rows of a frame.
+
+    value_column, low_column, high_column: names of the columns with the value and the
+    ends of its interval."""
     ends = {
         "array": rows[high_column] - rows[value_column],
         "arrayminus": rows[value_column] - rows[low_column],
@@ -145,38 +154,43 @@ def make_error_bars(
 
 
 def describe_interval(value: float, low: float, high: float, seeds: int) -> str:
-    """Return an estimate with its interval and number of seeds as text."""
+    """Return a score with its 95 % interval and number of seeds as text; a nan for
+    `low` means no interval."""
     ends = f"[{low:.1f}, {high:.1f}]" if low == low else "(no interval)"
     return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
 
 
-def find_page_runs(page: str, profile: str) -> Runs:
-    """Return the finished runs of a page's grid at a profile.
+def find_page_runs(notebook_id: str, profile: str) -> Runs:
+    """Return the finished runs of a notebook's grid at a profile (scale of the runs).
 
-    They are empty where the page is not installed, or has no rows at the profile."""
-    has_rows = find_notebook_path(page).exists() and planned.has_planned_rows(
-        profile, page
+    They are empty where the notebook is not installed, or has no rows at the
+    profile."""
+    has_rows = find_notebook_path(notebook_id).exists() and planned.has_planned_rows(
+        profile, notebook_id
     )
-    frame = collect_results(evidence.make_grid_rows(profile, page) if has_rows else ())
+    frame = collect_results(
+        evidence.make_grid_rows(profile, notebook_id) if has_rows else ()
+    )
     frame = (
         compare.select_rows_with_runs(frame)
         if len(frame)
         else pd.DataFrame({"run": []})
     )
-    return Runs(frame, frame[:0], profile, page)
+    return Runs(frame, frame[:0], profile, notebook_id)
 
 
 def make_frontier_table(profile: str) -> pd.DataFrame:
-    """Return the table of the frontier at a profile
-    (`lib.papers.frontier.make_points_table`).
+    """Return the table of scores and costs of all models at a profile, for the plot of
+    score against cost.
 
-    Added are the names of a model's `runs`, and its latency `ms` where it was measured.
-    A model of fewer than SEEDS seeds has no interval."""
+    It is that of `lib.papers.frontier.make_points_table` with three more columns:
+    `source` of the numbers, names of a model's `runs`, and its latency `ms` where it
+    was measured. A model of fewer than SEEDS (3) seeds has no interval."""
     frame = find_page_runs(FRONTIER, profile).current
     if frame.empty:
         return frame
     models = frontier.label_models(frame)
-    run_names = models.groupby(["task", "model"])["run"].agg(name_runs)
+    run_names = models.groupby(["task", "model"])["run"].agg(join_run_names)
     times = {"task": ""}
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
@@ -193,8 +207,9 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
     return table.assign(low=table["low"].mask(few), high=table["high"].mask(few))
 
 
-def name_runs(runs: Iterable[Run]) -> str:
-    """Return the names of runs as text, seeds grouped by the identity of their Spec."""
+def join_run_names(runs: Iterable[Run]) -> str:
+    """Return the names of runs as text, where seeds of the same Spec (description of a
+    run) are listed together."""
     seeds = {}
     for run in runs:
         identity, _, seed = run.name.partition("/")
@@ -202,13 +217,14 @@ def name_runs(runs: Iterable[Run]) -> str:
     return "; ".join(f"{name}/{', '.join(part)}" for name, part in seeds.items())
 
 
-def plot_score_against_cost(table: pd.DataFrame) -> Live:
-    """Return the figure of score against cost; a reader chooses the cost.
+def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
+    """Return the figure of score against cost with the Pareto front; a reader chooses
+    the cost.
 
-    table: tables of `make_frontier_table`, one below the other."""
+    frontier_table: tables of `make_frontier_table` of one or more profiles, concatenated."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
-    parts: Any = table.groupby(["source", "task"], sort=False)
+    parts: Any = frontier_table.groupby(["source", "task"], sort=False)
     for ((source, task), part), cost in product(parts, costs):
         rows = part.dropna(subset=cost)
         meta = {"task": task, "cost": costs[cost], "runs": source, "page": FRONTIER}
@@ -238,15 +254,18 @@ def plot_score_against_cost(table: pd.DataFrame) -> Live:
         "yaxis": make_axis_options("score (points)"),
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
-    methods = dict.fromkeys(table["method"], True)
+    methods = dict.fromkeys(frontier_table["method"], True)
     chosen = ["task", "cost", "runs"]
-    return Live(
+    return LiveFigure(
         "Score against cost", traces, chosen, {"methods": methods}, layout, titles
     )
 
 
 def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> str:
-    """Return the hover text of a model's point."""
+    """Return the hover text of a model's point: its score, its cost and its runs.
+
+    row: a row of `make_frontier_table`. cost_column: the column with the cost. unit:
+    its unit."""
     score = describe_interval(row["score"], row["low"], row["high"], row["seeds"])
     lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
     lines += [f"{row[cost_column]:,.1f} {unit}", f"run {row['runs']}"]
@@ -254,8 +273,9 @@ def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> s
 
 
 def read_comparisons() -> pd.DataFrame:
-    """Return the rows of `verdicts.csv` without repeats, with the paper of each."""
-    rows = [row for row in judging.read_verdicts() if not row["same_as"]]
+    """Return the rows of `verdicts.csv` (comparisons of claims with their words)
+    without repeats, with the paper of each."""
+    rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
     table[numbers] = table[numbers].apply(pd.to_numeric, errors="coerce")
@@ -264,12 +284,15 @@ def read_comparisons() -> pd.DataFrame:
     return table.assign(paper=[titles[paper] for paper in papers])
 
 
-def draw_forest(table: pd.DataFrame) -> Live:
-    """Return a forest plot of `read_comparisons`, with choices of paper, unit and word.
+def draw_forest(comparisons: pd.DataFrame) -> LiveFigure:
+    """Return a forest plot of comparisons, in which a reader chooses paper, unit and
+    word.
 
-    The region that a paper claims is shaded, and the printed value is a diamond."""
+    The region that a paper claims is shaded, and the printed value is a diamond.
+
+    comparisons: the frame of `read_comparisons`."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
-    groups: Any = table.groupby(keys, sort=False)
+    groups: Any = comparisons.groupby(keys, sort=False)
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
         place = {"y": list(map(format_row_label, records))}
@@ -308,19 +331,23 @@ def draw_forest(table: pd.DataFrame) -> Live:
         "showlegend": False,
     }
     seen = {word: word != words.NOT_MEASURED for word in words.WORDS}
-    titles = {unit: {"xaxis.title.text": unit} for unit in table["unit"].unique()}
+    titles = {unit: {"xaxis.title.text": unit} for unit in comparisons["unit"].unique()}
     chosen = ["paper", "unit", "runs"]
-    return Live("Comparisons", traces, chosen, {"word": seen}, layout, titles, ROW)
+    return LiveFigure(
+        "Comparisons", traces, chosen, {"word": seen}, layout, titles, ROW
+    )
 
 
 def format_row_label(row: Mapping[Any, Any]) -> str:
-    """Return the label of a comparison's row, with its word, in lines of 60 letters."""
+    """Return the label of a comparison's row, with its word ("agrees", ...), in lines
+    of 60 letters."""
     text = f"{row['claim']} {row['sentence']}: {verdicts.add_mark_to_word(row['word'])}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
 def format_comparison_hover(row: Mapping[Any, Any]) -> str:
-    """Return the hover text of a comparison's point."""
+    """Return the hover text of a comparison's point: the claim, our estimate, the
+    printed value and the claimed region."""
     lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
     lines += wrap(row["sentence"], 70)
     printed = (
@@ -336,10 +363,11 @@ def format_comparison_hover(row: Mapping[Any, Any]) -> str:
 
 
 def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
-    """Return the score of each model of a page minus that of `baseline_model`, in
+    """Return the score of each model of a notebook minus that of `baseline_model`, in
     points.
 
-    There is a row for each task and width. Fewer than SEEDS seeds have no interval."""
+    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS (3)
+    seeds have no interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
         for (source, (m, task)), e in runs.estimate_gaps(
@@ -354,33 +382,37 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
 
 
 def draw_sweep(
-    table: pd.DataFrame,
-    printed: Mapping[str, float],
+    differences: pd.DataFrame,
+    printed_differences: Mapping[str, float],
     title: str,
     baseline_model: str,
-    page: str,
-) -> Live:
-    """Return a figure of tables of `compute_model_differences`, over the models, by
-    task.
+    notebook_id: str,
+) -> LiveFigure:
+    """Return a figure of the differences of models from a baseline, one task at a time.
 
-    printed: {"model, width, task": printed score of `baseline_model` minus the
-    model's}, as
-    `lib.papers.published.compute_printed_gaps` returns it."""
+    differences: tables of `compute_model_differences`, concatenated.
+    printed_differences: {"model, width, task": printed score of `baseline_model` minus the
+    model's}, from `lib.papers.published.compute_printed_gaps`.
+    notebook_id: id of the notebook that has the numbers in a table."""
     traces, layout = (
         [],
         {"yaxis": make_axis_options(f"score minus that of {baseline_model} (points)")},
     )
-    if table.empty:
-        return Live(title, (), (), {}, layout)
-    layout["xaxis"] = make_axis_options("", categoryarray=list(table["model"].unique()))
-    looks = dict(zip(table["m"].unique(), cycle(PALETTE), strict=False))
-    for (task, source, m), rows in table.groupby(["task", "source", "m"], sort=False):
+    if differences.empty:
+        return LiveFigure(title, (), (), {}, layout)
+    layout["xaxis"] = make_axis_options(
+        "", categoryarray=list(differences["model"].unique())
+    )
+    looks = dict(zip(differences["m"].unique(), cycle(PALETTE), strict=False))
+    for (task, source, m), rows in differences.groupby(
+        ["task", "source", "m"], sort=False
+    ):
         texts = [
             f"<b>{row['model']}</b> minus {baseline_model}, {m} of the width, {task}<br>"
             + describe_interval(row["gap"], row["low"], row["high"], row["seeds"])
             for row in rows.to_dict("records")
         ]
-        meta = {"task": task, "page": page}
+        meta = {"task": task, "page": notebook_id}
         trace = {"name": f"{m} of the width", "x": rows["model"], "y": rows["gap"]}
         trace |= {
             "error_y": make_error_bars(rows, "gap", "low", "high"),
@@ -389,29 +421,31 @@ def draw_sweep(
         marker = {"color": looks[m], "size": 10}
         more = {"runs": source, "rows": len(rows)}
         traces.append(DOTS | trace | {"marker": marker, "meta": meta | more})
-    for place, gap in printed.items():
+    for place, gap in printed_differences.items():
         model, m, task = place.split(", ")
         trace = {"name": f"{m}, printed", "x": [model], "y": [-gap]}
         trace["hovertext"] = [
             f"printed: {model} minus {baseline_model}, {m}, {task}: {-gap:+g}"
         ]
         marker = {"color": looks.get(m, GREY), "symbol": "diamond-open", "size": 12}
-        meta = {"task": task, "page": page, "rows": 0}
+        meta = {"task": task, "page": notebook_id, "rows": 0}
         group = {"legendgroup": m, "showlegend": False}
         traces.append(DOTS | trace | group | {"marker": marker, "meta": meta})
-    return Live(title, traces, ["task", "runs"], {}, layout)
+    return LiveFigure(title, traces, ["task", "runs"], {}, layout)
 
 
 def draw_surfaces(
     surfaces: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
     shared_scale: str,
     title: str,
-    page: str,
-) -> Live:
-    """Return surfaces over a square that a reader can turn; one is shown at a time.
+    notebook_id: str,
+) -> LiveFigure:
+    """Return 3-D surfaces over a square that a reader can turn; one is shown at a time.
 
-    surfaces: {name: (coordinates [N], {scale of z: z [N, N]})}. shared_scale: the scale
-    on which all surfaces have one range of z, so that they can be compared."""
+    surfaces: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}.
+    shared_scale: the scale on which all surfaces have one range of z, so that they can
+    be compared.
+    notebook_id: id of the notebook that has the numbers in a table."""
     traces, every = [], [z[shared_scale] for _, z in surfaces.values()]
     ends = [min(map(np.min, every)), max(map(np.max, every))]
     changes: dict[str, Json] = {
@@ -420,22 +454,34 @@ def draw_surfaces(
     for name, (line, by_scale) in surfaces.items():
         for scale, z in by_scale.items():
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
-            meta = {"surface": name, "scale of z": scale, "rows": 1, "page": page}
+            meta = {
+                "surface": name,
+                "scale of z": scale,
+                "rows": 1,
+                "page": notebook_id,
+            }
             place = {"x": line, "y": line, "z": z.astype(np.float32)}
             kind = {"type": "surface", "colorscale": "Cividis", "showscale": False}
             traces.append(kind | place | {"meta": meta})
     look = {"gridcolor": plot.GREY, "exponentformat": "power"}
     scene = {f"{name}axis": look | {"title": {"text": name}} for name in "xyz"}
     scene |= {"uirevision": "view", "camera": {"eye": dict(x=-1.2, y=-1.8, z=0.9)}}
-    return Live(title, traces, ["surface", "scale of z"], {}, {"scene": scene}, changes)
+    return LiveFigure(
+        title, traces, ["surface", "scale of z"], {}, {"scene": scene}, changes
+    )
 
 
-def describe_best_model(table: pd.DataFrame) -> str:
-    """Return a sentence on the model with the best score at half the FLOPs.
+def describe_best_model(frontier_table: pd.DataFrame) -> str:
+    """Return a sentence on the model with the best score at half the FLOPs, beside the
+    unpruned model.
 
-    table: from `make_frontier_table`. The task is the first one that has intervals,
+    frontier_table: from `make_frontier_table`. The task is the first one that has intervals,
     else the first of all."""
-    rows = table[table["low"].notna()] if table["low"].notna().any() else table
+    rows = (
+        frontier_table[frontier_table["low"].notna()]
+        if frontier_table["low"].notna().any()
+        else frontier_table
+    )
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]
     best = frontier.recommend_line(rows, "flops", 0.5)

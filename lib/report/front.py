@@ -1,8 +1,9 @@
-"""This module makes the front page of a paper, and its card on the index.
+"""This module collects what is shown of a paper on its summary page and on the index of
+pages.
 
-The front page has the paper's row of README, its comparisons in one picture, and the
-answer of each of its pages. The module is free of torch. The card is made without
-pandas, which is slow to import."""
+The summary has the paper's row of README, its comparisons in one figure, and the answer
+of each of its pages. The index has a small card for each paper. The module does not
+import torch; the card is made without pandas, which is slow to import."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ from lib.core.papers import find_paper_of_page, find_papers
 from lib.core.types import Json
 from lib.report import verdicts
 
-if TYPE_CHECKING:  # The index and the grids do not load pandas.
+if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of pandas.
     import pandas as pd
 
 
 def read_paper_row(paper: str) -> str:
-    """Return the paper's row of README's table, in Markdown."""
+    """Return the paper's row of the table of findings in README, with the table's head,
+    in Markdown."""
     lines = (paths.ROOT / "README.md").read_text().splitlines()
     head = [line for line in lines if line.startswith("| | works here?")] + [
         "|---|---|---|---|"
@@ -42,22 +44,25 @@ def find_paper_title(paper: str) -> str:
     return lists.PAPERS[paper]
 
 
-def find_page_heading(page: str) -> str:
-    """Return the heading of the index for a page: its paper, or "The workbook"."""
-    return lists.PAPERS.get(find_paper_of_page(page), verdicts.HEADINGS[0])
+def find_page_heading(notebook_id: str) -> str:
+    """Return the heading under which the index lists a page: the title of its paper, or
+    "The workbook"."""
+    return lists.PAPERS.get(find_paper_of_page(notebook_id), verdicts.HEADINGS[0])
 
 
 def list_ordered_pages(profile: str) -> list[str]:
-    """Return the ids of the standard pages of a profile, as the index lists them.
+    """Return the ids of the notebooks with a standard page at a profile (scale of the
+    runs), in the order of the index.
 
-    A notebook that was deleted is listed, so that its loss is seen, unless a paper is
-    not installed."""
+    A notebook that was deleted is listed, so that its loss is noticed, unless a paper
+    is not installed."""
     names = [
         name
         for name in notebook.read_notebook_digests()
         if planned.has_planned_rows(profile, name)
         and (
-            notebook.find_notebook_path(name).exists() or not lists.list_absent_papers()
+            notebook.find_notebook_path(name).exists()
+            or not lists.list_uninstalled_papers()
         )
     ]
     return sorted(
@@ -65,32 +70,33 @@ def list_ordered_pages(profile: str) -> list[str]:
     )
 
 
-def shorten_title(title: str, page: str) -> str:
-    """Return the title of a page without the name of its paper, which heads the
-    list."""
-    text = title.removeprefix(find_page_heading(page)).lstrip(",: ")
+def shorten_title(title: str, notebook_id: str) -> str:
+    """Return the title of a page without the name of its paper, which stands above it
+    on the index."""
+    text = title.removeprefix(find_page_heading(notebook_id)).lstrip(",: ")
     return text[:1].upper() + text[1:]
 
 
-def read_findings() -> list[tuple[str, str]]:
-    """Return [(head, text), ...] of README's line with the findings and its advice."""
+def read_readme_findings() -> list[tuple[str, str]]:
+    """Return [(head, text), ...] of the two lines of README that state the findings and
+    advise which method to use."""
     lines = (paths.ROOT / "README.md").read_text()
     pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
     return [(head, text.replace("`", "")) for head, text in pairs]
 
 
-def make_card(paper: str) -> Json | None:
-    """Return the fields of a paper's card on the index; None without a front page.
-
-    They are its idea, its first comparisons, and the counts of their words."""
+def describe_paper_card(paper: str) -> Json | None:
+    """Return the fields of a paper's card on the index of pages: its idea, its first
+    comparisons, and how many of them agree with our runs; None without a summary
+    page."""
     page = f"{find_papers()[paper].prefix}_01_summary"
     if not notebook.find_notebook_path(page).exists():
         return None
-    idea = notebook.read_tagged_cells(notebook.find_notebook_path(page))[
+    idea = notebook.read_cell_sources_by_tag(notebook.find_notebook_path(page))[
         "title"
     ].partition("**Idea.**")[2]
     rows = [
-        row for row in judging.read_verdicts() if is_counted_central_row(row, paper)
+        row for row in judging.read_verdicts_csv() if is_counted_central_row(row, paper)
     ]
     return {
         "title": find_paper_title(paper),
@@ -100,28 +106,31 @@ def make_card(paper: str) -> Json | None:
         "bars": [
             compute_bar_positions(row)
             for row in rows
-            if row["low"] and find_effect_of_row(row)
+            if row["low"] and find_target_effect_of_row(row)
         ][:BARS],
     }
 
 
-BARS = 4  # Number of a paper's comparisons on the index.
+BARS = 4  # Largest number of comparisons on a paper's card.
 
 
 def is_counted_central_row(verdict_row: Mapping[str, str], paper: str) -> bool:
-    """Return whether a row of `verdicts.csv` is a counted central comparison of a
-    paper."""
+    """Return whether a row of `verdicts.csv`, a measured comparison, belongs to a
+    central claim of a paper and is counted in totals."""
     claim = lists.read_claims()[verdict_row["claim"]]
     is_central = claim["paper"] == paper and claim["role"] == "central"
     is_twice = verdict_row["same_as"] or verdict_row["beside"]
     return is_central and verdict_row["profile"] == judging.SCALE and not is_twice
 
 
-def find_effect_of_row(verdict_row: Mapping[str, str]) -> float:
-    """Return the printed effect of a comparison, less the value of no effect.
+def find_target_effect_of_row(verdict_row: Mapping[str, str]) -> float:
+    """Return the effect that a comparison is expected to have, less the value of no
+    effect.
 
-    Without a printed one it is the smallest effect of interest; without both it is
-    0."""
+    It is the printed effect or, without one, the smallest effect of interest; without
+    both it is 0.
+
+    verdict_row: a row of `verdicts.csv`."""
     value = (
         verdict_row["printed"] or verdict_row["interest"] or verdict_row["no_effect"]
     )
@@ -129,19 +138,22 @@ def find_effect_of_row(verdict_row: Mapping[str, str]) -> float:
 
 
 def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
-    """Return a comparison as the index draws it, in % of the width of its line.
+    """Return the positions at which the index draws a comparison, in % of the width of
+    its line, with its labels.
 
     No effect is at 50 %, and the printed effect or the one of interest at 75 %. A value
-    beyond an end is drawn at the end."""
+    beyond an end is drawn at the end.
+
+    verdict_row: a row of `verdicts.csv`."""
 
     def compute_position(column: str) -> float:
         share = (
             float(verdict_row[column]) - float(verdict_row["no_effect"])
-        ) / find_effect_of_row(verdict_row)
+        ) / find_target_effect_of_row(verdict_row)
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position("low"), compute_position("high")])
-    label = lists.find_cell_line(verdict_row["claim"], verdict_row["cell"])["short"]
+    label = lists.find_cells_csv_row(verdict_row["claim"], verdict_row["cell"])["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"
@@ -162,7 +174,8 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
 
 
 def list_pages_of_paper(paper: str) -> pd.DataFrame:
-    """Return a frame of a paper's pages: title, question and first answer, by page id.
+    """Return a frame of a paper's pages: title, question and first answer, by notebook
+    id.
 
     The answer is the first measured comparison of the page in `verdicts.csv`."""
     import pandas as pd
@@ -175,7 +188,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
         ids = judging.list_page_claims(name)
         rows = [
             r
-            for r in judging.read_verdicts()
+            for r in judging.read_verdicts_csv()
             if r["claim"] in ids
             and r["low"]
             and r["family"]
@@ -189,7 +202,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
         )
         lines.append(
             {
-                "page": notebook.read_title(path),
+                "page": notebook.read_notebook_title(path),
                 "asks": read_question(path),
                 "answer": answer,
                 "name": name,
@@ -198,28 +211,30 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("name")
 
 
-def can_answer_page(claim_id: str, page: str) -> bool:
-    """Return whether a claim can answer a page.
-
-    It can if it is central, or names no other page."""
+def can_answer_page(claim_id: str, notebook_id: str) -> bool:
+    """Return whether a claim can answer the question of a page: it is central, or
+    belongs to this page alone."""
     line = lists.read_claims()[claim_id]
-    return line["role"] == "central" or line["artefact"] == page
+    return line["role"] == "central" or line["artefact"] == notebook_id
 
 
-def read_question(path: Path) -> str:
-    """Return the question of a notebook: its first sentence behind "Question."."""
+def read_question(notebook_path: Path) -> str:
+    """Return the question of a notebook: the first sentence after "Question." in its
+    title cell."""
     about = (
-        notebook.read_tagged_cells(path)["title"].partition("**Question.**")[2].strip()
+        notebook.read_cell_sources_by_tag(notebook_path)["title"]
+        .partition("**Question.**")[2]
+        .strip()
     )
     question = re.match(r".*?\?(?= |\n|$)", about, re.S)
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())
 
 
-def link_table(frame: pd.DataFrame) -> str:
-    """Return a frame of `list_pages_of_paper` as a Markdown table with links to light
-    pages."""
+def link_table(pages_table: pd.DataFrame) -> str:
+    """Return the frame of `list_pages_of_paper` as a Markdown table with links to the
+    pages' Markdown files."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
-    for name, line in frame.iterrows():
+    for name, line in pages_table.iterrows():
         cells = [f"[{line['page']}]({name}.page.md)", line["asks"], line["answer"]]
         lines.append(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -230,6 +245,7 @@ def link_table(frame: pd.DataFrame) -> str:
 def write_answer_of_paper(
     paper: str, verdicts_by_id: Mapping[str, Verdict]
 ) -> list[str]:
-    """Return the first two measured comparisons of a paper, and its counts of words."""
+    """Return sentences on the first two measured comparisons of a paper's central
+    claims, and one with the counts of their words."""
     central = [verdicts_by_id[id] for id in judging.list_central_claims(paper)]
     return [*verdicts.write_answer(central)[:2], f"{verdicts.write_counts(central)}."]

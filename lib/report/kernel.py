@@ -1,8 +1,9 @@
-"""This module starts the kernel of a page by forking, as workers are forked
-(lib.cluster.executors).
+"""This module starts the Jupyter kernel of a page by forking, as worker processes are
+forked (lib.cluster.executors).
 
-A forked kernel has the imports of workers from the start, and ends with the process
-that started it. On systems without a fork server, jupyter_client starts the kernel."""
+A forked kernel has the workers' imports loaded from the start, and ends with the
+process that started it. On systems without a fork server, jupyter_client starts the
+kernel."""
 
 import os
 from collections.abc import Mapping
@@ -16,12 +17,13 @@ from jupyter_client.provisioning import LocalProvisioner
 from lib.cluster import executors
 
 
-class Forked(LocalProvisioner):
-    """A provisioner of jupyter_client that starts a kernel in a forked process."""
+class ForkedKernelProvisioner(LocalProvisioner):
+    """This provisioner of jupyter_client starts a kernel in a forked process, where
+    imports are already loaded."""
 
-    # pyrefly: ignore[bad-override]  A manager always gives `env`.
+    # pyrefly: ignore[bad-override]  # A kernel manager always passes `env`.
     async def launch_kernel(
-        self, cmd: list[str], *, env: Mapping[str, str], **_: Any
+        self, cmd: list[str], *, env: Mapping[str, str], **further_options: Any
     ) -> KernelConnectionInfo:
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
@@ -38,24 +40,29 @@ class Forked(LocalProvisioner):
         return self.connection_info
 
 
-class Manager(AsyncKernelManager):
-    """A kernel manager that forks kernels on systems where workers are forked."""
+class ForkingKernelManager(AsyncKernelManager):
+    """This kernel manager of jupyter_client forks kernels on systems where workers are
+    forked."""
 
     async def _async_pre_start_kernel(
-        self, **how: Any
+        self, **start_options: Any
     ) -> tuple[list[str], dict[str, Any]]:
         if executors.make_process_context().get_start_method() == "forkserver":
             about = {"kernel_id": self.kernel_id, "kernel_spec": self.kernel_spec}
-            self.provisioner = self.provisioner or Forked(parent=self, **about)
-        return await super()._async_pre_start_kernel(**how)
+            self.provisioner = self.provisioner or ForkedKernelProvisioner(
+                parent=self, **about
+            )
+        return await super()._async_pre_start_kernel(**start_options)
 
 
 def run_kernel(
     kernel_arguments: list[str], environment: Mapping[str, str], working_folder: str
 ) -> None:
-    """Run an IPython kernel in this process, which was just forked.
+    """Run an IPython kernel in this process, which was just forked, until it is shut
+    down.
 
-    kernel_arguments: the command-line arguments of ipykernel."""
+    kernel_arguments: the command-line arguments of ipykernel.
+    environment: its environment variables."""
     import matplotlib
 
     os.setsid()
@@ -63,6 +70,7 @@ def run_kernel(
     executors.attach_to_parent(environment)
     app = IPKernelApp.instance()
     app.initialize(kernel_arguments)
-    # MPLBACKEND was set after matplotlib was imported.
+    # The fork server imported matplotlib before MPLBACKEND was set, so set the backend
+    # again.
     matplotlib.use(os.environ["MPLBACKEND"])
     app.start()

@@ -1,7 +1,9 @@
-"""This module has the palette of figures, a look for each kind of model, and drawings.
+"""This module has the colours of figures, a look for each kind of model, and functions
+that draw.
 
-The colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
-look also has a marker and a dash of its own, so that colour alone tells nothing."""
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish. A
+look also has a marker and a dash of its own, so that nothing is told by colour
+alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -35,7 +37,8 @@ INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
 CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
 
-# NEW is for what a paper proposes, OLD for its rival, PRINT for printed numbers.
+# Looks of lines: NEW for what a paper proposes, OLD for its baseline, PRINT for printed
+# numbers, THIRD and REST for further kinds.
 NEW: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": "-"}
 OLD: dict[str, Any] = {"color": VERMILION, "marker": "s", "linestyle": "--"}
 THIRD: dict[str, Any] = {"color": GREEN, "marker": "D", "linestyle": "-."}
@@ -55,22 +58,23 @@ LOOKS |= dict.fromkeys(
 LOOKS["Embeddings alone"] = REST
 MARKERS = "osD^vP"
 MINUS = "\u2212"
-FIXED = "\u00a0"  # A space at which no line breaks.
+FIXED = "\u00a0"  # Non-breaking space.
 WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
 def set_style() -> None:
-    """Set the look of all figures, with a fixed salt so that equal figures have equal
-    bytes."""
+    """Set the style of all figures, with a fixed hash salt, so that equal figures give
+    equal SVG bytes."""
     look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
     look |= {"savefig.bbox": "tight", "axes.titlesize": "medium"}
     sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
 
 
 def wrap_text(text: str, width: int) -> str:
-    """Return a text with each line in as few lines as `width` letters allow, of about
-    equal length. A last word stands beside the one before it where both fit, and no
-    line ends with a minus sign."""
+    """Return a text wrapped to at most `width` letters a line, in as few lines as
+    possible, of about equal length.
+
+    The last line has two words where both fit, and no line ends with a minus sign."""
     lines, text = [], text.replace(f"{MINUS} ", f"{MINUS}{FIXED}")
     for line in text.split("\n"):
         least = len(wrap(line, width))
@@ -84,12 +88,12 @@ def wrap_text(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def fit_texts(figure: Figure) -> None:
-    """Wrap the titles and labels of a figure that are longer than their room.
+def wrap_long_texts(figure: Figure) -> None:
+    """Wrap the titles and labels of a figure that are longer than their space.
 
     A title has the width of its panel, or that of the figure where panels stand below
-    each other; a label has the length of its axis. A text of more lines leaves less
-    room to the axes, so all are looked at again until none is wrapped."""
+    each other; a label has the length of its axis. A wrapped text leaves less space to
+    the axes, so all texts are checked again until none is wrapped."""
     is_wrapped, across, originals = True, figure.bbox.width, {}
     while is_wrapped:
         figure.draw_without_rendering()
@@ -100,30 +104,34 @@ def fit_texts(figure: Figure) -> None:
             alone = spec is None or spec.get_gridspec().ncols == 1
             room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
             rooms.append((axis.title, room))
-            if not hasattr(axis, "zaxis"):  # Labels of three dimensions stand askew.
+            # Labels of 3-D axes are rotated, so their length is not known.
+            if not hasattr(axis, "zaxis"):
                 rooms.append((axis.xaxis.label, 1.02 * box.width))
                 rooms.append((axis.yaxis.label, 1.02 * box.height))
         is_wrapped = False
         for text, room in rooms:
             original = originals.setdefault(text, text.get_text())
-            is_wrapped |= fit_text(text, original, room)
+            is_wrapped |= wrap_long_text(text, original, room)
 
 
-LEAST_LETTERS = 12  # A line is not wrapped to fewer letters.
+LEAST_LETTERS = 12  # Smallest number of letters to which a line is wrapped.
 
 
-def fit_text(text: Text, original: str, room: float) -> bool:
-    """Wrap a text that is longer than `room` pixels. Return whether it was wrapped.
+def wrap_long_text(text: Text, unwrapped_text: str, available_pixels: float) -> bool:
+    """Wrap a text that is longer than `available_pixels`. Return whether it was
+    wrapped.
 
-    original: the text before it was wrapped."""
+    unwrapped_text: the text without any line breaks of earlier calls."""
     words = text.get_text()
     letters = 0 if "$" in words else max(map(len, words.split("\n")))
     box = text.get_window_extent()
     size = box.height if text.get_rotation() == 90 else box.width
-    if letters <= LEAST_LETTERS or size <= room:
+    if letters <= LEAST_LETTERS or size <= available_pixels:
         return False
-    letters = max(LEAST_LETTERS, min(letters - 1, int(letters * room / size)))
-    text.set_text(wrap_text(original, letters))
+    letters = max(
+        LEAST_LETTERS, min(letters - 1, int(letters * available_pixels / size))
+    )
+    text.set_text(wrap_text(unwrapped_text, letters))
     return text.get_text() != words
 
 
@@ -137,8 +145,10 @@ def make_panels(
     """Return (figure, axes) with one panel for each title, or one empty panel without
     titles.
 
-    width, height: the size of a panel in inches. A new row of panels begins where a row
-    would be too wide to be read at 700 pixels. columns: the most panels in a row.
+    A new row of panels begins where a row would be too wide to be read at 700 pixels.
+
+    width, height: the size of a panel in inches.
+    columns: the largest number of panels in a row.
     subplot_options: options of plt.subplots, such as sharey."""
     titles = list(titles) or [""]
     across = min(columns, len(titles), max(1, int(WIDEST // width)))
@@ -160,9 +170,10 @@ def make_panels(
 
 
 def compute_student_interval(values: pd.Series) -> tuple[float, float]:
-    """Return the 95 % interval of a mean over seeds (Student's t), for seaborn.
+    """Return the 95 % interval of a mean over seeds (Student's t), as seaborn's
+    `errorbar` function.
 
-    It is nan for fewer than SEEDS values."""
+    values: one value for each seed. It is nan for fewer than SEEDS (3) values."""
     if len(values) < SEEDS:
         return np.nan, np.nan
     e = estimate_mean_over_seeds(values)
@@ -180,7 +191,10 @@ def draw_means(
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
     over seeds.
 
-    For fewer than SEEDS seeds, each seed is a point and no interval is drawn."""
+    For fewer than SEEDS (3) seeds, each seed is a point and no interval is drawn.
+
+    x_column, y_column: names of columns of the frame.
+    label: the name of the line, which also chooses its look."""
     frame = frame.dropna(subset=y_column)
     if not len(frame):
         return
@@ -198,9 +212,10 @@ def draw_means(
 def draw_sweep(
     axis: Axes, differences: pd.DataFrame, printed: pd.DataFrame | None = None
 ) -> None:
-    """Draw differences to one setting over a swept number, with 95 % intervals.
+    """Draw differences from one reference setting over the values x of a number, with
+    95 % intervals.
 
-    A point of fewer than SEEDS seeds is hollow.
+    A point of fewer than SEEDS (3) seeds is hollow.
 
     differences: a row for each point, with the columns line, x, mean, low, high and
     seeds.
@@ -210,18 +225,20 @@ def draw_sweep(
     )
     assert isinstance(axis.figure, Figure)
     for place, (name, rows) in enumerate(differences.groupby("line", sort=False)):
-        # Lines stand 4 points apart, so that no bar hides another.
+        # Shift each line by 4 points, so that no error bar hides another.
         aside = ScaledTranslation(place / 18, 0, axis.figure.dpi_scale_trans)
         rows, look = rows.sort_values("x"), dict[str, Any](color=colours[name])
         look["transform"] = axis.transData + aside
-        for end in ("low", "mean", "high"):  # What is moved does not set the limits.
+        # Shifted artists do not set the axis limits, so these are set here.
+        for end in ("low", "mean", "high"):
             axis.update_datalim(rows[["x", end]].dropna().to_numpy())
         axis.plot(rows["x"], rows["mean"], **look)
         is_few, few_seeds = rows["seeds"] < SEEDS, f", fewer than {SEEDS} seeds"
         few, sure = rows[is_few], rows[~is_few]
         for part, more, face in ((few, few_seeds, "white"), (sure, "", look["color"])):
             mark: dict[str, Any] = {"marker": "o", "mfc": face}
-            if len(part):  # The legend has the line with its mark.
+            # An empty plot gives the legend an entry with line and marker.
+            if len(part):
                 axis.plot([], [], label=f"{name}, ours{more}", **look, **mark)
             axis.plot(part["x"], part["mean"], ls="none", **look, **mark)
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
@@ -235,12 +252,12 @@ def draw_sweep(
     axis.axhline(0, color=INK, lw=0.8)
 
 
-# Columns of the data of a forest plot. `at` is the name of a row, `source` the origin
-# of our number, `interest` the smallest effect of interest where none is printed,
-# `least` and `most` the ends of the claimed region.
+# Columns of the data of a forest plot. `at` is the name of a row, `source` says where
+# our number comes from, `interest` is the smallest effect of interest where none is
+# printed, `least` and `most` are the ends of the claimed region.
 FOREST = "source at mean low high printed interest least most seeds word".split()
-FAR = 20  # Difference in points beyond which a row goes to a second panel.
-MANY = 20  # Number of rows from which a forest has small print.
+FAR = 20  # Difference in points beyond which a row is drawn in a second panel.
+MANY = 20  # Number of rows from which a forest plot has a small font.
 HOLM = "stays after Holm's correction"
 
 
@@ -248,11 +265,11 @@ def make_forest_data(
     estimates: Mapping[tuple[str, str], Estimate | None],
     printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
 ) -> pd.DataFrame:
-    """Return paired differences as the rows of a forest plot; None has no row.
+    """Return paired differences as the data of a forest plot, a row for each. An
+    Estimate of None has no row.
 
-    estimates: {(source, name of a row): Estimate or None}.
-
-    printed: {name of a row: difference in points}."""
+    estimates: {(source of the number, name of a row): Estimate or None}.
+    printed: {name of a row: difference in points that the paper prints}."""
     printed, lines = dict(printed), []
     for (source, comparison), e in estimates.items():
         if e is None:
@@ -269,12 +286,12 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw comparisons as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
-    interest, a shade the claimed region. A grey dot has fewer than SEEDS seeds. Large
+    interest, a shade the claimed region. A grey dot has fewer than SEEDS (3) seeds. Large
     differences have a second panel.
 
-    comparisons: a frame with the columns FOREST. axis_label: what is subtracted from
-    what, and the unit in brackets; after "another" comes the kind of what the rows
-    name."""
+    comparisons: a frame with the columns FOREST.
+    axis_label: what is subtracted from what, and the unit in brackets. In "score minus
+    that of another model (points)", "another" becomes "the row's"."""
     comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(comparisons["at"])
     title = write_forest_headline(comparisons.replace({"at": names}), axis_label, place)
@@ -301,7 +318,9 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
         draw_forest_rows(axis, part)
         order = part["at"].unique()
         for y, (one, after) in enumerate(pairwise(order)):
-            if is_long and one[:1] != after[:1]:  # A rule parts papers.
+            # In a long plot a line separates the claims of two papers, which differ in
+            # their first letter.
+            if is_long and one[:1] != after[:1]:
                 axis.axhline(y + 0.5, color=INK, lw=0.8)
         words = [wrap_text(names[one], 70 if is_long else 46) for one in order]
         scale = "; another scale" * (axis is not axes[0, 0])
@@ -323,8 +342,8 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
 def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     """Draw the rows of a forest plot on one axis, with a line at 0.
 
-    The axis reaches over all intervals and printed values. A dot without an interval
-    or its printed value that lies far beyond is an arrowhead at the edge, with its
+    The axis covers all intervals and near printed values. A dot without an interval, or
+    a printed value, that lies far outside is an arrowhead at the edge, with its
     number."""
     order, sources = (
         list(comparisons["at"].unique()),
@@ -392,8 +411,8 @@ INTEREST = "smallest effect of interest"
 def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
     """Return ({name of a row: short name}, common end of all names as text).
 
-    An end such as ", SST-2" is cut off where all names have it: the axis label says
-    it."""
+    An end such as ", SST-2" is cut off where all names have it, since the axis label
+    names the task."""
     ends = {name.rpartition(", ")[2] for name in row_names}
     if len(ends) > 1 or not all(", " in name for name in row_names):
         return {name: name for name in row_names}, ""
@@ -405,26 +424,27 @@ def write_forest_headline(
 ) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
-    It names one row whose interval excludes 0, if any, and says what is true of the
-    others and of printed values. Where several rows have words, it counts these alone.
-    Without any interval it has the ends of the differences.
+    It names one row whose interval excludes 0, if any, and says how many of the others
+    do. Where several rows have words such as "agrees", it counts these instead. Without
+    any interval it gives the range of the differences.
 
-    axis_label: as in `draw_forest`. place: what all rows have in common, such as " on
-    SST-2"."""
+    comparisons: a frame with the columns FOREST.
+    axis_label: as in `draw_forest`.
+    place: what all rows have in common, such as " on SST-2"."""
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label, sure = (
         axis_label[:1].upper() + axis_label[1:],
         comparisons.dropna(subset="low"),
     )
     if not len(sure):
-        return f"{axis_label}{place}: {tell_means(comparisons)}"
+        return f"{axis_label}{place}: {describe_range_of_means(comparisons)}"
     words = bool(comparisons["word"].any())
     if words and len(sure) > 1:
-        return tell_words(sure)
+        return describe_word_counts(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
     if len(sure) > 1 and not is_apart.any():
         text = f"{axis_label}{place}: no difference shown in {len(sure)} comparisons"
-        return text + tell_printed(sure)
+        return text + describe_printed_outside(sure)
     order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
     order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
     row: Any = next(order.itertuples())
@@ -435,76 +455,90 @@ def write_forest_headline(
     ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
     text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{place}"
     if len(order) > 1:
-        return text + tell_others(order[1:]) + tell_printed(sure)
+        return text + describe_unnamed_rows(order[1:]) + describe_printed_outside(sure)
     if pd.notna(row.printed):
         text += f", printed {row.printed:+.1f}".replace("-", MINUS)
     text += f": {row.word}" * words
     return text + ": no difference shown" * (not (words or is_apart.any()))
 
 
-def tell_means(data: pd.DataFrame) -> str:
-    """Return the ends of the differences of a forest without any interval, as text."""
-    ends = dict.fromkeys(f"{end:+.1f}" for end in data["mean"].agg(["min", "max"]))
-    seeds = dict.fromkeys(f"{end:.0f}" for end in data["seeds"].agg(["min", "max"]))
+def describe_range_of_means(comparisons: pd.DataFrame) -> str:
+    """Return the range of the differences in a forest plot without any interval, and
+    their numbers of seeds, as text."""
+    ends = dict.fromkeys(
+        f"{end:+.1f}" for end in comparisons["mean"].agg(["min", "max"])
+    )
+    seeds = dict.fromkeys(
+        f"{end:.0f}" for end in comparisons["seeds"].agg(["min", "max"])
+    )
     text = f"{' to '.join(ends)} points, {' to '.join(seeds)} seed".replace("-", MINUS)
     return f"{text}{'s' * (list(seeds) != ['1'])}: too few for an interval"
 
 
-def tell_others(rows: pd.DataFrame) -> str:
-    """Return the end of a title on the rows of a forest that it does not name."""
-    above, below = (rows["low"] > 0).sum(), (rows["high"] < 0).sum()
+def describe_unnamed_rows(comparisons: pd.DataFrame) -> str:
+    """Return the end of a forest plot's title: how many of the rows that it does not
+    name lie above or below 0."""
+    above, below = (comparisons["low"] > 0).sum(), (comparisons["high"] < 0).sum()
     kinds = {"above 0": above, "below 0": below}
-    kinds["no difference shown"] = len(rows) - above - below
+    kinds["no difference shown"] = len(comparisons) - above - below
     texts = [f"{count} {kind}" for kind, count in kinds.items() if count]
     if len(texts) == 1:
         count, _, kind = texts[0].partition(" ")
-        return f"; the other{f' {count}' * (len(rows) > 1)}: {kind}"
-    return f"; of the other {len(rows)}: {', '.join(texts)}"
+        return f"; the other{f' {count}' * (len(comparisons) > 1)}: {kind}"
+    return f"; of the other {len(comparisons)}: {', '.join(texts)}"
 
 
-def tell_words(rows: pd.DataFrame) -> str:
-    """Return a title that counts the words of measured rows, and printed values outside
-    of their intervals."""
-    # "They differ" is how an equivalence goes the other way round.
+def describe_word_counts(comparisons: pd.DataFrame) -> str:
+    """Return a forest plot's title that counts the words ("agrees", ...) of its rows,
+    and the printed values outside of the intervals."""
+    # A row that starts with no known word has "they differ", the text for OPPOSITE
+    # where a paper claims equality.
     words = [
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
-        for text in rows["word"]
+        for text in comparisons["word"]
     ]
-    return (
-        f"Of {len(rows)} measured in points: {count_words(words)}{tell_printed(rows)}"
-    )
+    counts = f"Of {len(comparisons)} measured in points: {count_words(words)}"
+    return counts + describe_printed_outside(comparisons)
 
 
-def tell_printed(rows: pd.DataFrame) -> str:
-    """Return the end of a title on several printed values, outside of intervals."""
-    out, total = count_printed_outside(rows)
+def describe_printed_outside(comparisons: pd.DataFrame) -> str:
+    """Return the end of a forest plot's title: how many printed values lie outside of
+    our intervals; "" for fewer than two printed values."""
+    out, total = count_printed_outside(comparisons)
     verb = "lies" if out < 2 else "lie"
     text = f"; {out or 'none'} of {total} printed values {verb} outside our intervals"
     return text * (total > 1)
 
 
-def count_printed_outside(rows: pd.DataFrame) -> tuple[int, int]:
-    """Return (number, total) of printed values of a forest outside our intervals."""
-    both = rows.dropna(subset="printed")
+def count_printed_outside(comparisons: pd.DataFrame) -> tuple[int, int]:
+    """Return (number outside, total) of the printed values in the rows of a forest
+    plot, by our 95 % intervals."""
+    both = comparisons.dropna(subset="printed")
     out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
     return int(out.sum()), len(both)
 
 
 def label_rows(
-    axis: Axes, names: Sequence[str], axis_label: str, font_size: float = 10
+    axis: Axes, row_names: Sequence[str], axis_label: str, font_size: float = 10
 ) -> None:
-    """Label the rows of a panel, the first at the top, and its x axis."""
+    """Label the rows of a panel, the first at the top, and its x axis.
+
+    row_names: the label of each row."""
     axis.set_xlabel(axis_label)
-    axis.set_yticks(range(len(names)), names, fontsize=font_size)
-    axis.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    axis.set_yticks(range(len(row_names)), row_names, fontsize=font_size)
+    axis.set_ylim(max(len(row_names), 1) - 0.5, -0.5)
 
 
 def tell_paired_draws(
     scores_by_group: Mapping[str, Sequence[float]], highlighted_group: str
 ) -> str:
-    """Return the mean difference of the draws of two groups with its interval, as text.
+    """Return the mean difference of two groups' scores in paired random draws, with its
+    interval, as text.
 
-    It is "" unless two groups have the same number of draws, at least SEEDS."""
+    It is "" unless there are two groups with the same number of draws, at least SEEDS (3).
+
+    scores_by_group: {group: scores [N]}; draw i of both groups is a pair.
+    highlighted_group: the group from which the other is subtracted."""
     ours = np.asarray(scores_by_group[highlighted_group])
     others = [name for name in scores_by_group if name != highlighted_group]
     rival = np.asarray(scores_by_group[others[0]]) if len(others) == 1 else ours[:0]
@@ -526,10 +560,11 @@ def draw_random_draws(
     """Draw the scores of random draws in %, a row for each group, with the mean and its
     95 % interval.
 
-    scores_by_group: {name: scores [N]}, where draw i of all groups is a pair. The mean
-    difference of two groups is added to the title of the panel. highlighted_group: the
-    group with the look NEW. reference_score, reference_name: a score to compare with,
-    if any, and its name."""
+    The mean difference of two groups is added to the title of the panel.
+
+    scores_by_group: {group: scores [N]}; draw i of all groups is a pair.
+    highlighted_group: the group with the look NEW.
+    reference_score, reference_name: a score to compare with, if any, and its name."""
     if text := tell_paired_draws(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
@@ -538,7 +573,7 @@ def draw_random_draws(
             NEW if name == highlighted_group else OLD,
             estimate_mean_over_seeds(scores),
         )
-        # Equal scores stand below each other.
+        # Equal scores are stacked, so that none hides another.
         ordered = pd.Series(sorted(scores))
         rank = ordered.groupby(ordered.round(2)).cumcount()
         axis.plot(ordered, y + 0.2 + 0.09 * rank, ".", color=look["color"], alpha=0.6)
@@ -559,7 +594,8 @@ def draw_line(
     model_kind: str,
     **line_options: Any,
 ) -> list[Line2D]:
-    """Draw a line with the colour and dash of a kind of model, without markers."""
+    """Draw a line with the colour and dash of a kind of model (a key of LOOKS), without
+    markers. Return it."""
     look: dict[str, Any] = {"lw": 2}
     look |= {name: LOOKS[model_kind][name] for name in ("color", "linestyle")}
     return axis.plot(x, y, **look | line_options)
@@ -575,11 +611,11 @@ def label_points(
 ) -> None:
     """Draw points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. A name that meets another name or a
+    Names stand on the outer side of the points. A name that overlaps another name or a
     point moves up.
 
-    looks_by_point: one look for each point, where they differ.
-    """
+    looks_by_point: plot options for each point, where they differ.
+    common_look: plot options for all points otherwise."""
     looks_by_point = looks_by_point or [common_look] * len(points)
     size: dict[str, Any] = {"markersize": 7}
     for at_x, at_y, point_look in zip(
@@ -588,7 +624,7 @@ def label_points(
         axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     assert isinstance(axis.figure, Figure)
-    # The layout sets the places of the panels, which names need.
+    # Place the panels, since the positions of the names depend on them.
     axis.figure.draw_without_rendering()
     centres = axis.transData.transform(np.asarray(points[[x_column, y_column]], float))
     placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
@@ -616,13 +652,15 @@ def label_points(
             if not any(place.overlaps(other) for other in placed):
                 break
         placed.append(place)
-        if up:  # A line leads from a moved name to its point.
+        if up:  # A thin line connects a moved name with its point.
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
             axis.annotate("", **where, xytext=text.xyann, arrowprops=line)
 
 
 def draw_legend(figure: Figure, columns: int = 4, **legend_options: Any) -> None:
-    """Draw one legend below all panels, with each label once."""
+    """Draw one legend below all panels of a figure, with each label once.
+
+    columns: number of columns of the legend."""
     entries = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
@@ -647,17 +685,19 @@ def draw_matrix(
 
 
 def label_log_axis(axis: Axis, labelled_multiples: Sequence[float] = (1, 2, 5)) -> None:
-    """Label a logarithmic axis, such as axis.xaxis, with plain numbers."""
+    """Label a logarithmic axis, such as axis.xaxis, with plain numbers.
+
+    labelled_multiples: multiples of each power of ten that are labelled."""
     axis.set_major_locator(LogLocator(subs=labelled_multiples))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
 
 def make_figure_metadata(figure: Figure) -> dict[str, str | None]:
-    """Return the metadata of a figure's file.
+    """Return the metadata of a figure's SVG file.
 
     The title names its panels and axes, for readers who cannot see the figure. There is
-    no date, so that equal figures have equal bytes."""
+    no date, so that equal figures give equal bytes."""
     words = [figure.get_suptitle()]
     for axis in figure.axes:
         words.append(axis.get_title() or axis.get_title("left"))

@@ -1,11 +1,12 @@
-"""This module makes the pages of a command (lib.report.builder), and the index of their
-profile.
+"""This module makes the pages of a command, and the index of the pages of a profile.
 
-The index is written first. Each page follows as soon as its runs are there.
+A page is the HTML of an executed notebook (lib.report.builder); a profile is the scale
+of its runs. The index is written first. Each page follows as soon as its runs are
+finished.
 
 A page is made anew when its notebook, the code, or one of its runs has changed. A
-notebook that finished has a file `<id>.json`, which its last cell writes. papermill
-cannot tell: it marks every cell as completed after a dead kernel. Pages with other
+notebook that finished has a file `<id>.json`, which its last cell writes. papermill's
+marks cannot tell: they call every cell completed after a dead kernel. Pages with other
 parameters than the defaults, or with a reader's own data or model, are experiments.
 Each has a folder of its own below `figures/scratch/`, and the index of their profile
 lists them last."""
@@ -34,21 +35,24 @@ from lib.report.builder import (
     PageBuilder,
     digest_page_contents,
     is_up_to_date,
-    make_page,
+    render_page,
 )
 
-# Folders of pages, standard ones and experiments, below that of all figures.
+# Globs of the folders of pages below that of all figures: standard pages, and
+# experiments.
 PLACES = ("*", "scratch/*/*")
 
 
 class Report:
-    """A Report has the pages of a command, and makes each when its runs are there.
+    """A Report holds the pages that a command makes, and makes each once its runs are
+    finished.
 
-    A page is made of the text that its notebook has when the Report is made.
+    A notebook is read when the Report is created, so a later edit does not change its
+    page.
 
-    parameter_values: the values of parameters. grids_by_notebook: {path of a notebook:
-    {variable: rows}}.
-    errors_by_notebook: {path: error} of the notebooks whose Specs cannot be made."""
+    parameter_values: values for the notebooks' parameters.
+    grids_by_notebook: {path of a notebook: {variable: rows of runs}}.
+    errors_by_notebook: {path: error} of notebooks whose runs cannot be listed."""
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class Report:
             try:
                 filled = notebook.check_parameter_values(path, parameter_values)
                 text = notebook.normalise_notebook(path.read_text())
-                left = set(store.missing_specs(notebook.list_specs(variables)))
+                left = set(store.missing_specs(notebook.list_grid_specs(variables)))
                 builder = PageBuilder(
                     path,
                     *notebook.find_page_folder(path, filled),
@@ -77,7 +81,8 @@ class Report:
                 )
             except disk.Damaged:
                 raise
-            except ValueError as error:  # A damaged notebook stops its own page alone.
+            # A damaged notebook must not stop the pages of others.
+            except ValueError as error:
                 builder, why = (
                     PageBuilder(path, paths.FIGURES / profile[:]),
                     why or error,
@@ -91,8 +96,8 @@ class Report:
     def __str__(self) -> str:
         return paths.show_path(paths.FIGURES / self.profile[:] / "index.html")
 
-    def describe_place(self) -> str:
-        """Return a line on where the answers will stand."""
+    def describe_answer_place(self) -> str:
+        """Return a line that tells the user which file will show the answers."""
         pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
             return f"the answer will stand in {paths.show_path(pages[0])}"
@@ -100,7 +105,8 @@ class Report:
 
     @property
     def path_to_open(self) -> str:
-        """Return the path to name at the end: the command's only page, or the index."""
+        """Return the path that the user should open at the end: the command's only
+        page, or the index."""
         pages = [
             builder.html_path for builder in self.builders if builder.html_path.exists()
         ]
@@ -110,9 +116,9 @@ class Report:
             else str(self)
         )
 
-    def note_run(self, spec: Spec) -> None:
-        """Note that the run of a Spec is there. Start each page that waited for it
-        alone."""
+    def note_finished_run(self, spec: Spec) -> None:
+        """Note that the run of a Spec (its description) is finished. Start making each
+        page that waited for this run alone."""
         for builder in self.builders:
             if spec in builder.left:
                 builder.left.discard(spec)
@@ -120,12 +126,12 @@ class Report:
                     self.begin(builder)
 
     @contextmanager
-    def make_beside_runs(self) -> Generator[None, None, None]:
-        """Make pages one by one in a second process while runs are made in the with
+    def render_pages_beside_runs(self) -> Generator[None, None, None]:
+        """Make pages one by one in a second process while runs are made in the `with`
         block.
 
-        The pages of `list_pages_without_runs` come first, then each page when its runs
-        are there."""
+        The pages that need no run come first (`list_pages_without_runs`), then each
+        page when its runs are finished."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda builder: thread.submit(
             self.render_pages, [builder], executor
@@ -136,18 +142,20 @@ class Report:
             yield
             thread.shutdown(cancel_futures=True)
         except BaseException:
-            self.working = False  # The unfinished page ends too, and prints no line.
+            # The page in work is stopped too. It must not be reported as failed.
+            self.working = False
             raise
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
-            executor.close()  # A stopped command does not wait for the unfinished page.
+            executor.close()  # A stopped command does not wait for the page in work.
 
     def list_pages_without_runs(self) -> list[list[PageBuilder]]:
-        """Return [pages that need no run here, pages of the methods].
+        """Return [pages that wait for no run, pages that explain a method].
 
         The former show what is recorded, printed or counted, so they are quick. A
-        method page trains something itself, and comes later. A paper's front page
-        leads, since the first one judges all claims for the others as well."""
+        method's page trains a small model itself, and comes later. A paper's summary
+        leads, since the first one judges all claims, and the result is cached for the
+        others."""
         now = [b for b in self.builders if not (b.left or b.failed)]
         now.sort(
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
@@ -156,8 +164,8 @@ class Report:
         return [[b for b in now if b not in methods], methods]
 
     def describe_first_pages(self) -> str:
-        """Return a line on the pages that are shown first; "" where all wait for
-        runs."""
+        """Return a line that tells the user which pages are shown first; "" where all
+        wait for runs."""
         recorded, methods = self.list_pages_without_runs()
         if not recorded:
             return ""
@@ -167,38 +175,41 @@ class Report:
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
     def render_all_pages(self) -> bool:
-        """Make every page that is out of date. Return whether one failed."""
+        """Make the HTML page of every notebook whose page is out of date. Return
+        whether one failed."""
         with closing(executors.Local(2)) as executor:
             self.render_pages(
                 [s for s in self.builders if s.tried or not s.failed], executor
             )
         return any(builder.failed for builder in self.builders)
 
-    def list_answers(self) -> Iterator[str]:
-        """Yield a line for each page that has an answer."""
+    def list_first_answers(self) -> Iterator[str]:
+        """Yield a line with the first answer of each notebook's page that has one,
+        printed at the end of a command."""
         for builder in self.builders:
             for line in (builder.page_json or {}).get("answer", ())[:1]:
                 yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
 
     def close(self) -> None:
-        """Write the index for the last time, however the work ended."""
+        """Write the index of pages for the last time, also after an error or
+        interruption."""
         self.working = False
         self.write_working_index()
 
     def render_pages(
         self, builders: Iterable[PageBuilder], executor: executors.Local
     ) -> None:
-        """Make those pages that are out of date, and print a line for each.
+        """Make those notebooks' pages that are out of date, and print a line for each.
 
-        Each is made in a process of the executor, so a killed process costs one
-        page."""
+        Each is made in a process of the executor, so that a killed process costs one
+        page only."""
         todo = []
         for builder in builders:
             digest, before = digest_page_contents(builder, self.store), builder.tried
             builder.tried = digest
             if before != digest and not is_up_to_date(builder, digest):
                 todo.append((builder, digest))
-        for (builder, *_), future in executor.yield_completed(make_page, todo):
+        for (builder, *_), future in executor.yield_completed(render_page, todo):
             error = future.exception()
             if error and not self.working:
                 return
@@ -215,15 +226,18 @@ class Report:
             self.write_working_index()
 
     def write_working_index(self) -> None:
-        """Write the index of the profile, with the state of this command's pages."""
-        write_index(self.profile[:], self.builders, self.working)
+        """Write the HTML index of pages, with the state of this command's pages: made,
+        failed, or waiting for runs."""
+        write_profile_index(self.profile[:], self.builders, self.working)
 
 
-def describe_pages(name: str) -> list[str]:
-    """Return lines with the answers of the pages of a notebook, the newest first, or
-    the command that makes its page; [] where a name is part of no notebook's."""
+def describe_notebook_answers(notebook_name: str) -> list[str]:
+    """Return lines with the answers on the pages of a notebook, the newest first.
+
+    Without a page they name the command that makes it. They are [] where no notebook's
+    name contains `notebook_name`."""
     try:
-        matches = notebook.find_notebooks([name])
+        matches = notebook.find_notebooks([notebook_name])
     except Refused:
         return []
     lines = []
@@ -235,15 +249,17 @@ def describe_pages(name: str) -> list[str]:
             if body := builder.page_json:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
                 lines.append(f"  {paths.show_path(file)}")
-    return lines or [f"no page yet: `python -m lib run {name}` makes it"]
+    return lines or [f"no page yet: `python -m lib run {notebook_name}` makes it"]
 
 
-def write_index(
+def write_profile_index(
     profile: str, builders: Sequence[PageBuilder] = (), is_running: bool = False
 ) -> None:
-    """Write the index of a profile: its standard pages, then its experiments.
+    """Write the HTML index of the notebooks' pages at a profile (scale of the runs):
+    standard pages, then experiments with changed parameters or data.
 
-    builders: the pages of a running command; all others are shown as they are on disk.
+    builders: the pages of a running command; all other pages are listed as they are on
+    disk.
     is_running: whether the command is still running."""
     folder = paths.FIGURES / profile
     names = front.list_ordered_pages(profile)
@@ -255,28 +271,30 @@ def write_index(
             pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
     for builder in {page.html_path: page for page in [*pages, *builders]}.values():
-        shown = make_index_entry(builder, profile, is_running and builder in builders)
+        shown = describe_index_entry(
+            builder, profile, is_running and builder in builders
+        )
         if not builder.differs:
-            write_placeholder(builder, profile, shown["title"])
+            write_placeholder_page(builder, profile, shown["title"])
         place = front.find_page_heading(notebook.make_notebook_id(builder.path))
         sections["Experiments" if builder.differs else place].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
         working=is_running,
-        cards=list(filter(None, map(front.make_card, lists.PAPERS))),
-        findings=front.read_findings(),
+        cards=list(filter(None, map(front.describe_paper_card, lists.PAPERS))),
+        findings=front.read_readme_findings(),
     )
     disk.write_text_file(folder / "index.html", text)
 
 
-def write_placeholder(builder: PageBuilder, profile: str, title: str) -> None:
-    """Write a placeholder for a page that does not exist yet.
+def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> None:
+    """Write a placeholder for a notebook's HTML page that does not exist yet, so that
+    links of other pages have a target.
 
-    Links of other pages then have a target. A page that a worker writes at the same
-    time is not overwritten."""
+    A page that another process writes at the same time is not overwritten."""
     page = builder.html_path
-    # An empty file was cut off by a kill or a full disk.
+    # A kill or a full disk can leave an empty file.
     if page.is_file() and not page.stat().st_size:
         page.unlink()
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
@@ -288,16 +306,16 @@ def write_placeholder(builder: PageBuilder, profile: str, title: str) -> None:
             file.write(text)
 
 
-def make_index_entry(builder: PageBuilder, profile: str, is_running: bool) -> Json:
-    """Return the fields of a page's entry in the index.
+def describe_index_entry(builder: PageBuilder, profile: str, is_running: bool) -> Json:
+    """Return the fields of a notebook's entry in the HTML index, for the template.
 
-    They are its title, what its last cell wrote, or why it is not there yet."""
+    They are its page's title and answers, or why the page does not exist yet."""
     name = notebook.make_notebook_id(builder.path)
     page = builder.html_path if builder.html_path.exists() else builder.folder
     scope = grids.find_profile_of_values({"profile": profile} | builder.values)
     failed = builder.failed
     try:
-        title = notebook.read_title(builder.path)
+        title = notebook.read_notebook_title(builder.path)
     except ValueError as error:
         title, failed = name, failed or paths.hide_local_paths(str(error))
     return vars(builder) | {

@@ -1,7 +1,8 @@
-"""This module collects the runs of a page, and formats its tables. It is free of torch.
+"""This module collects the runs of a notebook's grid, estimates differences between
+models, and formats tables. It does not import torch.
 
-Runs of the page's profile stand beside recorded runs at mini. A table is written as
-HTML and as Markdown."""
+Runs of the page's profile (scale) stand beside recorded runs at mini. A table is
+written as HTML and as Markdown."""
 
 import html
 import re
@@ -15,8 +16,8 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from lib.claims.seeds import find_planned_pair
-from lib.claims.words import Setting, explain_unlearned
+from lib.claims.seeds import find_planned_comparison_of_models
+from lib.claims.words import JudgingInputs, explain_unlearned_model
 from lib.core.rows import Outcome, Row, format_width
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -28,25 +29,28 @@ from lib.stats.paired import Estimate, paired_difference
 
 # CSS of a column of words or sentences.
 WORDS = "text-align: left; white-space: normal"
-# Names of sources that are printed numbers of a paper.
+# Heads of columns that have a paper's printed numbers.
 PRINTED = re.compile(r"(published|printed)\b")
-# Columns of a collected frame that are no labels.
+# Columns of a collected frame that are not labels of its rows.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
 def collect_results(
-    rows: Iterable[Row],
+    grid_rows: Iterable[Row],
     store: Store | None = None,
     reasons_of_loss: Mapping[Spec, str] | None = None,
 ) -> pd.DataFrame:
-    """Return a DataFrame of a grid's rows with the results of their Specs.
+    """Return a DataFrame of a grid's rows with the results of their runs, the collected
+    frame.
 
-    Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one
-    for each metric. `error` names the first input that could not be made.
-    reasons_of_loss: the failures that `lib.cluster.sweep.make_runs` returned, if it was
-    called before."""
+    Its columns are the rows' labels, `state`, `error`, `run` (a Run or None) and one
+    for each metric. `error` says why there is no run: its own failure, or the first
+    input that could not be made.
+
+    reasons_of_loss: {Spec: why its run failed}, as `lib.cluster.sweep.make_runs`
+    returned it, if it was called before."""
     store, lines = store or Store(), []
-    for row in rows:
+    for row in grid_rows:
         status = store.look_up_state(row.spec)
         error = ""
         if not status["run"]:
@@ -58,20 +62,22 @@ def collect_results(
 
 @dataclass(frozen=True)
 class Runs:
-    """A Runs object has the collected frames of one grid, as `Page.runs` returns them.
+    """A Runs object holds the results of one notebook's grid, and compares its models.
 
-    current: the runs of the page's profile. recorded: the runs at mini that are in the
-    records."""
+    current: the collected frame of the page's own profile (scale).
+    recorded: the collected frame at mini, whose runs are looked up in the records."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    # A profile's name, or a `ReaderProfile` with a reader's own data or model.
+    # Name of the profile, or a `ReaderProfile` with a reader's own data or model.
     profile: str
-    # Page of these runs. Comparisons take the seeds of its claims; "" takes all seeds.
+    # Id of the notebook. Comparisons that its claims plan take the planned seeds; ""
+    # takes all seeds.
     page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
-        """Return the Runs of only those rows that have these labels."""
+        """Return the Runs with only those rows that have these labels, such as
+        task="CoLA"."""
 
         def select_frame_rows(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
@@ -84,14 +90,17 @@ class Runs:
         )
 
     def find_frame(self, profile: str) -> pd.DataFrame:
-        """Return the frame of the page's own profile, or that of mini."""
+        """Return the collected frame of the page's own profile, or that of mini for any
+        other name."""
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
     def frames_by_source(self) -> list[tuple[str, pd.DataFrame, str]]:
-        """Return [(source, frame, profile)]: recorded runs if any, then the page's own.
+        """Return [(source, frame, profile)]: recorded runs first, if a toy or paper
+        page has any, then the page's own.
 
-        `source` says where the numbers come from, as the head of columns and panels."""
+        `source` says where the numbers come from, such as "recorded, mini", and is the
+        head of columns and panels."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
         if str(self.profile) in ("toy", "paper") and has_record:
@@ -103,7 +112,8 @@ class Runs:
 
     @property
     def rows_caption(self) -> str:
-        """Return the end of a caption that says which examples the scores are of."""
+        """Return the end of a table's caption that says on which examples its scores
+        are."""
         sources = ", ".join(source for source, *_ in self.frames_by_source)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
@@ -112,9 +122,9 @@ class Runs:
     def make_caption(self, printed_split: str = "", ending: str = "") -> str:
         """Return the caption of a table of mean scores.
 
-        printed_split: the split of printed scores beside them: "test", "development" or
-        "".
-        ending: the end of the caption."""
+        printed_split: the split of the paper's scores in the same table: "test",
+        "development", or "" for none.
+        ending: text at the end."""
         opening = "Scores in points"
         if printed_split:
             opening = f"Published: {printed_split} scores in points. Measured: scores"
@@ -125,10 +135,10 @@ class Runs:
     def tabulate_scores_by_task(
         self, columns: Sequence[Column] = ()
     ) -> list[dict[Any, dict[tuple[str, str], str]]]:
-        """Return the mean score of each task in points, as parts of a page's table.
+        """Return tables of each task's mean score in points over seeds, one for each
+        source, for `compare.join_tables`.
 
-        columns: the columns of the paper's table (lib.stats.compare.Column).
-        """
+        columns: the metrics that the paper's table has."""
         return [
             compare.make_table_by_task(
                 frame, grids.list_columns_by_task(scale, columns), source
@@ -143,13 +153,14 @@ class Runs:
             points
         ),
     ) -> pd.DataFrame:
-        """Return the scores of all runs in points, a line for each run and task.
+        """Return the scores of all runs in points, a line for each run and metric of
+        its task.
 
         The column `source` says where a run is from, such as "recorded, mini"; the
         column `scale` has its profile.
 
-        columns: metrics of the tasks (lib.papers.grids.list_columns_by_task).
-        transform_points: a function of the points of one source, such as
+        columns: the metrics that the paper's table has.
+        transform_points: a function applied to the scores of each source, such as
         lib.stats.compare.average_columns."""
         return pd.concat(
             transform_points(
@@ -167,21 +178,23 @@ class Runs:
         group_column: str | list[str] = "task",
         columns: Sequence[Column] = (),
     ) -> dict[tuple[str, Any], Estimate]:
-        """Return {(source, value of the column `group_column`): Estimate} of `method`
-        minus
-        `baseline`.
+        """Return {(source, value of `group_column`): Estimate} of the score of `method`
+        minus that of `baseline`, paired by seed.
 
-        A comparison that is a cell of a claim has the seeds and the region of the cell.
-        Seeds in which a model collapsed make no pair. Values without a pair are left
-        out.
+        A difference that a claim compares has the claim's planned seeds and claimed
+        region. Seeds in which a model collapsed make no pair. Values without a pair are
+        left out.
 
-        columns: the columns whose mean the paper's table prints
-        (lib.papers.grids.list_columns_by_task)."""
+        group_column: a label of the rows, or several, by which the differences are
+        grouped.
+        columns: the metrics whose mean the paper's table prints."""
         estimates = {}
         for source, frame, scale in self.frames_by_source:
-            metric_of = grids.list_columns_by_task(scale, columns)
+            columns_by_task = grids.list_columns_by_task(scale, columns)
             for value, rows in frame.groupby(group_column, sort=False):
-                e = self.estimate_difference(rows, method, baseline, metric_of, scale)
+                e = self.estimate_difference(
+                    rows, method, baseline, columns_by_task, scale
+                )
                 if e:
                     estimates[source, value] = e
         return estimates
@@ -194,71 +207,85 @@ class Runs:
         columns_by_task: dict[str, tuple[Column, ...]],
         profile: str,
     ) -> Estimate | None:
-        """Return the Estimate of the score of `method` minus that of `baseline`, or
-        None (`estimate_rows`)."""
+        """Return the Estimate of the score of `method` minus that of `baseline` in a
+        collected frame, or None where they cannot be compared (`estimate_rows`)."""
         ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
         return self.estimate_rows(ours, theirs, columns_by_task, profile)
 
     def estimate_rows(
         self,
-        ours: pd.DataFrame,
-        theirs: pd.DataFrame,
-        metric_of: dict[str, tuple[Column, ...]],
-        scale: str,
+        method_frame: pd.DataFrame,
+        baseline_frame: pd.DataFrame,
+        columns_by_task: dict[str, tuple[Column, ...]],
+        profile: str,
     ) -> Estimate | None:
-        """Return the Estimate of the score of one model's rows minus that of another's,
-        or None.
+        """Return the Estimate of one model's scores minus another's, paired by seed, or
+        None.
 
-        It is None where no seed has both, or where a model learned too little."""
-        sides: Any = [rows.to_dict("records") for rows in (ours, theirs)]
+        It is None where no seed has both models, or where a model learned too little to
+        be compared. A comparison that the page's claims plan has the planned seeds and
+        the claimed region.
+
+        method_frame, baseline_frame: collected frames of one model each."""
+        sides: Any = [
+            rows.to_dict("records") for rows in (method_frame, baseline_frame)
+        ]
         spared, region, interest = [False, False], (), nan
-        if match := find_planned_pair(self.page, str(scale), *sides):
+        if match := find_planned_comparison_of_models(self.page, str(profile), *sides):
             plan, turned = match
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
             ]
             spared = [model[0] in plan.may_fail for model in plan.cell.models]
             low, high = region = plan.cell.bounds
-            interest = plan.interest_on(sides[0][0]["task"]) if sides[0] else nan
+            interest = (
+                plan.find_effect_of_interest(sides[0][0]["task"]) if sides[0] else nan
+            )
             if turned:
                 spared, region, interest = spared[::-1], (-high, -low), -interest
-        setting = Setting(metric_of, str(scale), level=grids.LEVEL.get(str(scale), {}))
+        inputs = JudgingInputs(
+            columns_by_task,
+            str(profile),
+            unpruned_scores=grids.LEVEL.get(str(profile), {}),
+        )
         for rows, spare in zip(sides, spared, strict=True):
             if (
                 not spare
-                and "spec" in ours
-                and explain_unlearned("", rows, "", setting)
+                and "spec" in method_frame
+                and explain_unlearned_model("", rows, "", inputs)
             ):
                 return None
-        pairs = compare.pair_rows(sides[0], sides[1], metric_of, spared)
+        pairs = compare.pair_rows(sides[0], sides[1], columns_by_task, spared)
         aims = {"region": region, "interest": interest}
         return replace(paired_difference(pairs), **aims) if pairs else None
 
     def compare_models(
         self, baseline: str, columns: Sequence[Column] = ()
     ) -> dict[tuple[str, str], Estimate]:
-        """Return {(source, "model, 3/12, task"): Estimate} of each model minus
-        `baseline`, whatever its width.
+        """Return {(source, "model, 3/12, task"): Estimate} of each model's score minus
+        that of `baseline`, whatever their widths.
 
-        baseline: a name of `names_of_models`. Pairs and columns are as in
-        `estimate_gaps`."""
+        A reader chooses the baseline on a page.
+
+        baseline: one of `names_of_models`.
+        columns: the metrics whose mean the paper's table prints."""
         estimates = {}
         for source, frame, scale in self.frames_by_source:
-            metric_of = grids.list_columns_by_task(scale, columns)
+            columns_by_task = grids.list_columns_by_task(scale, columns)
             for task, rows in frame.groupby("task", sort=False):
-                parts = split_models(rows)
+                parts = split_frame_by_model(rows)
                 base = parts.pop(baseline, rows[:0])
                 for name, part in parts.items():
-                    if e := self.estimate_rows(part, base, metric_of, scale):
+                    if e := self.estimate_rows(part, base, columns_by_task, scale):
                         estimates[source, f"{name}, {task}"] = e
         return estimates
 
     @property
     def names_of_models(self) -> list[str]:
-        """Return the names of all models with a run, with the width if they have
-        one."""
+        """Return the names of all models with a run, with the share of kept heads if
+        the rows have it: "Ghost, 3/12"."""
         parts = [
-            split_models(compare.select_rows_with_runs(frame))
+            split_frame_by_model(compare.select_rows_with_runs(frame))
             for _, frame, _ in self.frames_by_source
         ]
         return list(dict.fromkeys(chain(*parts)))
@@ -266,11 +293,13 @@ class Runs:
     def estimate_gaps_to_rivals(
         self, method: str, columns: Sequence[Column] = ()
     ) -> dict[tuple[str, str], Estimate]:
-        """Return {(source, "rival, 3/12, task"): Estimate} of `method` minus each
-        rival.
+        """Return {(source, "rival, 3/12, task"): Estimate} of the score of `method`
+        minus that of each other model.
 
-        It is positive where `method` is better. The width is named where the runs have
-        one (column `m`). Pairs and columns are as in `estimate_gaps`."""
+        It is positive where `method` is better. The share of kept heads is named where
+        the rows have it (column `m`).
+
+        columns: the metrics whose mean the paper's table prints."""
         estimates, models = (
             {},
             [frame["model"] for _, frame, _ in self.frames_by_source],
@@ -288,53 +317,59 @@ class Runs:
         return estimates
 
 
-def split_models(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def split_frame_by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return {name of a model: its rows} of a collected frame.
 
-    The name has the width where the frame has one (column `m`): "Ghost, 3/12"."""
-    parts: Any = frame.groupby(compare.list_row_columns(frame)[::-1], sort=False)
+    The name has the share of kept heads where the frame has it (column `m`): "Ghost,
+    3/12"."""
+    parts: Any = frame.groupby(compare.list_row_index_columns(frame)[::-1], sort=False)
     return {
         ", ".join([model, *(format_width({"m": m}) for m in width)]): rows
         for (model, *width), rows in parts
     }
 
 
-# Marks of Markdown within a text. A span of code comes first, since only * and | count
-# in it. Then come a backslash before a mark, a mark, the target of a link, emphasis,
-# and web addresses.
+# Markup of Markdown within a text, in the order of the pattern: a code span, in which
+# only * and | are escaped; a backslash before a mark; a mark; the bracket before a
+# link's target; emphasis; and web addresses.
 MARK = re.compile(
     r"((?<!`)(`+)(?!`).*?(?<!`)\2(?!`))"
     r"|\\(?=[!-/:-@\[-`{-~]|$)|[*|`]|](?=[\[(])|(?<![^\W_])_|_(?![^\W_])|~(?=~)|:(?=//)|(?<=\bwww)\."
 )
-# Marks of Markdown at the beginning of a text: headings, lists, lines, link targets.
+# Markup of Markdown at the beginning of a text: headings, lists, lines, link targets.
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
 
 
 def escape_text(text: object) -> str:
     """Return a text on one line, escaped for Markdown and HTML; code spans stay code.
 
-    Texts may come from data: names of classes and files, and errors that quote them."""
+    Texts may come from a user's data, such as names of classes and files, and must not
+    be read as markup."""
     return BEGIN.sub(r"\\", escape_cell(text))
 
 
 def escape_cell(text: object) -> str:
     """Return a text escaped for a cell of a Markdown table.
 
-    Marks that count only at the beginning of a line stay as they are."""
+    Markup that counts only at the beginning of a line is not escaped."""
     text = " ".join(html.escape(str(text), quote=False).split())
     return MARK.sub(escape_mark, text)
 
 
-def escape_mark(mark: re.Match[str]) -> str:
-    """Return a mark with a backslash before it.
+def escape_mark(markup_match: re.Match[str]) -> str:
+    """Return a match of MARK with a backslash before it.
 
-    A span of code stays, with a backslash before each * and | in it."""
-    return re.sub(r"[*|]", r"\\\g<0>", mark[0]) if mark[1] else rf"\{mark[0]}"
+    A code span is returned with a backslash before each * and | in it."""
+    return (
+        re.sub(r"[*|]", r"\\\g<0>", markup_match[0])
+        if markup_match[1]
+        else rf"\{markup_match[0]}"
+    )
 
 
-def join_levels(names: Iterable[object], separator: str) -> list[str]:
-    """Return the names of rows or columns as text, their levels joined by
-    `separator`."""
+def join_name_levels(names: Iterable[object], separator: str) -> list[str]:
+    """Return the names of a table's rows or columns as text; the levels of a tuple are
+    joined by `separator`."""
     return [
         separator.join(filter(None, map(str, name)))
         if isinstance(name, tuple)
@@ -343,12 +378,13 @@ def join_levels(names: Iterable[object], separator: str) -> list[str]:
     ]
 
 
-def arrange_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
-    """Return (a table as a page shows it, whether its columns must swap their levels).
+def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """Return (a table with the columns that a page shows, whether to swap the levels of
+    its columns).
 
     A column is (source, title), and the first word of a title is a task. Each measured
     column is put beside the printed columns of its task. Printed columns of other
-    tasks, and scores on development rows alone, are left out: the file of the table has
+    tasks, and scores on development rows alone, are left out: the table's CSV file has
     them. Where no task is common, all printed columns come first."""
 
     def find_task(column: tuple[object, ...]) -> str:
@@ -372,8 +408,9 @@ def arrange_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
 def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
     """Return a table of texts as HTML.
 
-    Columns of words are flush left, and cells of numbers do not wrap. table_id: an
-    identifier that no other table of the page has."""
+    Columns of words are flush left, and cells of numbers do not wrap.
+
+    table_id: an identifier for CSS that no other table of the page has."""
     shown = Styler(
         text_frame,
         na_rep="–",
@@ -383,7 +420,7 @@ def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
     )
     for axis in (0, 1):
         shown.format_index(escape="html", axis=axis)
-        # pyrefly: ignore[missing-attribute]  The stubs of pandas lack it.
+        # pyrefly: ignore[missing-attribute]  # Missing in pandas' stubs.
         shown.format_index_names(escape="html", axis=axis)
     words = text_frame.apply(
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
@@ -395,27 +432,30 @@ def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return the text of a cell: a printed number as printed, a float to four
-    digits."""
+    """Return the text of a table's cell: a number that a paper prints as it is printed,
+    any other float with four digits."""
     plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
     return f"{value:.4g}" if plain else str(value)
 
 
 WIDTH = 830  # Width of a page on a code host, in pixels.
-# Pixels of a letter, pixels of a cell's border, letters that do not wrap.
+# Pixels of a letter; pixels of a cell's border; length of a text, in letters, up to
+# which it is not wrapped.
 LETTER, BORDER, UNBROKEN = 8, 27, 18
 
 
 def table_to_markdown(frame: pd.DataFrame) -> str:
     """Return a table of texts as Markdown, with the row labels as first columns.
 
-    A table that is wider than a page becomes several, each with the row labels."""
+    A table that is wider than the page of a code host is divided into several, each
+    with the row labels."""
     names = [name or "" for name in frame.index.names]
     levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
     tables = []
     for part in divide_columns(
-        [count_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])], levels
+        [estimate_column_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])],
+        levels,
     ):
         chosen = frame.iloc[:, [*range(levels), *part]]
         lines = chosen.itertuples(index=False, name=None)
@@ -426,21 +466,22 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
     return "\n".join(tables)
 
 
-def count_pixels(column: pd.Series) -> int:
-    """Return the width of a column of texts in pixels; words wrap, numbers do not."""
+def estimate_column_pixels(column: pd.Series) -> int:
+    """Return the estimated width of a table's column in pixels. Long texts wrap between
+    words, short ones do not."""
     words = f"{column.name} {' '.join(map(str, column))}".split()
     texts = [min(len(str(text)), UNBROKEN) for text in column]
     return BORDER + LETTER * max([*texts, *map(len, words)])
 
 
-def divide_columns(pixel_widths: Sequence[int], label_columns: int) -> list[range]:
-    """Return the numbers of the columns behind the row labels, in parts that fit a
-    page.
+def divide_columns(pixel_widths: Sequence[int], label_column_count: int) -> list[range]:
+    """Return the positions of a table's value columns in groups, such that each group
+    and the row labels fit a page.
 
-    pixel_widths: of all columns, in pixels. label_columns: number of columns with row
-    labels."""
-    columns = range(label_columns, len(pixel_widths))
-    room, size = WIDTH - sum(pixel_widths[:label_columns]), max(1, len(columns))
+    pixel_widths: the width of each column in pixels, row labels first.
+    label_column_count: the number of columns with row labels."""
+    columns = range(label_column_count, len(pixel_widths))
+    room, size = WIDTH - sum(pixel_widths[:label_column_count]), max(1, len(columns))
     while True:
         parts = [columns[i : i + size] for i in range(0, max(1, len(columns)), size)]
         if size == 1 or all(
@@ -451,8 +492,8 @@ def divide_columns(pixel_widths: Sequence[int], label_columns: int) -> list[rang
 
 
 def tabulate_labels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of a frame's labels, with the seeds whose runs are there or
-    missing."""
+    """Return a table of the runs of a collected frame: their labels, and the seeds
+    whose runs exist or are missing."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
     table = frame[labels].astype(object).fillna("")

@@ -1,5 +1,7 @@
-"""This module shows the words of comparisons: as badges, as an explained list, and as a
-page's answer. It is free of torch."""
+"""This module shows how comparisons of a claim turned out: as badges, as a list with
+explanations, and as a page's answer. It does not import torch.
+
+Each comparison has a word, such as "agrees" (`lib.claims.words`)."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -21,38 +23,40 @@ from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
 
 TEMPLATE = Path(__file__).parent / "template"
-MOST = 4  # Number of comparisons in a page's answer; its table has all.
+# Largest number of sentences in a page's answer; its table has all comparisons.
+MOST = 4
 
 
 def add_mark_to_word(word: str) -> str:
-    """Return a word with its mark, so that it can be told without its colour."""
+    """Return an outcome such as "agrees" with its mark before it ("✓ agrees"), so that
+    it is recognised without its colour."""
     return f"{(WORDS | CHECKS)[word][0]} {word}"
 
 
-def make_css_class(word: str) -> str:
-    """Return a word as a CSS class: "no-such-effect-here"."""
+def convert_word_to_css_class(word: str) -> str:
+    """Return the CSS class of a word, such as "no-such-effect-here", for its colour."""
     return re.sub(r"\W", "-", word)
 
 
 ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True
 )
-# pyrefly: ignore[bad-assignment]  # jinja2 has no type of its globals but that of its own ones.
+# pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
 ENVIRONMENT.globals |= {
     "mark": add_mark_to_word,
-    "slug": make_css_class,
+    "slug": convert_word_to_css_class,
     "words": WORDS,
     "reading": READING,
 }
-# Headings of the index, in order; the first has the pages that belong to no paper.
+# Headings of the index, in order. The first has the pages that belong to no paper.
 HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
-# pyrefly: ignore[bad-assignment]  # As above.
+# pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def write_counts(verdicts: Collection[Verdict]) -> str:
-    """Return a sentence that counts the comparisons by word, and equal printed
-    numbers."""
+    """Return a sentence that counts how the comparisons turned out ("agrees", ...), and
+    the printed numbers that were computed again and are equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     sums = [v.word for v in verdicts if v.word]
     lines = [f"Comparisons: {words.count_words(r.word for r in cells)}"] * bool(cells)
@@ -64,8 +68,8 @@ def write_counts(verdicts: Collection[Verdict]) -> str:
 
 
 def format_printed_effect(result: Result) -> str:
-    """Return the printed value of a comparison as text; without one, its smallest
-    effect of interest in brackets."""
+    """Return the effect that a paper prints for a comparison, as text; without one, its
+    smallest effect of interest in brackets."""
     if result.counts and result.printed is not None:
         return f"{result.printed:+.0f} % of the runs"
     if result.printed is not None:
@@ -77,9 +81,9 @@ def format_printed_effect(result: Result) -> str:
     )
 
 
-def write_sentence(result: Result) -> str:
-    """Return a comparison as a sentence with the measured effect, the printed one and
-    the word."""
+def write_result_sentence(result: Result) -> str:
+    """Return a measured comparison as a sentence: what is compared, the measured
+    effect, the printed one and the outcome, such as "agrees"."""
     if result.why_unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.why_unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
@@ -99,23 +103,27 @@ def write_answer(
     judged_profile: str = "",
     prefix: str = "",
 ) -> list[str]:
-    """Return the answer of a page as at most MOST sentences, each with its numbers.
+    """Return the answer of a page as at most MOST (4) sentences, each with its numbers.
 
     The first kind that the page has is taken: central comparisons with an interval;
     differences that the page draws, with intervals; central comparisons of few seeds;
-    further findings; all drawn differences. A page without any says why, and counts
-    equal printed numbers.
+    further findings; all drawn differences. A page without any of them says why, and
+    counts equal printed numbers.
 
     difference_sentences: sentences on the differences that the page draws.
-    judged_profile: the profile that is judged. prefix: text before each comparison,
-    where it is of another profile."""
-    leading = [r for v in verdicts if is_central(v) for r in v.results if not r.beside]
+    judged_profile: the profile (scale of the runs) at which claims are judged.
+    prefix: text before each comparison, for a page whose own runs are at another
+    profile."""
+    leading = [
+        r for v in verdicts if is_on_central_claim(v) for r in v.results if not r.beside
+    ]
     cells = [r for v in verdicts for r in v.results if not r.beside]
     sure = [r for r in leading if not r.why_unmeasured]
     few = [r for r in leading if r.why_unmeasured and r.estimate and not r.reason]
     further = [r for r in cells if not (leading or r.why_unmeasured)]
     sure, few, further = (
-        [f"{prefix}{write_sentence(r)}" for r in part] for part in (sure, few, further)
+        [f"{prefix}{write_result_sentence(r)}" for r in part]
+        for part in (sure, few, further)
     )
     intervals = [line for line in difference_sentences if "[" in line]
     for part in (sure, intervals, few, further, list(difference_sentences)):
@@ -136,14 +144,16 @@ def write_answer(
     return lines
 
 
-def is_central(verdict: Verdict) -> bool:
-    """Return whether a Verdict is on a central claim or a question of our own."""
+def is_on_central_claim(verdict: Verdict) -> bool:
+    """Return whether a Verdict (a claim with its measured comparisons) is on a central
+    claim of a paper, or on one of the repository's own questions."""
     role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]
     return role in ("central", "own") and verdict.kind == "finding"
 
 
 def convert_verdict_to_json(verdict: Verdict) -> Json:
-    """Return the fields of a Verdict for a page's JSON file, its cells as texts."""
+    """Return the fields of a Verdict (a claim with its measured comparisons) for a
+    page's JSON file, its comparisons as texts."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {
@@ -165,6 +175,6 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     }
     return fields | {
         "note": verdict.note,
-        "leading": is_central(verdict),
+        "leading": is_on_central_claim(verdict),
         "cells": cells,
     }

@@ -1,4 +1,4 @@
-"""This package has metrics, costs, and paired differences with their intervals, from
-which claims are judged.
+"""This package computes metrics of predictions, costs of encoders, and paired
+differences between models with their confidence intervals.
 
-It does not import torch."""
+Tables show them, and claims of papers are tested by them. It does not import torch."""

@@ -1,9 +1,10 @@
-"""This module has SQuAD's exact match and F1 in float64, from 0 to 1, without torch.
+"""This module computes SQuAD's exact match and F1 in float64, from 0 to 1, without
+torch.
 
-They are computed as in the official script of SQuAD 2.0. The script of SQuAD 1.1
-differs for accepted answers that are empty after normalisation, such as ".": it keeps
-them. Version 2.0 drops them, and a question without any other answer gets the answer
-"". Its F1 is 1 where prediction and answer are both empty, and 0 where one is."""
+They follow the official script of SQuAD 2.0. The script of SQuAD 1.1 differs for
+accepted answers that are empty after normalisation, such as ".": it keeps them. Version
+2.0 drops them, and a question without any other answer gets the answer "". Its F1 is 1
+where prediction and answer are both empty, and 0 where one is."""
 
 import re
 import string
@@ -19,8 +20,8 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise_answer(answer: str) -> str:
-    """Return a text in lower case without punctuation, English articles and extra
-    blanks."""
+    """Return an answer in lower case without punctuation, English articles and extra
+    blanks, as SQuAD compares answers."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_MARKS)).split())
 
 
@@ -34,8 +35,10 @@ def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
 
 
 def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
-    """Return the F1 of a prediction's words, the largest over the accepted texts
-    `accepted_answers`."""
+    """Return the F1 of the words of a predicted answer span; of several accepted texts
+    the best counts.
+
+    accepted_answers: the accepted texts; [] for a question without an answer."""
     words = normalise_answer(prediction).split()
     return max(
         _compute_word_f1(words, gold.split())

@@ -1,9 +1,10 @@
-"""This module computes scores of runs, pairs them for statistics, and formats them for
-tables.
+"""This module reads scores of runs, pairs the runs of two models for statistics, and
+formats scores for tables.
 
-A collected frame is a table with a line for each Outcome of a grid. All scores are on
-the examples of `read_judged_rows`, so a verdict uses the same difference that two cells
-of a table show."""
+A collected frame is a table with a row for each run of a notebook's grid: its labels
+(model, task, seed), the run, and its metrics. All scores are on the same examples
+(`read_labels_and_predictions`), so a tested claim has the same difference as two cells of a
+table."""
 
 from __future__ import annotations
 
@@ -34,14 +35,16 @@ from lib.stats.paired import compute_score as score_answers
 if TYPE_CHECKING:
     import pandas as pd
 
-# Steps whose runs score the model that they make. A search is left out, as it scores a
-# network with soft masks; the network that is cut out of it is scored by a later step.
+# Steps whose runs train a model and score it. The architecture search is left out, as
+# it scores a network with soft masks; the network that is cut out of it is scored by a
+# later step.
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A Column is a metric on a split of a task, as a paper's table prints it."""
+    """A Column is a metric on a split of a task, such as the accuracy on the
+    development split, as a paper's table has it as a column."""
 
     title: str
     task: str
@@ -50,12 +53,13 @@ class Column:
 
     @property
     def score_key(self) -> str:
-        """Return the key of the score in a run's `metrics.json`."""
+        """Return the key of this score in the file `metrics.json` of a run."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
     @property
     def predictions_file_stem(self) -> str:
-        """Return the stem of the run's file with the predictions behind the score."""
+        """Return the name, without suffix, of a run's file with the predictions behind
+        this score."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
@@ -65,11 +69,11 @@ def pair_columns(
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
-    """Return the Pairs of two models' runs in a collected frame, one for each Column,
-    task and seed.
+    """Return the Pairs of two models' predictions at equal seeds, for paired
+    statistics: one for each metric (Column), task and seed.
 
     A Pair's task is the title of its Column. Runs that are missing or lack the split of
-    a Column make no Pair, and neither do runs of different dtypes (`select_one_dtype`).
+    a Column make no Pair, and neither do runs of different dtypes.
 
     frame: a frame with the columns task, seed, model and run.
     method, baseline: names in the column `model`.
@@ -78,7 +82,7 @@ def pair_columns(
     ours, theirs = (
         [row for row in rows if row["model"] == model] for model in (method, baseline)
     )
-    # pyrefly: ignore[bad-argument-type]  # pandas types names of columns as Hashable.
+    # pyrefly: ignore[bad-argument-type]  # pandas types column names as Hashable.
     return pair_rows(ours, theirs, columns_by_task)
 
 
@@ -88,14 +92,15 @@ def pair_rows(
     columns_by_task: Mapping[str, Sequence[Column]],
     count_collapsed: Sequence[bool] = (False, False),
 ) -> list[Pair]:
-    """Return the Pairs of two models' rows, matched by task and seed.
+    """Return the Pairs of two models' runs, matched by task and seed, for paired
+    statistics.
 
-    A seed in which one of the two models collapsed (`Level`) makes no Pair. Raises
-    Refused where two runs were evaluated on different examples.
+    A seed in which one of the two models collapsed (scored no better than chance) makes
+    no Pair. Raises Refused where two runs were evaluated on different examples.
 
     method_rows, baseline_rows: rows of a collected frame, with task, seed and run.
     columns_by_task: {task: its Columns}.
-    count_collapsed: for each of the two models, whether its collapsed runs count
+    count_collapsed: for the method and the baseline, whether collapsed runs are paired
     too."""
     both = select_one_dtype([*method_rows, *baseline_rows])
     runs, others = (
@@ -118,7 +123,7 @@ def pair_rows(
             has_scores = all(column.score_key in member.metrics for member in members)
             if column.split != "dev" and not has_scores:
                 continue
-            a, b = (read_judged_rows(member, column) for member in members)
+            a, b = (read_labels_and_predictions(member, column) for member in members)
             if a["index"] != b["index"]:
                 raise Refused(
                     f"{run.name} and {other.name} were evaluated on different rows of "
@@ -130,16 +135,19 @@ def pair_rows(
     return replicates
 
 
-# State of a row without a comparable run: runs of its task and seed have two dtypes.
+# State of a row whose run is dropped, because the runs of its task and seed were
+# computed in two dtypes.
 MIXED = "with runs of two dtypes"
 
 
 def collect_dtypes(spec_json: Json) -> set[str]:
-    """Return the dtypes in which the run of a Spec and all its inputs were computed.
+    """Return the dtypes, such as {"bfloat16"}, in which a run and all runs that it
+    builds on were computed.
 
-    The dtype of a latency is left out, as its models may be of another one.
+    The dtype of a latency measurement is left out, since it need not be that of its
+    models.
 
-    spec_json: the Spec as JSON."""
+    spec_json: the description of the run (Spec) as JSON."""
     numerics = (
         {}
         if spec_json.get("step") == "latency"
@@ -152,10 +160,11 @@ def collect_dtypes(spec_json: Json) -> set[str]:
 def group_by_task_and_seed(
     rows: Iterable[Mapping[str, Any]],
 ) -> list[list[Mapping[str, Any]]]:
-    """Return lists of rows, each with the rows of one task and seed that are compared
+    """Return lists of rows, one list for each task and seed: these rows are compared
     with each other.
 
-    Rows without a run are left out, unless their state is MIXED."""
+    Rows without a run are left out, unless their run was dropped for its dtype
+    (MIXED)."""
     groups = defaultdict(list)
     for row in rows:
         if row["run"] or row.get("state") == MIXED:
@@ -164,18 +173,18 @@ def group_by_task_and_seed(
 
 
 def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
-    """Return the set of all dtypes in which some runs and their inputs were
-    computed."""
+    """Return the set of dtypes in which some runs, and all runs that they build on,
+    were computed."""
     return set().union(*(collect_dtypes(run.spec) for run in runs))
 
 
 def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in which all runs of one task and seed have one dtype, so that their
-    difference is not one of rounding.
+    """Return the rows such that all runs of one task and seed have one dtype, so that
+    rounding does not add to their difference.
 
-    Where runs have two dtypes, their float32 twins (`lib.core.store.Run.float32_twin`)
-    take their place. Where twins are missing, the rows get the run None and the state
-    MIXED."""
+    Where runs have two dtypes, the same runs in float32
+    (`lib.core.store.Run.float32_twin`) replace them. Where these are missing, the rows
+    get the run None and the state MIXED."""
     changed = {}
     for group in group_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
@@ -194,8 +203,8 @@ def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 
 def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a list with a sentence on the dtypes of the compared runs, or [] where all
-    have one dtype.
+    """Return [a sentence on how many comparisons have which dtype], or [] where all
+    runs have one dtype.
 
     compared_rows: lists of rows. In each list, the rows of one task and seed are
     compared."""
@@ -219,22 +228,26 @@ def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def read_unseen_description(run: Run) -> Json | None:
-    """Return the description of unseen rows in a run's Spec ({"rows", "digest", ...}),
-    or None where the run has none."""
+    """Return the description of a run's unseen rows ({"rows": number, "digest", ...}),
+    or None where it has none.
+
+    Unseen rows are official labelled rows that neither training nor the choice of
+    settings used. They are scored beside the development rows."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
-def read_judged_rows(run: Run, column: Column) -> dict[str, Any]:
-    """Return labels and predictions of the N examples that a run is scored on.
+def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
+    """Return labels and predictions of the N examples on which a run is scored and
+    compared.
 
     The keys are "labels" [N], "said" [N] (predicted classes or scores; for answer spans
     the score of each question), "cluster" [N] (examples that share text have one
     number), and "index", a list that is equal for runs on the same examples.
 
-    The examples are the rows of the Column's split. After development rows follow the
-    unseen rows that are judged, where the run has some (lib.data.unseen). Without
-    unseen rows each example is a cluster."""
+    The examples are the rows of the Column's split. Behind the development rows stand
+    the unseen rows (`lib.data.unseen`), where the run has some. Without unseen rows
+    each example is its own cluster."""
     stored, unseen_spec = (
         run.read_arrays(column.predictions_file_stem),
         read_unseen_description(run),
@@ -259,13 +272,15 @@ def read_judged_rows(run: Run, column: Column) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Level:
-    """A Level compares a run's score with that of a model which has learned nothing.
+    """A Level compares a run's score with the score that is possible without having
+    learned anything.
 
-    A run has collapsed if it does no better, or predicts the same for all examples."""
+    A run has collapsed if it scores no better, or predicts the same for all
+    examples."""
 
-    score: float  # Score on the judged examples, in points.
-    # Score in points that a model without knowledge may reach: for accuracy, two
-    # standard errors above the share of the most frequent class.
+    score: float  # Score in points, from 0 to 100.
+    # Score in points that is possible without learning: for accuracy, two standard
+    # errors above the share of the most frequent class.
     chance: float
     constant: bool  # Whether the predictions for all examples are equal.
 
@@ -276,20 +291,21 @@ class Level:
 
 @lru_cache(maxsize=8192)
 def measure_level(run: Run, column: Column) -> Level:
-    """Return the Level of a run in a Column.
+    """Return the Level of a run by a metric: its score, and whether it collapsed to
+    chance.
 
-    A model without knowledge reaches the accuracy of the most frequent class, the F1 of
-    predicting class 1 always, or a correlation of 0. Two standard errors are added to
+    Without learning a model reaches the accuracy of the most frequent class, the F1 of
+    always predicting class 1, or a correlation of 0. Two standard errors are added to
     accuracies and correlations. A run whose loss was not finite has no predictions, and
-    counts as constant."""
+    counts as collapsed."""
     try:
-        rows = read_judged_rows(run, column)
+        rows = read_labels_and_predictions(run, column)
     except FileNotFoundError:
         return Level(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
     if column.metric in ("accuracy", *MARKS):
-        # For answer spans, a model without knowledge answers no question: it is right
-        # where there is no answer, whose label is below 0.
+        # For answer spans, a model that learned nothing answers no question. It is
+        # right where there is no answer, which has a label below 0.
         counts = np.unique(labels, return_counts=True)[1]
         is_span = column.metric in MARKS
         most = float(np.mean(labels < 0) if is_span else counts.max() / n)
@@ -306,8 +322,8 @@ def measure_level(run: Run, column: Column) -> Level:
 def find_collapsed(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
-    """Return whether the run of each of N rows of a collected frame collapsed
-    (`Level`): bool [N]."""
+    """Return for each of the N runs of a collected frame whether it collapsed (scored
+    no better than chance): bool [N]."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [
         run and measure_level(run, columns_by_task[task][0]).has_collapsed
@@ -317,38 +333,41 @@ def find_collapsed(
 
 
 def read_development_score(run: Run | None, column: Column) -> float:
-    """Return a run's score on the split of a Column, without unseen rows, from 0 to 1;
-    nan where it has none."""
+    """Return a run's score on the split of a Column, from 0 to 1; nan where it has
+    none.
+
+    Unseen rows, which `read_score` adds to the development rows, are left out."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
 def read_score(run: Run | None, column: Column) -> float:
-    """Return a run's score in a Column, on `read_judged_rows`, from 0 to 1; nan where
-    it has none.
+    """Return a run's score by a Column's metric, from 0 to 1; nan where it has none.
 
-    A metric that is no score of examples, such as a share of weights, is returned as it
-    is."""
+    It is on the split's rows and, for the development split, on unseen rows too
+    (`read_labels_and_predictions`). A metric that is no score of examples, such as the share of
+    remaining weights, is returned as recorded."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return read_development_score(run, column)
-    rows = read_judged_rows(run, column)
+    rows = read_labels_and_predictions(run, column)
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-SCORES = ("score", "development")  # Columns that `list_scores_in_points` adds.
-# End of the title of a table's column whose scores leave out unseen rows.
+# Columns of scores that `list_scores_in_points` adds.
+SCORES = ("score", "development")
+# End of the title of a table's column whose scores leave out the unseen rows.
 ALONE = "development rows alone"
 
 
 def list_scores_in_points(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
-    """Return a frame of scores in points, with a line for each row of a collected frame
-    and Column.
+    """Return a table of scores in points (0 to 100), with a line for each run of a
+    collected frame and each metric of its task.
 
     It has the columns of the frame, "column" (title of the Column), "score" (on
-    `read_judged_rows`) and "development" (without unseen rows). A Column whose split no
-    run has is left out.
+    development and unseen rows) and "development" (without unseen rows). A Column whose
+    split no run has is left out.
 
     columns_by_task: {task: its Columns}."""
     import pandas as pd
@@ -368,30 +387,33 @@ def list_scores_in_points(
 
 
 def name_source_of_numbers(frame: pd.DataFrame, profile: str) -> str:
-    """Return the head of a table's columns that tells where its numbers come from, such
-    as "this run, toy" or "recorded, mini"."""
+    """Return the head of a table's columns that says where its numbers come from, such
+    as "this run, toy" or "recorded, mini".
+
+    profile: the scale of the runs."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     label = " and ".join(word for origin, word in words.items() if origin in origins)
     return f"{label or 'not run'}, {profile}"
 
 
-def list_row_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of a frame that tell the rows of a table apart: "model",
-    behind "m" (kept heads) if the frame has it."""
+def list_row_index_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of a frame that index the rows of a printed table: "m" (number
+    of kept heads), if the frame has it, and "model"."""
     return [name for name in ("m", "model") if name in frame]
 
 
 def blank_unpaired_scores(
     scores: pd.DataFrame, model_columns: list[str]
 ) -> pd.DataFrame:
-    """Return a frame of scores without those at seeds that only one model has.
+    """Return a frame of scores with nan at seeds that only one model has, so that the
+    means in a table are over the same seeds.
 
-    So the means of a table are over the same seeds. Models of one width and Column are
-    compared; if they share no seed, all scores stay.
+    Models of one width are compared on each Column; if they share no seed, all scores
+    stay.
 
     scores: a frame of `list_scores_in_points`.
-    model_columns: the columns that tell models apart."""
+    model_columns: the columns that identify a model."""
     model_ids = scores.groupby(model_columns).ngroup().where(scores["score"].notna())
     place = [
         scores[name] for name in ("column", "m") if name in ("column", *model_columns)
@@ -402,15 +424,18 @@ def blank_unpaired_scores(
 
 
 def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the mean score over all Columns for each table row and seed.
+    """Return a frame with the mean score over all tasks' metrics, for each model and
+    seed.
 
-    Seeds that lack the score of a Column are left out.
+    Seeds at which the score of a metric is missing are left out.
 
     frame: a frame of `list_scores_in_points`."""
-    frame = blank_unpaired_scores(frame, list_row_columns(frame)).dropna(
+    frame = blank_unpaired_scores(frame, list_row_index_columns(frame)).dropna(
         subset=["score"]
     )
-    groups = frame.groupby([*list_row_columns(frame), "seed"], sort=False)["score"]
+    groups = frame.groupby([*list_row_index_columns(frame), "seed"], sort=False)[
+        "score"
+    ]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
@@ -419,13 +444,13 @@ def join_tables(
     *tables: Mapping[Any, Mapping[Any, Any]],
     index_names: Sequence[str] = ("m", "model"),
 ) -> pd.DataFrame:
-    """Return one DataFrame of several dicts {row: {column: value}}, with values
+    """Return one DataFrame from several tables {row: {column: value}}, with values
     unchanged.
 
-    Rows or columns that are tuples make a MultiIndex. Rows and columns stand in the
-    order in which they first occur.
+    Keys that are tuples make a MultiIndex. Rows and columns stand in the order in which
+    they first occur.
 
-    index_names: names of the levels of the row index, the last for the last level."""
+    index_names: names of the levels of the row index, aligned at the last level."""
     import pandas as pd
 
     merged: dict[Any, dict[Any, Any]] = {}
@@ -442,16 +467,17 @@ def join_tables(
     )
 
 
-FAR = 10.0  # Points from the median over seeds beyond which a seed's score is a stray.
+# Points from the median over seeds beyond which a seed's score is reported as outlying.
+FAR = 10.0
 
 
 def describe_outlying_seeds(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[str]:
-    """Return a sentence for each model and Column where some seeds score far (FAR) from
-    the others.
+    """Return a sentence for each model and metric where few seeds score far from the
+    median (more than FAR (10) points).
 
-    It warns a reader that a few seeds move the mean.
+    It warns a reader that these seeds move the mean.
 
     frame: a collected frame; without task, model, seed and run there are no sentences.
     columns_by_task: {task: its Columns}."""
@@ -462,7 +488,7 @@ def describe_outlying_seeds(
     ]
     frame = frame[frame["task"].isin([*columns_by_task])]
     lines = []
-    names = [*list_row_columns(frame), "column"]
+    names = [*list_row_index_columns(frame), "column"]
     for key, rows in (
         list_scores_in_points(frame, columns_by_task)
         .dropna(subset="score")
@@ -475,28 +501,29 @@ def describe_outlying_seeds(
         place = f" at {format_width(dict(rows.iloc[0]))}" if "m" in rows else ""
         rest = rows["score"][~far]
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
-        seeds = several.format(join_in_words(map(str, rows["seed"][far])))
-        scores = join_in_words(f"{score:.1f}" for score in rows["score"][far])
+        seeds = several.format(join_texts_with_and(map(str, rows["seed"][far])))
+        scores = join_texts_with_and(f"{score:.1f}" for score in rows["score"][far])
         others = f"the others {rest.min():.1f} to {rest.max():.1f}"
         lines.append(f"{model}{place} on {column}: {seeds} {scores}, {others}")
     return lines
 
 
-def join_in_words(texts: Iterable[str]) -> str:
-    """Return texts as a list in words: "13, 14 and 15"."""
+def join_texts_with_and(texts: Iterable[str]) -> str:
+    """Return texts as an enumeration for a sentence: "13, 14 and 15"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def add_metrics_to_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the metrics of its run appended; its own columns win over
-    metrics of the same name."""
+    """Return a row with the metrics of its run added; a label keeps its value where a
+    metric has the same name."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}
 
 
 def select_rows_with_runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a collected frame whose runs exist."""
+    """Return the rows of a collected frame whose runs exist, without those that are
+    missing or failed."""
     return frame[frame["run"].notna()]
 
 
@@ -505,7 +532,8 @@ def spread_text(
     shown_mean: float | None = None,
     collapsed_count: int = 0,
 ) -> str:
-    """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
+    """Return mean and standard deviation over seeds as text for a table: "81.2 ± 0.4
+    (3)".
 
     The number in brackets is that of seeds. Values that are None or not finite are left
     out; without others the text is a dash.
@@ -521,10 +549,10 @@ def spread_text(
 
 
 def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
-    """Return an Estimate with its interval and number of seeds as text: "+0.4 [-0.2,
-    1.1] (3)".
+    """Return an Estimate with its 95 % interval and number of seeds as text: "+0.4
+    [-0.2, 1.1] (3)".
 
-    With fewer seeds than SEEDS the interval is left out.
+    With fewer than SEEDS (3) seeds the interval is left out.
 
     is_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
     if estimate is None or not isfinite(estimate.mean):
@@ -542,25 +570,27 @@ def make_table_by_task(
     source_title: str,
     row_columns: Sequence[str] = (),
 ) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
-    """Return a part of a page's table from a collected frame: {row: {(source, title):
-    mean over seeds as text}}.
+    """Return a table of mean scores over seeds from a collected frame: {row: {(source,
+    title of the metric): text}}.
 
     A row is a model, or (kept heads, model). Collapsed runs are left out, unless all
-    runs of a row and Column collapsed; so are seeds without a partner
-    (`blank_unpaired_scores`). With several Columns, (source, "average") is the mean of
-    their means over seeds; its spread is over the seeds that have all Columns. Where
-    unseen rows count too, columns without them follow. A cell without runs is a dash.
+    runs of a row and metric collapsed; so are seeds that only one model has
+    (`blank_unpaired_scores`). With several metrics, (source, "average") is the mean of
+    their means over seeds; its spread is over the seeds that have all of them. Where
+    scores include unseen rows, columns without them follow. A cell without runs is a
+    dash.
 
     columns_by_task: {task: its Columns}.
-    source_title: head of the columns (`name_source_of_numbers`).
+    source_title: where the numbers come from (`name_source_of_numbers`).
     row_columns: columns of the frame that name the rows instead, as "value · value";
     there is no average then, and cells without a score are left out."""
     import pandas as pd
 
-    names, table = list(row_columns) or list_row_columns(frame), {}
+    names, table = list(row_columns) or list_row_index_columns(frame), {}
     scored = list_scores_in_points(frame, columns_by_task)
     lost = pd.Series(find_collapsed(scored, columns_by_task), scored.index, dtype=bool)
-    # Keep the scores of a row all of whose runs collapsed.
+    # Where all runs of a row collapsed, keep their scores, so that the table still
+    # shows them.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
         "all"
     )
@@ -601,9 +631,10 @@ def estimate_difference(
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> Estimate | None:
-    """Return the Estimate of the paired difference of two models in points, or None
-    where no two runs make a Pair.
+    """Return the Estimate of the paired difference method minus baseline in points, or
+    None where no two runs can be paired.
 
+    method, baseline: names in the column `model` of the collected frame.
     columns_by_task: {task: its Columns}."""
     replicates = pair_columns(frame, method, baseline, columns_by_task)
     return paired_difference(replicates) if replicates else None

@@ -1,10 +1,11 @@
-"""This module computes the parameters and FLOPs of an encoder, without torch.
+"""This module counts the parameters and FLOPs of an encoder, without torch.
 
 Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size,
-F feed-forward neurons, L layers, M kept heads, k size of a ghost's kernel. Cutting to M
-heads keeps M * D columns of queries, keys and values and M * F / A neurons in every
-layer. Embeddings, LayerNorms, output biases and the head stay whole (GhostBERT section
-2.1). One multiply-accumulate is two FLOPs."""
+F feed-forward neurons, L layers, M kept heads, k kernel size. GhostBERT prunes an
+encoder to M heads, which keeps M * D columns of queries, keys and values and M * F / A
+neurons in every layer. Embeddings, LayerNorms, output biases and the classifier stay
+whole (GhostBERT section 2.1). Ghost modules are its cheap convolutions that generate
+the pruned features from the kept ones. One multiply-accumulate is two FLOPs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """A Shape has the sizes of an encoder with a classification head.
+    """A Shape has the sizes of an encoder with a classification head, from which its
+    costs are counted.
 
     Raises Refused where the number of heads does not divide the hidden width."""
 
@@ -48,39 +50,45 @@ class Shape:
             raise Refused(f"Shape.hidden is {self.hidden}, {why}")
 
 
-BUCKETS = 32  # Rows of MPNet's relative position bias, a table with a column per head.
+# Rows of MPNet's table of relative position biases, which has a column for each head.
+BUCKETS = 32
 WIDTHS = "num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
 DISTILBERT = "n_layers dim n_heads hidden_dim".split()
 TABLES = ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 UNTYPED = ("mpnet", "distilbert")  # Families without token types.
 
 
-def list_size_fields(family: str) -> list[str]:
-    """Return transformers' names of the fields of a Shape from `layers` to `types`.
+def list_config_size_fields(family: str) -> list[str]:
+    """Return the field names of a transformers configuration for the sizes of a Shape,
+    from `layers` to `types`.
 
     The last is left out for a family without token types."""
     widths = DISTILBERT if family == "distilbert" else WIDTHS
     return [*widths, *TABLES[: 2 if family in UNTYPED else 3]]
 
 
-def make_configuration(shape: Shape, **further_fields: Any) -> PretrainedConfig:
-    """Return the transformers configuration of a Shape, with further fields
-    `further_fields`."""
+def build_transformers_config(shape: Shape, **further_fields: Any) -> PretrainedConfig:
+    """Return the transformers configuration of an encoder with these sizes.
+
+    further_fields: other fields of the configuration, such as num_labels."""
     from transformers import AutoConfig
 
     if shape.family == "electra":
         further_fields["embedding_size"] = shape.embedding
     family, *sizes = astuple(shape)
-    further_fields |= dict(zip(list_size_fields(family), sizes, strict=False))
+    further_fields |= dict(zip(list_config_size_fields(family), sizes, strict=False))
     return AutoConfig.for_model(family, **further_fields)
 
 
 def read_shape_of_config(config: Mapping[str, Any]) -> Shape:
-    """Return the Shape of an encoder from its transformers configuration."""
+    """Return the sizes of an encoder (its Shape) from its transformers configuration as
+    a dict."""
     family = config["model_type"]
     names = [field.name for field in fields(Shape)][1:-1]
     sizes: dict[str, Any]
-    sizes = dict(zip(names, map(config.get, list_size_fields(family)), strict=False))
+    sizes = dict(
+        zip(names, map(config.get, list_config_size_fields(family)), strict=False)
+    )
     embedding = config.get("embedding_size", sizes["hidden"])
     return Shape(family, **{"types": 0} | sizes, embedding=embedding)
 
@@ -94,11 +102,11 @@ SHAPES = {
 
 
 def check_kept_heads(shape: Shape, remaining_heads: int | None = None) -> int:
-    """Return the number of kept heads: `remaining_heads` after a check, or all where it
-    is None.
+    """Return the number of heads that a pruned encoder keeps: `remaining_heads` after a
+    check, or all where it is None.
 
-    Raises Refused unless it is from 1 to A, and for a cut model where A does not divide
-    the F neurons."""
+    Raises Refused unless it is from 1 to A, and for a pruned model where A does not
+    divide the F neurons."""
     all_heads = shape.heads
     remaining_heads = all_heads if remaining_heads is None else remaining_heads
     if remaining_heads not in range(1, all_heads + 1):
@@ -115,12 +123,12 @@ def check_kept_heads(shape: Shape, remaining_heads: int | None = None) -> int:
 def compute_layer_widths(
     shape: Shape, remaining_heads: int | None = None, ghost: Ghost | None = None
 ) -> tuple[int, int, int, int]:
-    """Return the widths of each layer: (queries and keys, values, inputs of the output
-    projection, neurons).
+    """Return the widths of each layer of a pruned encoder: (queries and keys, values,
+    inputs of the output projection, FFN neurons).
 
-    A ghost at "qk" generates the attention maps of cut heads, so values and output
-    projection stay whole. A ghost at "v" generates the contexts of cut heads, so the
-    output projection stays whole (GhostBERT section 4.2).
+    A ghost module at "qk" generates the attention maps of pruned heads, so values and
+    output projection stay whole. One at "v" generates the contexts of pruned heads, so
+    the output projection stays whole (GhostBERT section 4.2).
 
     remaining_heads: kept heads; None means all."""
     cut = check_kept_heads(shape, remaining_heads) * shape.hidden // shape.heads
@@ -133,13 +141,14 @@ def compute_layer_widths(
 def _count_kernels(
     shape: Shape, ghost: Ghost, remaining_heads: int | None, position: str
 ) -> tuple[int, int]:
-    """Return (number of kernels in one ghost module, channels of each kernel).
+    """Return (number of convolution kernels in one ghost module, channels of each
+    kernel).
 
-    At "qk" and "v" each of the M kept heads feeds each of the A - M ghost heads through
-    a kernel of its own: M * (A - M) kernels. Elsewhere one kernel is shared, and
-    convolves the sum over heads or folds of neurons. With more than one ghost feature
-    there is a kernel for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2,
-    B.4)."""
+    At "qk" and "v" each of the M kept heads feeds each of the A - M generated heads
+    through a kernel of its own: M * (A - M) kernels. Elsewhere one kernel is shared,
+    and convolves the sum over heads or groups of neurons. With more than one ghost
+    feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
+    2.3, 4.2, B.4)."""
     remaining = check_kept_heads(shape, remaining_heads)
     if position in ("qk", "v"):
         return remaining * (shape.heads - remaining), shape.hidden // shape.heads
@@ -154,8 +163,8 @@ def _count_kernels(
 def _count_ghost_costs(
     shape: Shape, ghost: Ghost | None, remaining_heads: int | None, tokens: int
 ) -> tuple[int, int]:
-    """Return (parameters, FLOPs) of all ghost modules: one for each layer and position,
-    without biases."""
+    """Return (parameters, FLOPs) of all ghost modules, the convolutions that generate
+    pruned features: one for each layer and position, without biases."""
     if ghost is None:
         return 0, 0
     ghost.check_fit(check_kept_heads(shape, remaining_heads) < shape.heads)
@@ -178,12 +187,12 @@ def _count_ghost_costs(
 def ghost_parameters(
     shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
 ) -> int:
-    """Return the number of weights of all ghost modules (GhostBERT sections 2.2.1,
-    4.1).
+    """Return the number of weights of all ghost modules, the convolutions that generate
+    pruned features (GhostBERT sections 2.2.1, 4.1).
 
     A kernel of size k over C channels has C * k weights as "dwconv", C * C * k as
-    "conv1d_s", T * T * k as "conv1d_f", and k * k as "conv2d". Raises Refused as
-    `Ghost.check_fit` and `check_kept_heads` do.
+    "conv1d_s", T * T * k as "conv1d_f", and k * k as "conv2d". Raises Refused for
+    settings that do not fit the encoder.
 
     heads: kept heads; None means all.
     tokens: T, which matters for "conv1d_f" alone."""
@@ -193,12 +202,12 @@ def ghost_parameters(
 def ghost_flops(
     shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
 ) -> int:
-    """Return the FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
+    """Return the FLOPs of the ghost modules, the convolutions that generate pruned
+    features, at B = 1, without softmax and ReLU.
 
     The output has the size of the input. A kernel of size k over C channels takes 2TCk
     as "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where
-    C = T on attention maps. Raises Refused as `Ghost.check_fit` and `check_kept_heads`
-    do.
+    C = T on attention maps. Raises Refused for settings that do not fit the encoder.
 
     heads: kept heads; None means all.
     tokens: T."""
@@ -212,15 +221,18 @@ def parameters(
     labels: int = 2,
     tokens: int = 128,
 ) -> int:
-    """Return the number of parameters of a classifier, its ghosts included.
+    """Return the number of parameters of a classifier, its ghost modules (GhostBERT's
+    convolutions) included.
 
     They are those of the embeddings, L layers, an H x H dense layer (BERT's pooler, or
-    the dense layer in the head of families without a pooler) and the H x `labels`
-    output. MPNet's relative position bias is one table for all layers, and stays whole
-    in a cut model. Raises Refused as `Ghost.check_fit` and `check_kept_heads` do.
+    the dense layer in the classification head of families without a pooler) and the H x
+    `labels` output. MPNet's relative position bias is one table for all layers, and
+    stays whole in a pruned model. Raises Refused for settings that do not fit the
+    encoder.
 
     heads: kept heads; None means all.
-    tokens: tokens of an input, which matter for ghosts of kind "conv1d_f" alone."""
+    tokens: tokens of an input, which matter for ghost modules of kind "conv1d_f"
+    alone."""
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = compute_layer_widths(shape, heads, ghost)
     embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
@@ -240,21 +252,22 @@ def flops(
     convention: str = "true",
     labels: int = 2,
 ) -> int:
-    """Return the FLOPs of a forward pass over one input, by one of two conventions.
+    """Return the FLOPs of a classifier's forward pass over one input, by one of two
+    conventions.
 
-    "true" counts matrix products and ghosts, as PyTorch's FlopCounterMode does with
-    eager attention. The H x H dense layer and the output see one token. Lookups cost
-    nothing. ELECTRA's dense layer from embedding to hidden width counts.
+    "true" counts matrix products and ghost convolutions, as PyTorch's FlopCounterMode
+    does with eager attention. The H x H dense layer and the output see one token.
+    Lookups cost nothing. ELECTRA's dense layer from embedding to hidden width counts.
 
-    "token head" reproduces most of GhostBERT's printed columns. The paper does not tell
-    its convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
-    To the products of the layers this adds the classification head of ELECTRA's public
-    FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense layer, bias,
-    activation and one logit. The layers' products alone miss all 16 BERT cells of
-    Tables 1, 3 and 5; with this term two miss.
+    "token head" reproduces most of GhostBERT's printed columns, whose convention the
+    paper does not state. Appendix A.3 gives batch 1, 128 tokens and no embedding
+    operations. To the products of the layers this adds the classification head of
+    ELECTRA's public FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense
+    layer, bias, activation and one logit. The layers' products alone miss all 16 BERT
+    cells of Tables 1, 3 and 5; with this term two miss.
 
-    Raises Refused for another convention, and as `Ghost.check_fit` and
-    `check_kept_heads` do."""
+    heads: kept heads; None means all. Raises Refused for another convention, and for
+    settings that do not fit the encoder."""
     check_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = compute_layer_widths(shape, heads, ghost)
@@ -270,16 +283,16 @@ def flops(
 
 def count_flops_of_layer(
     hidden_size: int,
-    read_inputs: Any,
+    input_width: Any,
     query_key_width: Any,
     value_width: Any,
     neurons: Any,
     token_count: int = 128,
 ) -> Any:
-    """Return the FLOPs of one layer; they are linear in each width, which may be a
-    tensor in a search.
+    """Return the FLOPs of one encoder layer. They are linear in each width, which may
+    be a tensor, so that a search can differentiate them.
 
-    read_inputs: inputs of H that queries, keys and values read.
+    input_width: number of the H inputs that queries, keys and values read.
     query_key_width: columns of queries, and as many of keys.
     value_width: columns of values.
     neurons: feed-forward neurons."""
@@ -287,7 +300,7 @@ def count_flops_of_layer(
         2
         * token_count
         * (
-            read_inputs * (2 * query_key_width + value_width)
+            input_width * (2 * query_key_width + value_width)
             + value_width * hidden_size
         )
     )
@@ -302,11 +315,13 @@ def count_flops_of_layers(
     token_count: int = 128,
     has_pooler: bool = True,
 ) -> Any:
-    """Return the FLOPs of a model whose layers may have different widths.
+    """Return the FLOPs of an encoder whose layers may have different widths, for
+    networks of an architecture search.
 
-    head_size: head size D.
-    widths_by_layer: a dict for each layer, with "heads" and "ffn". A search over more
-    widths adds "embedding" (default H), "qk" and "v" (defaults D * heads).
+    head_size: D.
+    widths_by_layer: a dict for each layer, with "heads" and "ffn" (number of neurons).
+    A search over more widths adds "embedding" (default H), "qk" and "v" (defaults D *
+    heads).
     has_pooler: whether a dense layer [H, H] on one token is added."""
     total = 2 * hidden_size**2 if has_pooler else 0
     for width in widths_by_layer:
@@ -321,8 +336,8 @@ def count_flops_of_layers(
 def count_widths_by_layer(
     architecture: Mapping[str, Sequence[Sequence[int]]],
 ) -> list[dict[str, int]]:
-    """Return a dict {"heads": number, "ffn": number, ...} for each layer of an
-    architecture, for `count_flops_of_layers`.
+    """Return the widths of each layer of a pruned architecture, {"heads": number,
+    "ffn": number, ...}, for `count_flops_of_layers`.
 
     architecture: {"heads": L lists of kept indices, "neurons": L lists, ...}."""
     indices = {
@@ -336,6 +351,6 @@ def count_widths_by_layer(
 
 
 def format_count(count: float, unit: str) -> str:
-    """Return a count as text in the papers' precision, such as "22.5" GFLOPs or "89" M
-    params."""
+    """Return a number of FLOPs or parameters as text in the papers' precision: "22.5"
+    for GFLOPs, "89" for millions."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

@@ -1,7 +1,7 @@
-"""This module has the measures that claims compare beside task scores, such as a
-variance ratio.
+"""This module defines the measures that claims compare beside task scores, such as the
+ratio of two variances.
 
-A measure gives a value for each row of a collected frame, or one Estimate for all rows.
+A measure gives a value for each run of a collected frame, or one Estimate for all runs.
 Measures of a single paper are in its `measures.py`. The module does not import
 torch."""
 
@@ -21,17 +21,18 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-RANKED = 12  # Least number of candidates for a rank correlation (claim E4).
+# Smallest number of candidate networks for which a rank correlation is estimated.
+RANKED = 12
 
 
 @dataclass(frozen=True)
 class Measure:
     """A Measure says how a quantity is computed from runs, in one of three ways.
 
-    values: an expression over the metrics of a run.
-    by_run: f(frame, metric_of) -> a value for each row of the frame.
-    of_all: f(frames of each model, metric_of, the text in brackets behind the measure's
-    name) -> an Estimate or None."""
+    values: an expression over the names of a run's metrics.
+    by_run: f(frame, columns_by_task) -> a value for each run of the frame.
+    of_all: f(frames of each model, columns_by_task, argument of the measure in the text
+    of a comparison) -> an Estimate or None."""
 
     unit: str
     values: str = ""
@@ -43,8 +44,8 @@ class Measure:
 
 
 def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
-    """Return the trailing mean [N] of a loss [N], over a window of `window_share` * N
-    points.
+    """Return the trailing mean [N] of a training loss [N], over a window of
+    `window_share` * N points.
 
     At the start the window has fewer points."""
     import pandas as pd
@@ -56,8 +57,8 @@ def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
 def has_collapsed(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
-    """Return whether each run of a frame collapsed: it scores no better than chance or
-    predicts a constant (lib.stats.compare.Level)."""
+    """Return for each run of a collected frame whether it collapsed: it scores no
+    better than chance or predicts a constant."""
     return [
         compare.measure_level(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
@@ -67,8 +68,8 @@ def has_collapsed(
 def list_scores(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.Series:
-    """Return the scores in points [N] of the N trained models of a frame that did not
-    collapse (lib.stats.compare.Level)."""
+    """Return the scores in points [N] of the N trained models of a frame, without those
+    that collapsed to chance."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
     sound = [not is_collapsed for is_collapsed in has_collapsed(made, columns_by_task)]
@@ -78,16 +79,16 @@ def list_scores(
 def estimate_variance_ratio(
     frames_by_model: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    _: str = "",
+    measure_argument: str = "",
 ) -> paired.Estimate | None:
-    """Return the Estimate of the ratio of the variances over seeds of two models'
-    scores.
+    """Return the Estimate of the ratio of two models' variances of scores over seeds.
 
     Interval and p-value come from the F distribution. It is None where a model has
     fewer than two scores, or the second model's scores do not vary.
 
     frames_by_model: a collected frame of each model.
-    columns_by_task: {task: its Columns}."""
+    columns_by_task: {task: its Columns}.
+    measure_argument: not used."""
     a, b = (
         list_scores(part, columns_by_task).dropna().to_numpy()
         for part in frames_by_model
@@ -106,13 +107,13 @@ def list_candidate_scores(
     frames_by_model: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
-    """Return a frame with a row for each candidate of a search and two scores in
-    points: "search" (the proxy of the search) and "final" (after full training).
+    """Return a frame with a row for each candidate of an architecture search and two
+    scores in points: "search" (the proxy during the search) and "final" (after full
+    training).
 
     A candidate without one of the two scores is left out.
 
-    frames_by_model: the collected frames of the full trainings and of the search's
-    runs.
+    frames_by_model: [frame of the full trainings, frame of the search's runs].
     columns_by_task: {task: its Columns}."""
     import pandas as pd
 
@@ -131,12 +132,16 @@ def list_candidate_scores(
 def estimate_rank_correlation(
     frames_by_model: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    _: str = "",
+    measure_argument: str = "",
 ) -> paired.Estimate | None:
-    """Return the Estimate of Kendall's tau between the candidates' scores in a search
-    and after full training, or None for fewer than RANKED candidates.
+    """Return the Estimate of Kendall's tau between candidates' scores in a search and
+    after full training; None for fewer than RANKED (12) candidates.
 
-    frames_by_model, columns_by_task: as in `list_candidate_scores`."""
+    It says whether the search's proxy ranks networks as full training does.
+
+    frames_by_model: [frame of the full trainings, frame of the search's runs].
+    columns_by_task: {task: its Columns}.
+    measure_argument: not used."""
     both = list_candidate_scores(frames_by_model, columns_by_task)
     search, final = both.to_numpy().T
     return (
@@ -144,7 +149,8 @@ def estimate_rank_correlation(
     )
 
 
-SCORE = Measure("points")  # Task score: the Measure of a Cell that names no other.
+# Task score: the Measure of a comparison that names no other.
+SCORE = Measure("points")
 MEASURES = {
     "accuracy": Measure("points", "100 * accuracy"),
     "damage at the start": Measure(

@@ -1,4 +1,4 @@
-"""This module has GLUE's metrics in float64, without torch.
+"""This module computes GLUE's metrics in float64, without torch.
 
 Class metrics take classes [N], or logits [N, C] whose largest column is the prediction
 (ties take the first). Regression metrics take values [N] or [N, 1].
@@ -20,12 +20,15 @@ METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
 def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> float:
-    """Return a metric (METRICS) of predictions, computed as `lib.stats.paired` does for
-    verdicts.
+    """Return a metric (METRICS) of predictions.
 
-    F1 is that of class 1 of two, as GLUE scores MRPC and QQP; Matthews correlation
-    takes any number of classes. Raises Refused for an unknown name, values that are not
-    finite, no rows, and a class below 0."""
+    It is computed by `lib.stats.paired`, so tables and tests of differences have the
+    same scores. F1 is that of class 1 of two, as GLUE scores MRPC and QQP; Matthews
+    correlation takes any number of classes. Raises Refused for an unknown name, values
+    that are not finite, no rows, and a class below 0.
+
+    predictions: classes or values [N], or logits [N, C].
+    labels: [N]."""
     check_name("metric", metric, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
@@ -47,5 +50,7 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
 def compute_metrics(
     task: Task, logits: ArrayLike, labels: ArrayLike
 ) -> dict[str, float]:
-    """Return {metric: value} of all metrics of a Task, its first metric first."""
+    """Return {metric: value} of all metrics of a Task, its main metric first.
+
+    logits: [N, C], where C is 1 for a regression. labels: [N]."""
     return {name: compute_metric(name, logits, labels) for name in task.metrics}

@@ -1,9 +1,9 @@
-"""This module has paired comparisons: intervals and tests, all in points (100 times the
-metric).
+"""This module estimates paired differences between models, with confidence intervals
+and tests, all in points (100 times the metric).
 
 A replicate is one seed on one task. It is scored for a method (a) and its baseline (b)
-on the same examples. The variance of a mean difference is the sum of two. That of n
-seeds is the sample variance of the differences over n. That of the examples is a
+on the same examples. The variance of a mean difference is the sum of two parts. That of
+n seeds is the sample variance of the differences over n. That of the examples is a
 jackknife: each cluster of examples is left out once, for all seeds, models, widths and
 metrics of a task at the same time, because these share the examples. The metric is
 computed again, exactly, each time.
@@ -46,7 +46,7 @@ BLOCK = 32
 @dataclass(frozen=True)
 class Pair:
     """A Pair has the predictions of a method (a) and a baseline (b) for the same
-    examples, on one task at one seed.
+    examples, on one task at one seed. Paired statistics rest on it.
 
     Row i of a, b and labels is the same example. Failed runs make no Pair."""
 
@@ -81,14 +81,15 @@ class Estimate:
     noise: float = 0.0  # Standard error of the mean from the choice of examples alone.
     freedom: float = inf  # Degrees of freedom of Student's interval.
     null: float = 0.0  # Value that means no effect: 1 for a ratio.
-    region: tuple[float, ...] = ()  # Ends of the region that a paper claims, if any.
-    interest: float = nan  # Smallest effect of interest, which a plan names.
+    # (low, high) in which a paper claims that the value lies, if any.
+    region: tuple[float, ...] = ()
+    interest: float = nan  # Smallest effect of interest, fixed before the runs.
 
     def compute_p_value(self, value: float) -> float:
-        """Return the two-sided p-value of the hypothesis that the true value is
+        """Return the two-sided p-value of the null hypothesis that the true value is
         `value`.
 
-        It is 0.05 where `value` is an end of the interval."""
+        It is 0.05 where `value` is an end of the 95 % interval."""
         if value == self.null:
             return self.p
         half = self.mean - self.low if value < self.mean else self.high - self.mean
@@ -116,7 +117,8 @@ def draw_bootstrap_weights(
 
 
 def predict_classes(logits: np.ndarray) -> np.ndarray:
-    """Return classes [N] of logits [N, C], or scores [N] of logits [N, 1].
+    """Return the predicted classes [N] of logits [N, C], or the scores [N] of a
+    regression's outputs [N, 1].
 
     An array [N] is returned unchanged."""
     if logits.ndim == 1:
@@ -133,9 +135,11 @@ def compute_weighted_scores(
     """Return the metric of each of M models on each of D weighted samples of the
     examples, [D, M].
 
-    It is 0 where it is undefined. Raises Refused for an unknown metric.
+    The jackknife calls it, with a sample for each cluster left out. A score is 0 where
+    it is undefined. Raises Refused for an unknown metric.
 
-    predictions: M predictions [N] or [N, C]; for MARKS, scores [N] of the questions.
+    predictions: M predictions [N] or [N, C]; for the metrics of answer spans (MARKS),
+    scores [N] of the questions.
     labels: [N].
     weights: how often each sample has each example [D, N]."""
     check_name(
@@ -167,7 +171,9 @@ def compute_weighted_scores(
 def compute_score(metric: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     """Return the metric of one model's predictions, with each example counted once.
 
-    predictions, labels: as in `compute_weighted_scores`."""
+    metric: a name such as "f1".
+    predictions: classes or scores [N], or logits [N, C].
+    labels: [N]."""
     return float(
         compute_weighted_scores(
             metric, [predictions], labels, np.ones((1, len(labels)))
@@ -182,7 +188,7 @@ def _divide_or_zero(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarra
 
 
 def _standardise(values: np.ndarray) -> np.ndarray:
-    """Return values with zero mean and unit standard deviation, or zeros where it is
+    """Return values with zero mean and unit standard deviation, or zeros where they are
     constant.
 
     On this scale weighted moments lose few digits, and one threshold on the variance
@@ -220,7 +226,9 @@ def _compute_spearman(
 ) -> np.ndarray:
     predictions = np.where(np.isfinite(predictions).all(0), predictions, 0)
     correlations = []
-    for counts, (y, *others) in _iterate_ranks([labels, *predictions.T], weights):
+    for counts, (y, *others) in _iterate_weighted_ranks(
+        [labels, *predictions.T], weights
+    ):
         y_weighted, scores = counts * y, []
         spread = np.vecdot(y_weighted, y)
         for x in others:
@@ -230,15 +238,18 @@ def _compute_spearman(
     return np.concatenate(correlations)
 
 
-def _iterate_ranks(
+def _iterate_weighted_ranks(
     columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
     """Yield blocks of B weighted samples: (weights [B, N], [twice the ranks of each
     column, [B, N]]).
 
-    A rank about the mean rank moves by a half or not at all when another example is
-    left out, so the ranks of a jackknife follow from those of all examples. Twice a
-    rank is a whole number, so sums of products are exact in any order."""
+    When an example is left out, the rank of another, relative to the mean rank, moves
+    by a half or not at all. So the ranks in a jackknife follow from those of all
+    examples. Twice a rank is a whole number, so sums of products are exact in any
+    order.
+
+    columns: labels or predictions [N] to rank."""
     if isinstance(weights, np.ndarray):
         yield weights, [_compute_ranks(x, weights) for x in columns]
         return
@@ -250,8 +261,8 @@ def _iterate_ranks(
     for first in range(0, count, BLOCK):
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
-        moves = [_compare_to_others(x, x[rows]) for x in columns]
-        # Add up the moves of clusters that have several examples.
+        moves = [_compute_rank_contributions(x, x[rows]) for x in columns]
+        # Where clusters have several examples, add up the moves of their members.
         if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
             moves = [
@@ -263,9 +274,9 @@ def _iterate_ranks(
 
 def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return twice the mid-ranks of values [N], less their mean, in each of D weighted
-    samples, [D, N].
+    samples, [D, N]. Spearman's correlation is computed from them.
 
-    Each smaller example adds 1 to it, and each larger one subtracts 1.
+    Each smaller example adds 1, and each larger one subtracts 1.
 
     weights: how often each sample has each example [D, N]."""
     place = np.unique(values, return_inverse=True)[1]
@@ -274,9 +285,15 @@ def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (2 * reach - mass - reach[:, -1:])[:, place]
 
 
-def _compare_to_others(values: np.ndarray, other_values: np.ndarray) -> np.ndarray:
-    """Return what each of K other values adds to twice the ranks of values [N]: 1, 0 or
-    -1, [K, N]."""
+def _compute_rank_contributions(
+    values: np.ndarray, other_values: np.ndarray
+) -> np.ndarray:
+    """Return what each of K examples adds to twice the ranks of N values: 1 where the
+    value is above the example's, -1 below, else 0; [K, N].
+
+    The ranks without an example are obtained by subtracting its row.
+
+    values: [N]. other_values: [K]."""
     above, below = values > other_values[:, None], values < other_values[:, None]
     return above.view(np.int8) - below.view(np.int8)
 
@@ -287,12 +304,12 @@ class LeaveOneOut:
     examples.
 
     Its first row has every example once; each other row lacks one cluster. The matrix
-    is never built: its product with another comes from sums over clusters."""
+    is never stored: its product with another comes from sums over clusters."""
 
     cluster: np.ndarray  # Number from 0 of each example's cluster [N].
 
-    def __matmul__(self, x: np.ndarray) -> np.ndarray:
-        sums = np.stack([np.bincount(self.cluster, column) for column in x.T], 1)
+    def __matmul__(self, matrix: np.ndarray) -> np.ndarray:
+        sums = np.stack([np.bincount(self.cluster, column) for column in matrix.T], 1)
         total = sums.sum(0, keepdims=True)
         return np.concatenate([total, total - sums])
 
@@ -302,8 +319,8 @@ _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
 def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """Return the jackknife scores [1 + K] in points of a and b of each Pair: [a of the
-    first, b of the first, ...].
+    """Return the jackknife scores in points of each Pair's two models, as arrays [1 +
+    K]: [a of the first Pair, b of the first, ...].
 
     Score 0 is on all examples; each other one leaves out one of K clusters.
 
@@ -322,19 +339,19 @@ def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     return [_left_out[key] for key in keys]
 
 
-def keep_common_tasks(groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
-    """Return groups of Pairs without the tasks that some group lacks.
+def keep_common_tasks(pair_groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
+    """Return the groups of Pairs without the tasks that some group lacks.
 
-    So while runs are still missing, groups are compared on the same tasks."""
-    tasks = set.intersection(*({pair.task for pair in group} for group in groups))
-    return [[pair for pair in group if pair.task in tasks] for group in groups]
+    So groups are compared on the same tasks while runs are still missing."""
+    tasks = set.intersection(*({pair.task for pair in group} for group in pair_groups))
+    return [[pair for pair in group if pair.task in tasks] for group in pair_groups]
 
 
 def estimate_contrast(
-    groups: Sequence[Sequence[Pair]], coefficients: ArrayLike
+    pair_groups: Sequence[Sequence[Pair]], coefficients: ArrayLike
 ) -> Estimate:
-    """Return the Estimate of a linear combination of the mean differences of groups of
-    Pairs.
+    """Return the Estimate of a linear combination of mean differences, each of a group
+    of Pairs (runs of a method a and a baseline b).
 
     The mean difference of a group is the mean of a - b over seeds, then over tasks. All
     Pairs of a task must have the same examples in the same order, clusters and metric.
@@ -342,20 +359,22 @@ def estimate_contrast(
     together.
 
     coefficients: a factor for each group, such as [1, -1]."""
-    pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
-    if not pairs or len(pairs) < sum(map(len, groups)):
+    pairs = {
+        (g, p.task, p.seed): p for g, group in enumerate(pair_groups) for p in group
+    }
+    if not pairs or len(pairs) < sum(map(len, pair_groups)):
         raise Refused(
             "a comparison needs at least one pair, and each task and seed once"
         )
     tasks, seeds = (sorted({key[i] for key in pairs}) for i in (1, 2))
-    values = np.ma.masked_all((len(groups), len(tasks), len(seeds)))
+    values = np.ma.masked_all((len(pair_groups), len(tasks), len(seeds)))
     left_out: dict[Any, list[tuple[int, int, np.ndarray]]] = {}
     for t, task in enumerate(tasks):
         of_task = {key: pair for key, pair in pairs.items() if key[1] == task}
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
-            # pyrefly: ignore[bad-argument-type]  # Clusters may be None, equal to None.
+            # pyrefly: ignore[bad-argument-type]  # Two clusters of None are equal.
             same &= np.array_equal(pair.cluster, first.cluster)
             if pair.metric != first.metric or not same:
                 raise Refused(
@@ -363,7 +382,8 @@ def estimate_contrast(
                 )
         scores = compute_jackknife_scores([*of_task.values()])
         cluster = None if first.cluster is None else first.cluster.tobytes()
-        # Key of the examples: tasks that differ in their metric alone share examples.
+        # Key of the examples. Tasks that differ only in their metric share examples, so
+        # their errors are correlated.
         rows = first.labels.tobytes(), cluster
         for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
             gaps = a - b
@@ -378,8 +398,8 @@ def estimate_contrast(
     for gaps in left_out.values():
         estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
         of_examples += (len(estimates) - 1) * float(np.var(estimates))
-    # Fill a seed's missing task with the mean of the task, so that tasks of different
-    # level do not add to the variance between seeds.
+    # Where a seed lacks a task, put the mean of the task. So tasks of different
+    # difficulty do not add to the variance between seeds.
     filled = np.where(values.mask, centre[:, :, None], values.data)
     per_seed = np.einsum("gt,gts->s", weight, filled)
     n, spread, of_seeds = int(counts[counts > 0].min()), np.nan, 0.0
@@ -397,13 +417,12 @@ def estimate_contrast(
 def _compute_student_interval(
     mean: float, variance: float, degrees_of_freedom: float
 ) -> tuple[float, float, float]:
-    """Return (low, high, p) of Student's 95 % interval of a mean, and its two-sided
+    """Return (low, high, p): Student's 95 % interval of a mean, and its two-sided
     p-value against 0.
 
-    variance: the variance of the mean.
-    degrees_of_freedom: the degrees of freedom."""
+    variance: the variance of the mean."""
     half = float(scipy.stats.t.ppf(0.975, degrees_of_freedom) * variance**0.5)
-    if variance < 1e-18:  # Without variance, p is 1 for a mean of 0 and else 0.
+    if variance < 1e-18:  # With zero variance, p is 1 for a mean of 0 and else 0.
         p = float(abs(mean) < 1e-9)
     else:
         p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, degrees_of_freedom))
@@ -411,17 +430,19 @@ def _compute_student_interval(
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
-    """Return the Estimate of method minus baseline (a - b) in points: the mean over
-    seeds, then over tasks."""
+    """Return the Estimate of method minus baseline in points, with its interval: the
+    mean difference of the Pairs over seeds, then over tasks."""
     return estimate_contrast([pairs], np.ones(1))
 
 
 def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
-    """Return the Estimate of `paired_difference`; where no row differs from another,
-    its interval has Wilson's limit of 0 of n rows in place of no width.
+    """Return the Estimate of method minus baseline in points, with an interval that
+    never has zero width.
 
-    That holds for means over rows. Rows of one cluster count as one. Verdicts do not
-    use it, as their intervals were planned before."""
+    Where both models are right and wrong on the same rows, `paired_difference` gives
+    zero width. Then the interval reaches to Wilson's limit for 0 of n rows, rows of one
+    cluster counted as one. This holds for metrics that are means over rows. Tests of
+    claims do not use it, as their intervals were planned before."""
     gap = paired_difference(pairs)
     if gap.low < gap.high or pairs[0].metric not in SHARES:
         return gap
@@ -434,11 +455,12 @@ def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
 
 
 def estimate_mean_over_seeds(values: ArrayLike, smallest_step: float = 0.0) -> Estimate:
-    """Return the Estimate of the mean over seeds of values that are no mean over
+    """Return the Estimate of the mean over seeds of a quantity that is not a mean over
     examples, such as a share of steps.
 
-    It has Student's interval; with one seed both ends are the value.
+    It has Student's 95 % interval; with one seed both ends are the value.
 
+    values: one for each seed.
     smallest_step: number of which all values are multiples. Rounding to it adds a
     twelfth of its square to their variance."""
     x = np.asarray(values, float)
@@ -483,12 +505,11 @@ def estimate_share_gap(
     other_outcomes: Sequence[bool] | pd.Series | None = None,
 ) -> Estimate:
     """Return the Estimate in points of the share of True in `outcomes`, minus the share
-    in
-    `other_outcomes` if given.
+    in `other_outcomes` if given.
 
-    A difference has Newcombe's interval (1998, method 10) and Fisher's exact p-value. A
-    single share has Wilson's interval; its p-value is 1 for a share of 0, and else
-    0."""
+    It serves shares of runs, such as those that collapsed. A difference has Newcombe's
+    interval (1998, method 10) and Fisher's exact p-value. A single share has Wilson's
+    interval; its p-value is 1 for a share of 0, and else 0."""
     counts = [
         (int(np.sum(flags)), len(flags))
         for flags in (outcomes, other_outcomes)
@@ -512,21 +533,23 @@ def estimate_share_gap(
 
 
 def compute_slope_weights(x: ArrayLike) -> np.ndarray:
-    """Return weights w such that w @ y is the least-squares slope of y over x."""
+    """Return weights w [n] such that w @ y is the least-squares slope of y [n] over x
+    [n]."""
     values = np.asarray(x, float)
     centred = values - values.mean()
     return centred / (centred**2).sum()
 
 
 def compute_straightness_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
-    """Return weights w such that w @ y tells whether y is closer to linear in x than in
+    """Return weights w [n] such that w @ y > 0 where y is closer to linear in x than in
     `other_x`.
 
-    Where y rises with both, w @ y is above 0 exactly where a line over x leaves the
-    smaller residuals. It is the root of the sum of squares that a line over x explains
-    in y, minus the root for a line over `other_x`: with unit vectors u and v along the
-    centred x and `other_x`, the two sums of squared residuals differ by
-    (u @ y)^2 - (v @ y)^2."""
+    This holds where y rises with both. w @ y is the root of the sum of squares that a
+    line over x explains in y, minus that root for a line over `other_x`: with unit
+    vectors u and v along the centred x and `other_x`, the two sums of squared residuals
+    differ by (u @ y)^2 - (v @ y)^2.
+
+    x, other_x: two scales of the same n points, such as a number and its logarithm."""
     u, v = (w / np.sqrt((w**2).sum()) for w in map(compute_slope_weights, (x, other_x)))
     return u - v
 
@@ -566,7 +589,8 @@ def estimate_rank_correlation(
 
 
 def adjust_p_values_by_holm(p_values: ArrayLike) -> np.ndarray:
-    """Return Holm's step-down adjusted p-values, in the order given."""
+    """Return the p-values [n] after Holm's step-down correction for multiple tests, in
+    the order given."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)

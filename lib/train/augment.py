@@ -1,5 +1,5 @@
-"""This module augments data as TinyBERT does (Jiao et al. 2020): it replaces words by
-others.
+"""This module augments texts as TinyBERT does (Jiao et al. 2020): it replaces words by
+similar ones.
 
 A word may be replaced if it has only the letters a to z and is no stop word. If it is
 one piece of the vocabulary, a masked language model reads "masked sentence [SEP]
@@ -32,17 +32,19 @@ from lib.model.parts import get_encoder
 from lib.train import loop
 from lib.train.batches import Encoded, make_batch
 
-# Largest number of tokens in a batch, padding included, by type of device.
+# {type of device: largest number of tokens in a batch, padding included}.
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
-class Source:
-    """A Source is a masked language model that proposes replacements for words.
+class WordReplacer:
+    """A WordReplacer is a masked language model that proposes replacements for words.
 
-    Its vocabulary has V pieces, N of which are words. Raises Refused for a model
-    without a WordPiece vocabulary."""
+    Its vocabulary has V WordPieces, N of which are words. Raises Refused for a model
+    without a WordPiece vocabulary.
+
+    folder: the folder of the model."""
 
     def __init__(self, folder: Path) -> None:
         self.model, self.tokenizer = backbone.load(folder)
@@ -53,7 +55,7 @@ class Source:
             )
         # Masked-LM head from hidden states [B, H] to scores [B, V], or None.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
-        # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+        # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
         table = self.model.to(loop.get_device()).get_input_embeddings().weight
         assert isinstance(table, torch.Tensor)
         self.embeddings = table.detach()
@@ -69,15 +71,18 @@ class Source:
         self.vectors = functional.normalize(self.embeddings[self.places])
 
     def split_into_pieces(self, word: str) -> list[int]:
-        """Return the ids of a word's pieces, or [] where the vocabulary lacks some."""
+        """Return the ids of a word's WordPieces, or [] where the vocabulary cannot
+        spell it."""
         ids = [token.id for token in self.rules.model.tokenize(word)]
         return [] if self.tokenizer.unk_token_id in ids else ids
 
 
-def split_into_words(source: Source, text: str) -> tuple[list[str], list[int]]:
-    """Return (the words of a text, the indices of those that may be replaced)."""
-    text = source.rules.normalizer.normalize_str(text)
-    words = [word for word, _ in source.rules.pre_tokenizer.pre_tokenize_str(text)]
+def split_into_words(replacer: WordReplacer, text: str) -> tuple[list[str], list[int]]:
+    """Return (the words of a text, the indices of those that may be replaced).
+
+    These have only the letters a to z and are no stop words."""
+    text = replacer.rules.normalizer.normalize_str(text)
+    words = [word for word, _ in replacer.rules.pre_tokenizer.pre_tokenize_str(text)]
     return words, [
         i
         for i, word in enumerate(words)
@@ -85,38 +90,38 @@ def split_into_words(source: Source, text: str) -> tuple[list[str], list[int]]:
     ]
 
 
-def find_candidates(
+def find_replacement_candidates(
     texts: Iterable[str],
-    source: Source,
+    replacer: WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
     nearest_words_cache: dict[str, list[int]],
     max_batch_tokens: int | None = None,
 ) -> Arrays:
-    """Return the candidates of every replaceable word in some texts.
+    """Return the candidates for every replaceable word in some texts.
 
-    The arrays are "ids" (int32 [words, count]: candidates of each word as indices into
-    `source.names`, padded with -1), "sizes" (number of replaceable words of each text)
-    and "one_piece" (number of words that are one piece of the vocabulary).
+    The arrays are "ids" (int32 [words, K]: candidates of each word as indices into
+    `replacer.names`, padded with -1), "sizes" (number of replaceable words of each
+    text) and "one_piece" (number of words that are one piece of the vocabulary).
 
-    texts: different texts.
-    candidates_per_word: candidates of a word.
-    nearest_words_cache: {word: its nearest words}, a cache that this function adds to.
+    texts: texts without repeats.
+    candidates_per_word: the number K of candidates of a word.
+    nearest_words_cache: {word: its nearest words}; this function adds to it.
     max_batch_tokens: the largest number of tokens in a batch, padding included."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     max_batch_tokens = max_batch_tokens or TOKENS[loop.get_device().type]
-    limit = source.model.config.max_position_embeddings
+    limit = replacer.model.config.max_position_embeddings
     for text in texts:
-        words, eligible = split_into_words(source, text)
-        pieces = list(map(source.split_into_pieces, words))
-        spelled = [ids or [source.tokenizer.unk_token_id] for ids in pieces]
+        words, eligible = split_into_words(replacer, text)
+        pieces = list(map(replacer.split_into_pieces, words))
+        spelled = [ids or [replacer.tokenizer.unk_token_id] for ids in pieces]
         row = [i for ids in spelled for i in ids]
         starts = np.cumsum([1, *map(len, spelled)])
         sizes.append(len(eligible))
         for i in eligible:
             single = len(pieces[i]) == 1
             one_piece += single
-            if not single or source.head is None:
+            if not single or replacer.head is None:
                 others[slot] = words[i]
             elif starts[i] < limit:
                 # Words beyond the model's longest input get no candidates.
@@ -131,13 +136,13 @@ def find_candidates(
         ):
             batch = [masked[i] for i in order[start:end]]
             best = predict_likeliest_pieces(
-                source, batch, candidates_per_word, numerics
+                replacer, batch, candidates_per_word, numerics
             )
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
     nearest_words_cache.update(
         find_nearest_words(
-            source,
+            replacer,
             sorted(set(others.values()) - nearest_words_cache.keys()),
             candidates_per_word,
         )
@@ -151,20 +156,21 @@ def find_candidates(
 
 @torch.inference_mode()
 def predict_likeliest_pieces(
-    source: Source,
+    replacer: WordReplacer,
     masked_words: Sequence[tuple[int, list[int], int]],
     pieces_per_word: int,
     numerics: Numerics,
 ) -> list[list[int]]:
-    """Return the ids of up to `pieces_per_word` likeliest pieces for each masked word.
+    """Return the ids of up to `pieces_per_word` likeliest WordPieces for each masked
+    word.
 
-    The model reads the sentence twice, the first time with the mask. Both together are
-    cut to its longest input.
+    The model reads the sentence twice, the first time with the word masked. Both
+    together are cut to its longest input.
 
     masked_words: for each word (its number, ids of its sentence, index of the masked
     token)."""
-    tokenizer, where = source.tokenizer, loop.get_device()
-    limit = source.model.config.max_position_embeddings
+    tokenizer, where = replacer.tokenizer, loop.get_device()
+    limit = replacer.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
     for _, row, place in masked_words:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
@@ -179,84 +185,87 @@ def predict_likeliest_pieces(
         where,
     )
     with loop.use_dtype(numerics):
-        hidden = get_encoder(source.model)(**batch)[0]
-    # Score only the masked tokens, in float32: bfloat16 would tie the last candidates.
+        hidden = get_encoder(replacer.model)(**batch)[0]
+    # Score only the masked tokens, in float32: in bfloat16 the last candidates would
+    # have equal scores.
     hidden = hidden[
         range(len(masked_words)), [place for _, _, place in masked_words]
     ].float()
-    assert source.head is not None
-    scores = source.head(hidden)[:, : len(source.usable)]
+    assert replacer.head is not None
+    scores = replacer.head(hidden)[:, : len(replacer.usable)]
     best = scores.topk(min(pieces_per_word, scores.shape[1])).indices.tolist()
     # Sort by id, because rounding may swap candidates of nearly equal score.
-    return [sorted(i for i in row if source.usable[i]) for row in best]
+    return [sorted(i for i in row if replacer.usable[i]) for row in best]
 
 
 @torch.inference_mode()
 def find_nearest_words(
-    source: Source,
+    replacer: WordReplacer,
     words: Iterable[str],
     neighbours_per_word: int,
     block_size: int = 512,
 ) -> dict[str, list[int]]:
-    """Return {word: ids of up to `neighbours_per_word` nearest other words} by cosine
-    of input embeddings.
+    """Return {word: ids of up to `neighbours_per_word` nearest other words}, by cosine
+    similarity of input embeddings.
 
     A word that the vocabulary cannot spell has none.
 
-    block_size: words that are compared at once."""
+    block_size: number of words that are compared at once."""
     neighbours = {word: [] for word in words}
     queries = {
-        word: source.embeddings[ids].mean(0)
+        word: replacer.embeddings[ids].mean(0)
         for word in words
-        if (ids := source.split_into_pieces(word))
+        if (ids := replacer.split_into_pieces(word))
     }
-    rows = {source.names[place]: row for row, place in enumerate(source.places)}
+    rows = {replacer.names[place]: row for row, place in enumerate(replacer.places)}
     for start in range(0, len(queries), block_size):
         part = list(queries)[start : start + block_size]
         asked = functional.normalize(torch.stack([queries[word] for word in part]))
-        cosines = asked @ source.vectors.T
+        cosines = asked @ replacer.vectors.T
         for line, word in enumerate(part):
             if word in rows:
                 cosines[line, rows[word]] = -torch.inf
         best = cosines.topk(min(neighbours_per_word, cosines.shape[1])).indices.tolist()
         for word, row in zip(part, best, strict=True):
             neighbours[word] = sorted(
-                source.places[i] for i in row if i != rows.get(word)
+                replacer.places[i] for i in row if i != rows.get(word)
             )
     return neighbours
 
 
 def draw_variants(
     text: str,
-    source: Source,
+    replacer: WordReplacer,
     candidate_ids: np.ndarray,
     augment: Augment,
     generator: np.random.Generator,
 ) -> list[str]:
-    """Return a text, followed by the different new sentences drawn from it.
+    """Return [a text, the distinct new sentences that are drawn from it...].
 
     Words of new sentences are joined by spaces.
 
-    candidate_ids: candidates of each replaceable word of the text, int32 [words,
-    count]."""
-    words, places = split_into_words(source, text)
+    candidate_ids: candidates of each replaceable word of the text, int32 [words, K].
+    augment: the number of sentences to draw, and the probability of a replacement."""
+    words, places = split_into_words(replacer, text)
     sizes = (candidate_ids >= 0).sum(1)
     chance = generator.random((2, augment.tries, len(places)))
     chosen = candidate_ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]
     made = {text: 0}
     for use, new in zip((chance[0] < augment.p) & (sizes > 0), chosen, strict=True):
-        replaced = {places[i]: source.names[new[i]] for i in np.flatnonzero(use)}
+        replaced = {places[i]: replacer.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
-    if text != " ".join(words):  # Leave out the same words with other spaces.
+    # Drop a variant that differs from the text in its spaces alone.
+    if text != " ".join(words):
         made.pop(" ".join(words), None)
     return list(made)
 
 
 def expand_rows(variants_by_side: list[list[str]]) -> Iterator[tuple[str, str | None]]:
-    """Yield the augmented rows (a, b) of one row; b is None where rows have one text.
+    """Yield the augmented rows (first text, second text) of one row; the second is None
+    where rows have one text.
 
-    Variants of `a` are paired with the original `b`, then variants of `b` with the
-    original `a`.
+    Variants of the first text are paired with the original second, then variants of the
+    second with the original first.
 
     variants_by_side: the variants of each text, the original first."""
     left, right = (
@@ -270,15 +279,15 @@ def expand_rows(variants_by_side: list[list[str]]) -> Iterator[tuple[str, str | 
 
 
 def encode_augmented_rows(
-    run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
+    augmentation_run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
 ) -> Encoded:
-    """Return the tokenised training rows of a run of step `augment`, originals
-    included.
+    """Return the tokenised training rows that a run of the step `augment` wrote,
+    originals included.
 
     They are tokenised once and cached on disk.
 
     max_length: tokens to which rows are cut."""
-    path = run.model / "variants.jsonl"
+    path = augmentation_run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
     def iterate_encoded_rows() -> Iterator[dict[str, list[int]]]:
@@ -295,8 +304,10 @@ def encode_augmented_rows(
         tokens.digest_vocabulary(tokenizer),
         disk.read_file_stamp(path)[1:3],
     )
-    key = disk.digest_values("augmented", run.name, *size_and_time, words, max_length)
-    arrays = run.read_arrays("rows")
+    key = disk.digest_values(
+        "augmented", augmentation_run.name, *size_and_time, words, max_length
+    )
+    arrays = augmentation_run.read_arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(
         tokens.cache_rows(key, iterate_encoded_rows, names),

@@ -1,5 +1,5 @@
 """This module makes batches of tokenised rows, in an order that depends on seed and
-epoch alone."""
+epoch alone, so that training can be repeated and resumed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from lib.data import Split
     from lib.data.tokens import Rows
 
-    Ids = list[Any] | Rows  # Token ids of rows: arrays, lists of integers, or on disk.
+    # Token ids of rows: a list of arrays or lists of integers, or rows on disk.
+    Ids = list[Any] | Rows
 
-POOL = 50  # Batches whose rows are sorted by length together.
+POOL = 50  # Number of batches whose rows are sorted by length together.
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An Encoded has N tokenised rows with their labels.
+    """This class holds N tokenised rows with their labels.
 
     columns: {model input, such as "input_ids": N integer arrays, each as long as its
     row}, as a list or as rows on disk (lib.data.tokens).
@@ -44,7 +45,8 @@ class Encoded:
         return np.array([*map(len, ids)]) if isinstance(ids, list) else ids.lengths()
 
     def used_ids(self) -> np.ndarray:
-        """Return the different token ids that occur, the padding token included."""
+        """Return the distinct token ids that occur in the rows, sorted, with the
+        padding token: int64."""
         ids = self.columns["input_ids"]
         seen = np.concatenate(ids) if isinstance(ids, list) else ids.used_ids()
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
@@ -53,7 +55,7 @@ class Encoded:
 def encode_split(
     tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int
 ) -> Encoded:
-    """Return the tokenised rows of a Split, cut to at most `max_length` tokens."""
+    """Return the tokenised rows of a Split, truncated to at most `max_length` tokens."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
@@ -66,12 +68,12 @@ def encode_split(
 def order_batches(
     lengths: np.ndarray, batch_size: int, seed: int, epoch: int, by_length: bool = True
 ) -> list[np.ndarray]:
-    """Return the row numbers of each batch of one epoch, in order.
+    """Return the row numbers of each batch of one epoch, in the order of training.
 
     lengths: tokens of each row.
     batch_size: rows of a batch.
     by_length: whether rows of similar length share a batch, which saves padding.
-    Shuffled rows are sorted by length within pools of POOL batches, then batches are
+    Shuffled rows are sorted by length within pools of POOL (50) batches, then batches are
     shuffled."""
     generator = np.random.default_rng(derive_seed(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
@@ -94,7 +96,9 @@ def make_batch(
     """Return some rows as a batch: {model input: padded tensor [B, T]}, with
     `attention_mask`.
 
-    T is the length of the longest row, or `pad_to` where that is more."""
+    T is the length of the longest row, or `pad_to` where that is more.
+
+    rows: the numbers of the rows."""
     lengths = np.array([len(encoded.columns["input_ids"][i]) for i in rows])
     real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
     batch = {"attention_mask": real.astype(np.int64)}

@@ -1,7 +1,8 @@
 """This module has what differs between classification, regression and answer spans:
-heads, tokenised rows, and metrics.
+model heads, tokenised rows, and metrics.
 
-Shapes: N rows, C classes, W windows of the N rows, T tokens."""
+Shapes: N rows, C classes, W windows of the N rows (long passages are cut into
+overlapping windows), T tokens."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,9 +21,11 @@ from lib.model import backbone
 from lib.stats import answers, metrics
 from lib.train.batches import Encoded, encode_split
 
-Judged = tuple[dict[str, float], Arrays]  # (metrics, arrays that the run saves).
-Marks = Callable[[np.ndarray], Judged]  # Function from logits to Judged.
-# Head by whether a task has answer spans.
+# ({metric: value}, arrays such as predictions that the run saves).
+MetricsAndArrays = tuple[dict[str, float], Arrays]
+# Function from logits to metrics and arrays.
+LogitScorer = Callable[[np.ndarray], MetricsAndArrays]
+# {whether a task has answer spans: end of the name of transformers' model class}.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
@@ -35,7 +38,7 @@ def load_network(
     A model without such a head gets a new one, drawn from `seed`. Raises Refused where
     the saved head has other outputs or classes than the task.
 
-    dropout: the rate of all layers."""
+    dropout: the rate of all dropout layers."""
     head = HEADS[task.span]
     has_head = head in backbone.read_class_name(folder)
     model, tokenizer = backbone.load_with_head(
@@ -59,7 +62,7 @@ def encode_rows(
     task: Task,
     max_length: int,
     span: Json | None = None,
-) -> tuple[Encoded, Marks]:
+) -> tuple[Encoded, LogitScorer]:
     """Return the tokenised rows of a Split, and a function from their logits to
     metrics.
 
@@ -67,7 +70,8 @@ def encode_rows(
     a task without `span`.
 
     max_length: tokens to which rows are cut.
-    span: the fields of a Span, for a task of answer spans."""
+    span: the fields of a Span (stride, longest question and longest answer in tokens),
+    for a task of answer spans."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
             score_class_logits, task, split
@@ -85,19 +89,24 @@ def encode_rows(
     return encoded, partial(score_span_logits, split, windows, cut.max_answer)
 
 
-def score_class_logits(task: Task, split: Split, logits: np.ndarray) -> Judged:
-    """Return the metrics of logits [N, C] on a Split, and the arrays that a run
-    saves."""
+def score_class_logits(
+    task: Task, split: Split, logits: np.ndarray
+) -> MetricsAndArrays:
+    """Return ({metric: value} of logits [N, C] on a Split, the arrays that a run saves:
+    logits, labels and row numbers)."""
     arrays = {"logits": logits, "labels": split.y, "index": split.index}
     return metrics.compute_metrics(task, logits, split.y), arrays
 
 
-def score_unseen_logits(task: Task, split: Split, logits: np.ndarray) -> Judged:
-    """Return the metrics of logits [N, C] on unseen rows, and their predictions packed
-    in few bytes.
+def score_unseen_logits(
+    task: Task, split: Split, logits: np.ndarray
+) -> MetricsAndArrays:
+    """Return ({metric: value} of logits [N, C] on unseen rows, their predictions packed
+    in few bytes).
 
-    Metrics are computed from the packed values (lib.data.pack_predictions), so that
-    they can be computed again from a record."""
+    Unseen rows are labelled rows that training and model selection never use. Metrics
+    are computed from the packed values (lib.data.pack_predictions), so that they can be
+    computed again from a committed record."""
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.compute_metrics(task, said, split.y), data.pack_predictions(
         task.labels, said
@@ -106,13 +115,15 @@ def score_unseen_logits(task: Task, split: Split, logits: np.ndarray) -> Judged:
 
 def score_span_logits(
     split: Split, windows: spans.Features, max_answer_tokens: int, logits: np.ndarray
-) -> Judged:
-    """Return exact match and F1 of the logits [W, 2, T] of all windows, and the arrays
-    that a run saves.
+) -> MetricsAndArrays:
+    """Return ({metric: value}: exact match and F1 of the logits [W, 2, T] of all
+    windows, the arrays that a run saves).
 
     Where some questions have no answer (SQuAD 2.0), the model gives none if that scores
     higher than its best span. The official script also fits a threshold to the rows
-    that it judges; here the threshold is 0."""
+    that it scores; here the threshold is 0.
+
+    windows: the windows of passages that the model read."""
     starts, ends = logits[:, 0], logits[:, 1]
     places, null = spans.find_best_spans(
         starts, ends, windows, split, max_answer_tokens=max_answer_tokens
@@ -128,11 +139,13 @@ def score_span_logits(
 
 
 def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
-    """Return the development score (first metric) of a constant prediction: the
+    """Return the development score (first metric) of a constant prediction, the
     baseline that needs no model.
 
     It predicts the training set's most frequent class or mean score, or no answer to
-    any question."""
+    any question.
+
+    splits: {"train": Split, "dev": Split}."""
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None

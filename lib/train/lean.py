@@ -1,9 +1,10 @@
 """This module makes training steps faster without a change of results, up to rounding.
 
-On a CPU, attention is the eager one of lib.model.scores, hidden states stay in bfloat16
-between two matrix products, and memory is kept from step to step. Dropout masks may be
-drawn from random bytes, which is three to five times cheaper than a Bernoulli draw for
-each element. Only those rows of the word embeddings are trained that the data use."""
+On a CPU, attention is computed by the eager function of lib.model.scores, hidden states
+stay in bfloat16 between two matrix products, and freed memory is reused in the next
+step. Dropout masks may be drawn from random bytes, which is three to five times cheaper
+than a Bernoulli draw for each element. Only those rows of the word embeddings are
+trained that the data use."""
 
 import ctypes
 import platform
@@ -25,10 +26,10 @@ from lib.train.batches import Encoded
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory that a training step frees for the next step.
+    """Let the C library keep the memory that a training step frees, for the next step.
 
-    Otherwise it returns large tensors to the system, and each step pays for some 5,000
-    page faults. Without glibc nothing happens."""
+    Otherwise it returns large tensors to the system, and each step has some 5,000 page
+    faults. Without glibc nothing happens."""
     if platform.libc_ver()[0] == "glibc":
         # Set M_TRIM_THRESHOLD to 1 GiB of free memory.
         ctypes.CDLL(None).mallopt(-1, 1 << 30)
@@ -37,20 +38,20 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def make_lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
-    """Make the passes of a model faster while the context is open.
+def speed_up_passes(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
+    """Make the forward and backward passes of a model faster within the `with` block.
 
     On a CPU the model's attention is the eager one of lib.model.scores, which is two to
     three times as fast on short rows as PyTorch's fused one. With the dtype bfloat16,
     hidden states have it from the embedding on, so that no casts are needed between
-    matrix products. Weights, gates and masks stay in float32. Attention modules of
-    surgery stay as they are. On other devices only memory is kept
+    matrix products. Weights, gates and masks stay in float32. Attention modules that
+    pruning has replaced stay as they are. On other devices only freed memory is kept
     (`keep_freed_memory`)."""
     keep_freed_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
-        # Run this hook before all others, so that they see the same states as the
-        # layers.
+        # Run this hook before all others, so that they get the same bfloat16 states as
+        # the layers.
         cast = get_embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
@@ -59,15 +60,15 @@ def make_lean(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
 
 
 def apply_byte_dropout(values: Tensor, probability: float) -> Tensor:
-    """Return `values` with each element set to 0 with probability round(256
-    probability) / 256.
+    """Return `values` with dropout, drawn from random bytes: each element is set to 0
+    with probability round(256 probability) / 256.
 
     The other elements are divided by their probability of staying, so that the mean
     does not change. One 64-bit draw serves eight elements, so the rate is a multiple of
     1 / 256 (0.1 becomes 26 / 256 = 0.1016). An element stays if its random byte is at
-    least `level`. Clamp and subtraction turn bytes into 0 and 1 ten times as fast as a
-    comparison does. The scale is multiplied last, so that bfloat16 does not round
-    it."""
+    least `level` = round(256 probability). Clamp and subtraction turn bytes into 0 and
+    1 ten times as fast as a comparison does. The scale is multiplied last, so that
+    bfloat16 does not round it."""
     level = round(256 * probability)
     draws = torch.empty(
         (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
@@ -82,18 +83,19 @@ def apply_byte_dropout(values: Tensor, probability: float) -> Tensor:
 
 
 class ByteDropout(nn.Dropout):
-    # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
+    # pyrefly: ignore[bad-override-param-name]  # Torch calls modules by position.
     def forward(self, x: Tensor) -> Tensor:
         return apply_byte_dropout(x, self.p) if self.training and self.p else x
 
 
 @contextmanager
 def use_byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
-    """Let a model draw its dropout masks from random bytes while the context is open.
+    """Let a model draw its dropout masks from random bytes within the `with` block, if
+    `is_enabled`.
 
     Attention is the eager one of lib.model.scores, because PyTorch's fused one draws
-    its mask element by element. Attention modules of surgery keep their own dropout.
-    Nothing happens unless `is_enabled`."""
+    its own mask element by element. Attention modules that pruning has replaced keep
+    their own dropout."""
     layers = [
         part for part in model.modules() if is_enabled and type(part) is nn.Dropout
     ]
@@ -108,16 +110,16 @@ def use_byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterato
 
 
 class UsedRows(nn.Module):
-    """A UsedRows is an embedding that trains only the rows `used_ids` of its table.
+    """This embedding trains only the rows `used_ids` of the table of another embedding.
 
     Token ids keep their meaning. In training they are looked up among the used rows. In
-    eval mode they are looked up in the whole table, which first gets the trained
-    rows."""
+    eval mode they are looked up in the full table, after the trained rows were copied
+    into it."""
 
     def __init__(self, embedding: nn.Embedding, used_ids: Tensor) -> None:
         super().__init__()
-        # Hide the embedding from torch in a list, so that its table is not trained or
-        # saved twice.
+        # The list hides the embedding from torch, so that its table is neither trained
+        # nor saved twice.
         self.full = [embedding]
         self.used = used_ids
         self.place = torch.full((embedding.num_embeddings,), -1, device=used_ids.device)
@@ -130,34 +132,40 @@ class UsedRows(nn.Module):
         self.train(embedding.training)
 
     def restore_embedding(self) -> nn.Embedding:
-        """Write the trained rows back into the original embedding, and return it."""
+        """Write the trained rows back into the original embedding, and return that
+        embedding."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
         return self.full[0]
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, token_ids: Tensor) -> Tensor:
         if self.training:
-            return functional.embedding(self.place[ids], self.weight, self.padding_idx)
-        return self.restore_embedding()(ids)
+            return functional.embedding(
+                self.place[token_ids], self.weight, self.padding_idx
+            )
+        return self.restore_embedding()(token_ids)
 
 
 @contextmanager
 def train_used_embeddings_only(
     model: PreTrainedModel, encoded: Encoded, weight_decay: float
 ) -> Iterator[None]:
-    """Train only those word embeddings that `encoded` uses while the context is open.
+    """Train only the word embeddings of tokens that occur in `encoded`, within the
+    `with` block.
 
     Adam without weight decay does not change a row that never has a gradient. So
     leaving it out of the optimiser saves time and changes no result: a small task uses
     a few thousand rows of 30,522. With weight decay, or where the output layer shares
-    the table (masked-LM heads), the whole table is trained."""
+    the table (masked-LM heads), the full table is trained.
+
+    encoded: the tokenised training rows."""
     if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
     owner: Any = get_encoder(model).embeddings
     table = owner.word_embeddings
-    # The network of EfficientBERT has its table inside a module Trigram
-    # (lib.model.stack).
+    # EfficientBERT's network wraps its table in a module `Trigram` (lib.model.stack),
+    # which has an attribute of the same name.
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used_ids())

@@ -1,8 +1,8 @@
-"""This module trains a model on a task and scores it, for all training steps.
+"""This module trains a model on a task, scores it and saves it, for all training steps.
 
-A step of lib.train.steps calls `train_and_save` with a TaskTraining, a model, an
-objective (lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a
-layer mix or a search over gates."""
+A step (a function of lib.train.steps that makes a run) calls `train_and_save` with a
+TaskTraining, a model, an objective (lib.train.objectives), and methods
+(lib.train.loop.Method) such as masks, a layer mix or a search over gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -26,17 +26,18 @@ from lib.model import backbone
 from lib.train import augment, heads, loop, objectives
 from lib.train.batches import Encoded
 
-# Function that scores a model, with its weights at the time of the call, on one split.
-Judge = Callable[[], heads.Judged]
+# Function that scores a model on one split, with its weights at the time of the call.
+ModelScorer = Callable[[], heads.MetricsAndArrays]
 
 
 class TaskTraining:
     """A TaskTraining has the rows of a task for a run, and the settings of a training
     on them.
 
-    `data`, `train`, `numerics` and `span` are the step's arguments as JSON; `train` is
-    None where nothing is trained. `tokenizer` is set by `load_start_model`, or by a
-    step that uses another tokenizer."""
+    It holds what all steps that train on a task need. `data`, `train`, `numerics` and
+    `span` are the step's arguments as JSON; `train` is None where nothing is trained.
+    `tokenizer` is set by `load_start_model`, or by a step that uses another
+    tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
 
@@ -50,7 +51,8 @@ class TaskTraining:
     ) -> None:
         self.run, self.span = run, span
         self.numerics = loop.read_numerics(numerics)
-        # Steps that train nothing never read this field, so its type omits None.
+        # `train` may be None, but steps that train nothing never read this field. So
+        # its type omits None.
         self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
             sources.load(data, run.seed),
@@ -58,8 +60,8 @@ class TaskTraining:
         )
 
     def load_start_model(self) -> PreTrainedModel:
-        """Return the model of the run's input `start`, with the head that
-        the task needs, and set `tokenizer`."""
+        """Return the model of the run's input `start`, with the head that the task
+        needs, and set `tokenizer`."""
         folder, seed = (
             self.run.inputs["start"].model,
             derive_seed(self.run.seed, "head"),
@@ -69,16 +71,18 @@ class TaskTraining:
         )
         return model
 
-    def encode_split(self, split: str) -> tuple[Encoded, heads.Marks]:
+    def encode_split(self, split: str) -> tuple[Encoded, heads.LogitScorer]:
         """Return the tokenised rows of a split, and a function from their logits to
-        metrics."""
+        metrics.
+
+        split: its name, such as "dev"."""
         rows, length = self.splits[split], self.train.max_length
         return heads.encode_rows(self.tokenizer, rows, self.task, length, self.span)
 
     @cached_property
     def training_rows(self) -> Encoded:
-        """Return the tokenised training rows: those of the run's input `augmented` if
-        it has one, and else those of the task."""
+        """Return the tokenised training rows: the augmented ones of the run's input
+        `augmented` if it has one, and else those of the task."""
         if made := self.run.inputs.get("augmented"):
             return augment.encode_augmented_rows(
                 made, self.tokenizer, self.train.max_length
@@ -87,7 +91,7 @@ class TaskTraining:
 
     @cached_property
     def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-        """Return the model and tokenizer of the run's input `teacher`."""
+        """Return the model and tokenizer of the run's input `teacher`, loaded once."""
         return backbone.load(self.run.inputs["teacher"].model)
 
     @cached_property
@@ -98,32 +102,35 @@ class TaskTraining:
 
     @cached_property
     def held_out_rows(self) -> tuple[Encoded, Tensor]:
-        """Return the tokenised held-out rows, and the teacher's logits on them."""
+        """Return (the tokenised held-out rows, the teacher's logits on them [N, C]).
+
+        Held-out rows are training rows that are kept for model selection."""
         rows = self.encode_split("held_out")[0]
         return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
 
-    def predict(self, model: PreTrainedModel, rows: Encoded) -> np.ndarray:
+    def predict(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
         """Return a model's logits on tokenised rows: [N, C], or [N, 2, T] for answer
         spans."""
-        return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)
+        return loop.predict(model, encoded, self.numerics, pad_to=self.train.pad_to)
 
     @property
     def step_count(self) -> int:
         """Return the number of optimiser steps of the training, over all epochs."""
         return -(-len(self.training_rows) // self.train.batch) * self.train.epochs
 
-    def make_scorers(
+    def build_split_scorers(
         self,
         model: PreTrainedModel,
         split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
-    ) -> dict[str, Judge]:
-        """Return {split: function that scores a model on it}.
+    ) -> dict[str, ModelScorer]:
+        """Return {split: function that scores the model on it, with its weights at the
+        time of the call}.
 
         Unseen rows are for the final model alone: no model may be selected on them.
 
         split_prefixes: beginnings of the names of the splits."""
 
-        def make_scorer(split: str) -> Judge:
+        def make_scorer(split: str) -> ModelScorer:
             encoded, marks = self.encode_split(split)
             if split == "unseen":
                 marks = partial(
@@ -137,8 +144,8 @@ class TaskTraining:
             if name.startswith(split_prefixes)
         }
 
-    def score_for_selection(self, score_model: Judge) -> float:
-        """Return the score by which the best model is selected
+    def score_for_selection(self, score_model: ModelScorer) -> float:
+        """Return the score of a model by which the best one of a training is selected
         (`compute_selection_score`)."""
         return compute_selection_score(self.train, self.task, score_model()[0])
 
@@ -146,14 +153,16 @@ class TaskTraining:
 def compute_selection_score(
     train: Train, task: Task, metrics: Mapping[str, float]
 ) -> float:
-    """Return the mean of the metrics by which a training selects its best model:
-    `select_by`, or the task's first metric."""
+    """Return the score by which a training selects its best model: the mean of the
+    metrics `train.select_by`, or the task's first metric.
+
+    metrics: {metric: value} of the model."""
     names = train.select_by or task.metrics[:1]
     return sum(metrics[name] for name in names) / len(names)
 
 
-def call_on_task(
-    step: Callable[..., Json],
+def call_step_on_task(
+    step_function: Callable[..., Json],
     run: RunWriter,
     data: Json,
     numerics: Json,
@@ -161,9 +170,14 @@ def call_on_task(
     span: Json | None = None,
     **args: Any,
 ) -> Json:
-    """Call the function of a step with a TaskTraining made of data, train, numerics and
-    span, and return its metrics."""
-    return step(TaskTraining(run, data, train, numerics, span), **args)
+    """Call a training step with a TaskTraining made of the step's JSON arguments, and
+    return its metrics.
+
+    Steps that train on a task so share the code that reads these arguments.
+
+    step_function: function of the TaskTraining and of the other arguments `args`.
+    data, numerics, train, span: the step's arguments as JSON (`TaskTraining`)."""
+    return step_function(TaskTraining(run, data, train, numerics, span), **args)
 
 
 def train_and_save(
@@ -174,24 +188,25 @@ def train_and_save(
     scored_splits: str | tuple[str, ...] = ("dev", "unseen"),
     may_diverge: bool = False,
 ) -> Json:
-    """Train a model in place, score and save it, and return the metrics.
+    """Train a model in place, score it on the splits, save it with its predictions, and
+    return the metrics.
 
-    Where `train.select` is "best", the held-out rows select if `scored_splits` has
-    them, and else the development set.
+    Where `train.select` is "best", the best model is selected on the held-out rows if
+    `scored_splits` has them, and else on the development set.
 
-    objective: a context that yields the loss (lib.train.objectives).
+    objective: a context manager that yields the loss (lib.train.objectives).
     methods: additions to the training, which finish the model after the last step.
     scored_splits: beginnings of the names of splits whose predictions are saved.
-    may_diverge: whether a loss that is not finite gives the result `diverged`, without
+    may_diverge: whether a loss that is not finite gives the metric `diverged`, without
     predictions, instead of an error."""
     run, rows, judges = (
         training.run,
         training.training_rows,
-        training.make_scorers(model, scored_splits),
+        training.build_split_scorers(model, scored_splits),
     )
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
-        judge = training.make_scorers(model, "dev")["dev"]
+        judge = training.build_split_scorers(model, "dev")["dev"]
     score = partial(training.score_for_selection, judge) if judge else None
 
     with objective as loss:
@@ -217,12 +232,14 @@ def train_and_save(
 
 
 def save_predictions(
-    run: Scratch, scorers: Mapping[str, Judge], prefix: str = ""
+    run: Scratch, scorers: Mapping[str, ModelScorer], prefix: str = ""
 ) -> dict[str, float]:
-    """Save a model's predictions on every split of `scorers`, and return the metrics.
+    """Save a model's predictions on every split, and return {metric: value}.
 
-    Names of arrays and metrics have `prefix` and the split; the split "dev" is left
-    out."""
+    Names of arrays and metrics begin with `prefix` and the split, except for the split
+    "dev".
+
+    scorers: {split: function that scores the model on it}."""
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()
@@ -236,14 +253,16 @@ def save_predictions(
 
 
 class Trainer:
-    """A Trainer trains and scores models in this process, without Spec or store.
+    """A Trainer trains and scores models in this process, without a Spec or a store.
+    Notebooks that explain a method use it.
 
-    It has the tokenised training rows (`training_rows`) and development rows (`dev`) of a task.
+    It has the tokenised training rows (`training_rows`) and development rows (`dev`) of
+    a task.
 
     splits: {"train": Split, "dev": Split} of the Task.
     train: default settings of `fit`.
-    numerics: result of `loop.read_numerics` or `loop.borrow_model`. By default it is
-    float32 in one CPU thread, which this process then keeps."""
+    numerics: result of `loop.read_numerics` or `loop.use_float32_on_model_device`. By
+    default it is float32 in one CPU thread, which this process then keeps."""
 
     def __init__(
         self,
@@ -265,16 +284,16 @@ class Trainer:
         self.dev, self.marks = heads.encode_rows(tokenizer, splits["dev"], task, length)
 
     def scores(self, model: PreTrainedModel) -> dict[str, float]:
-        """Return the metrics of a model on the development rows."""
+        """Return {metric: value} of a model on the development rows."""
         return self.marks(loop.predict(model, self.dev, self.numerics))[0]
 
     def accuracy(self, model: PreTrainedModel) -> float:
         return 100 * self.scores(model)["accuracy"]
 
     def labels(self, model: PreTrainedModel) -> loop.Loss:
-        """Return a loss function (lib.train.loop.Loss): a model's cross-entropy to the
-        labels."""
-        return objectives.make_target_objective(
+        """Return the loss function of a model that is trained on the labels: the
+        cross-entropy, as `fit` takes it."""
+        return objectives.build_target_objective(
             self, model, Targets("hard")
         ).enter_result
 
@@ -285,12 +304,13 @@ class Trainer:
         methods: Sequence[loop.Method] = (),
         **changes: Any,
     ) -> Scratch:
-        """Train a model in place, and return the log as a Scratch, with `result`
+        """Train a model in place, and return the training's log, whose `result` is
         {"steps", ...}.
 
         Raises FloatingPointError where the loss is not finite.
 
         loss: the loss function; by default the cross-entropy to the labels.
+        methods: additions to the training (lib.train.loop.Method).
         changes: fields of the Train that differ from the Trainer's."""
         loss = loss or self.labels(model)
         train = replace(self.train, **changes)
@@ -300,7 +320,7 @@ class Trainer:
 
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
-            # pyrefly: ignore[missing-attribute]  Only this line sets `result`.
+            # pyrefly: ignore[missing-attribute]  # Scratch gets `result` here.
             run.result = loop.fit(
                 run,
                 model,

@@ -1,9 +1,9 @@
-"""This module has the training loop, which all methods share.
+"""This module has the training loop that all methods share.
 
 Batches come in a fixed order, and the learning rate is a function of the step. A run
 that was killed and resumed gives the same bits on the same machine, dtype and thread
-count. Weights, optimiser and random states are saved whole between two steps;
-everything else is computed from the seed and the step."""
+count. For this, checkpoints have weights, optimiser and random states as they are
+between two steps; everything else is computed from the seed and the step."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,28 +22,31 @@ from lib.core.options import Numerics, Train
 from lib.core.store import Scratch, print_once
 from lib.core.types import Json
 from lib.train.batches import Encoded, make_batch, order_batches
-from lib.train.lean import make_lean, train_used_embeddings_only, use_byte_dropout
+from lib.train.lean import speed_up_passes, train_used_embeddings_only, use_byte_dropout
 
-ABSENT = -1e4  # Logit of padded tokens: probability 0 without infinities.
-STATE = "state.pt"  # File of a checkpoint: weights, optimiser, random states and log.
+# Logit of padded tokens in answer spans: probability 0 without infinities.
+ABSENT = -1e4
+# File of a checkpoint with weights, optimiser, random states and log.
+STATE = "state.pt"
 POINTS = 500  # Approximate number of steps at which a run logs its losses.
 
 Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
-# f(batch, its row numbers) -> {"loss": scalar, further parts to log...}.
+# Loss: f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
-Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of a batch].
+Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of each batch].
 
-_chosen = "cpu"  # Device of the run that this process makes.
+_chosen = "cpu"  # Device of the run that this process computes.
 
 
 def get_device() -> torch.device:
-    """Return the device for tensors, which `read_numerics` has set from the run's
-    Numerics."""
+    """Return the device on which this process computes its run. `read_numerics` sets
+    it."""
     return torch.device(_chosen)
 
 
 def use_dtype(numerics: Numerics) -> torch.autocast:
-    """Return a context in which forward passes use the dtype of the Numerics."""
+    """Return an autocast context for forward passes: bfloat16 if `numerics` says so,
+    else disabled."""
     return torch.autocast(
         get_device().type, torch.bfloat16, numerics.dtype == "bfloat16"
     )
@@ -52,8 +55,10 @@ def use_dtype(numerics: Numerics) -> torch.autocast:
 def compute_rate_factor(step: int, steps: int, warmup_share: float) -> float:
     """Return the factor of the learning rate at a step, counted from 0.
 
-    It rises linearly from 0 over the first `warmup_share` fraction of all steps, then
-    it falls linearly to 0."""
+    It rises linearly from 0 over the first `warmup_share` of all steps, then falls
+    linearly to 0.
+
+    steps: the number of all steps."""
     first = int(warmup_share * steps)
     if step < first:
         return (step + 1) / first
@@ -61,35 +66,38 @@ def compute_rate_factor(step: int, steps: int, warmup_share: float) -> float:
 
 
 class Method:
-    """A Method has callbacks of the training loop, each of them optional.
+    """This base class has callbacks of the training loop, each of them optional, for
+    methods such as pruning masks.
 
-    Several methods compose. A method is made for a model before the training begins.
-    What it does must follow from the step and from the state of the model alone,
-    buffers included, so that a resumed run repeats it. All its parameters belong to the
-    model."""
+    Several methods can be combined. A method is constructed for a model before the
+    training begins. What it does must follow from the step and from the state of the
+    model alone, buffers included, so that a resumed run repeats it. All its parameters
+    belong to the model."""
 
     # Groups of parameters {"params", "lr"} with learning rates of their own, which
     # follow the run's schedule.
     groups: Sequence[dict[str, Any]] = ()
-    # Parameters that neither the optimiser nor gradient clipping handles; the method
-    # may update them in `adjust_gradients`.
+    # Parameters that the optimiser and gradient clipping leave alone. The method may
+    # update them in `adjust_gradients`.
     apart: Sequence[Tensor] = ()
 
     def prepare_step(self, step: int, steps: int) -> None:
-        """Change the model before each forward pass, such as its thresholds.
+        """Change the model before each forward pass, such as its pruning threshold.
 
-        step, steps: number of the step from 0, and of all steps."""
+        step, steps: number of the step, counted from 0, and of all steps."""
 
     def compute_penalty(self) -> dict[str, Tensor]:
-        """Return {name: scalar} of terms that are added to the loss."""
+        """Return {name: scalar} of terms that are added to the loss of each step."""
         return {}
 
     def adjust_gradients(self, step: int, steps: int) -> None:
-        """Read the gradients, or change them, before they are clipped."""
+        """Read or change the gradients, after the backward pass and before clipping.
+
+        step, steps: number of the step, counted from 0, and of all steps."""
 
     def finish(self) -> Json:
         """Give the model its final form after the last step, before it is saved, and
-        return metrics."""
+        return {metric: value}."""
         return {}
 
 
@@ -104,30 +112,33 @@ def fit(
     methods: Sequence[Method] = (),
     batches: Batches | None = None,
 ) -> Json:
-    """Train a model in place on tokenised rows, and let the methods finish it.
+    """Train a model in place on tokenised rows.
 
     Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
     FloatingPointError, naming the step, where the loss is not finite, and Refused where
     `train.select` is "best" without a `score_model`.
 
+    run: the folder for checkpoints and logs.
+    encoded: the tokenised training rows.
     loss: the loss function, which may be a Method too.
     score_model: function that scores the model as it is, higher being better; it is
     called where `train.select` is "best".
+    methods: callbacks that act at each step, and finish the model at the end.
     batches: f(epoch) -> row numbers of each batch, in place of `order_batches`; all
     epochs must have the same number of batches."""
     selects = train.select == "best"
     if selects and not score_model:
         fault = "select is 'best', and nothing judges this training"
         raise Refused(f"{fault}; it must be 'last'")
-    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).train()
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
-        make_lean(model, numerics),
+        speed_up_passes(model, numerics),
         use_byte_dropout(model, train.byte_dropout),
         train_used_embeddings_only(model, encoded, train.weight_decay),
     ):
-        groups = parameter_groups(model, train, methods)
+        groups = list_parameter_groups(model, train, methods)
         rates = [group["lr"] for group in groups]
         parameters = [p for group in groups for p in group["params"]]
         everything = list(model.parameters())
@@ -170,7 +181,7 @@ def fit(
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
-            # `zero_grad` does the same, but searches for the parameters each time.
+            # Like `zero_grad`, which would collect the parameters anew at each step.
             for parameter in everything:
                 parameter.grad = None
             if step % -(-steps // POINTS) == 0:
@@ -198,20 +209,21 @@ def fit(
 
 
 def finish_methods(methods: Sequence[Method]) -> Json:
-    """Call `finish` of all methods, and return their metrics together."""
+    """Call `finish` of all methods after the last training step, and return their
+    metrics together."""
     return {
         name: value for method in methods for name, value in method.finish().items()
     }
 
 
-def parameter_groups(
+def list_parameter_groups(
     model: PreTrainedModel, train: Train, methods: Sequence[Method]
 ) -> list[dict[str, Any]]:
     """Return the optimiser's groups of parameters.
 
-    They are parameters with weight decay, biases and LayerNorms without it (if
-    `train.spare_norms`), weights of ghost kernels at the rate `train.taps` (if not 0),
-    and the groups of the methods."""
+    They are parameters with weight decay; biases and LayerNorms without it (if
+    `train.spare_norms`); the convolution kernels of ghost modules at the rate
+    `train.taps` (if not 0); and the groups of the methods."""
     method_groups = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
     taken |= {id(p) for group in method_groups for p in group["params"]}
@@ -240,7 +252,9 @@ def keep_best(
     best_before: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Return {"score", "step", "weights"} of the model if its score is the highest so
-    far, and else `best_before`, the same of the best model before."""
+    far, and else `best_before`, the same dict of the best model before.
+
+    The score is logged."""
     run.log_step(step=step, score=score)
     if best_before and score <= best_before["score"]:
         return best_before
@@ -260,7 +274,11 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint with everything that a resumed run needs, atomically.
 
-    The one before it stays, in case this one is damaged; older ones are removed."""
+    The previous checkpoint is kept, in case this one is damaged; older ones are
+    removed.
+
+    step: number of steps done.
+    best_before: the last result of `keep_best`."""
     target = run.checkpoint_folder / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
@@ -276,9 +294,8 @@ def write_checkpoint(
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.write_manifest(folder)
-    halves = list(
-        run.checkpoint_folder.glob(".step-*")
-    )  # Half-written ones of killed processes.
+    # Checkpoints that killed processes left unfinished.
+    halves = list(run.checkpoint_folder.glob(".step-*"))
     for old in [*halves, *sorted(run.checkpoint_folder.glob("step-*"))[:-2]]:
         disk.remove_path(old)
 
@@ -286,8 +303,8 @@ def write_checkpoint(
 def load_checkpoint(
     run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
 ) -> tuple[int, dict[str, Any] | None]:
-    """Load the last checkpoint, and return (number of steps done, last result of
-    `keep_best`).
+    """Load the last checkpoint into model and optimiser, and return (number of steps
+    done, last result of `keep_best`).
 
     Without a checkpoint it returns (0, None). One that is damaged or of another dtype
     is deleted, and the one before it is tried. Raises Refused where a checkpoint does
@@ -327,7 +344,8 @@ def load_checkpoint(
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Return the logits of a batch: [B, C] of classes, or [B, 2, T] of answer spans.
 
-    A span has logits of its first and of its last token; padded tokens have ABSENT."""
+    A span has logits for its first and for its last token; padded tokens have ABSENT, a
+    large negative number."""
     out = model(**batch)
     if "logits" in out:
         return out.logits
@@ -343,20 +361,20 @@ def predict(
     max_batch_tokens: int = 2048,
     pad_to: int = 0,
 ) -> np.ndarray:
-    """Return the logits of N tokenised rows in float32: [N, C], or [N, 2, T] of answer
+    """Return the logits of N tokenised rows in float32: [N, C], or [N, 2, T] for answer
     spans.
 
     T is the length of the longest row.
 
     max_batch_tokens: the largest number of tokens in a batch with padding; a longer row
     is a batch of its own.
-    pad_to: tokens to which rows are padded at least."""
-    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    pad_to: number of tokens to which shorter rows are padded."""
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    with make_lean(model, numerics), use_dtype(numerics), parametrize.cached():
+    with speed_up_passes(model, numerics), use_dtype(numerics), parametrize.cached():
         while start < len(rows):
             chosen = rows[
                 start : start + max(1, max_batch_tokens // lengths[rows[start]])
@@ -377,12 +395,11 @@ def predict(
 
 
 def read_numerics(numerics: Json) -> Numerics:
-    """Return the Numerics of a step's JSON argument, and set this process's thread
-    count and device by it.
+    """Return the Numerics (dtype, threads, device) of a step's JSON argument, and set
+    this process's thread count and device by it.
 
     Raises Refused for bfloat16 on a CPU without instructions for it. It does not fall
-    back to float32, whose results would then stand under the identity of a bfloat16
-    run."""
+    back to float32, whose results would then be stored as those of a bfloat16 run."""
     global _chosen
     arithmetic = Numerics(**numerics)
     if arithmetic.dtype == "bfloat16" and not (
@@ -399,10 +416,15 @@ def read_numerics(numerics: Json) -> Numerics:
 
 
 @contextmanager
-def borrow_model(model: PreTrainedModel, threads: int) -> Iterator[Numerics]:
-    """Yield float32 Numerics on the model's device, for a reader's own training loop.
+def use_float32_on_model_device(
+    model: PreTrainedModel, threads: int
+) -> Iterator[Numerics]:
+    """Yield float32 Numerics for the device of a model, for a user's own training loop.
 
-    At the end, thread count, device and random states of the process are restored."""
+    At the end of the `with` block, thread count, device and random states of the
+    process are restored.
+
+    threads: the number of CPU threads within it."""
     global _chosen
     before, count = _chosen, torch.get_num_threads()
     device = "cuda" * (model.device.type == "cuda")

@@ -1,7 +1,7 @@
-"""This module has the losses and distances as pure functions.
+"""This module has the losses on logits and the distances between hidden states, as pure
+functions.
 
-Shapes: B batch, T tokens, H hidden, A heads, C classes.
-"""
+Shapes: B batch, T tokens, H hidden, A heads, C classes."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ def compute_prediction_losses(
     targets: Targets,
     teacher_logits: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Return the losses "hard" and "soft" that the Targets ask for, and their sum
-    "loss".
+    """Return the losses "hard" (on labels) and "soft" (on a teacher's logits) that the
+    Targets ask for, and their sum "loss".
 
     "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft"
     is the same to the teacher's logits (GhostBERT section 2.3, Table 8).
@@ -32,7 +32,7 @@ def compute_prediction_losses(
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        # -100 is the label that PyTorch's cross_entropy ignores.
+        # PyTorch's cross_entropy ignores the label -100.
         labels = labels.masked_fill(labels >= tokens, -100)
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
@@ -57,34 +57,48 @@ def compute_prediction_losses(
 
 
 def compute_mean_square(
-    student: Tensor,
-    teacher: Tensor,
+    student_states: Tensor,
+    teacher_states: Tensor,
     token_mask: Tensor | None = None,
     leave_out_padding: bool = True,
 ) -> Tensor:
-    """Return the mean of (student - teacher)^2 over states [B, T, H]. Only `student`
-    gets a gradient.
+    """Return the mean of (student_states - teacher_states)^2, a distillation loss. Only
+    the student gets a gradient.
 
+    student_states, teacher_states: hidden states [B, T, H].
     token_mask: attention mask [B, T], 1 for real tokens.
     leave_out_padding: whether the mean leaves out padded tokens."""
-    return MeanSquare.apply(student, teacher, token_mask if leave_out_padding else None)
+    return MeanSquare.apply(
+        student_states, teacher_states, token_mask if leave_out_padding else None
+    )
 
 
 class MeanSquare(torch.autograd.Function):
-    """MeanSquare computes `compute_mean_square` and saves a - b for the backward pass,
-    so that each pass reads the states once."""
+    """This autograd function computes `compute_mean_square`, and saves the difference
+    of the states for the backward pass.
+
+    So each pass reads the states only once."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, real: Tensor | None) -> Tensor:
-        difference, ctx.number, ctx.dtype = a.float() - b.float(), a.numel(), a.dtype
-        if real is not None:
-            difference.mul_(real.unsqueeze(-1))
-            ctx.number = real.sum() * a.shape[-1]
+    def forward(
+        ctx: Any,
+        student_states: Tensor,
+        teacher_states: Tensor,
+        token_mask: Tensor | None,
+    ) -> Tensor:
+        difference, ctx.number, ctx.dtype = (
+            student_states.float() - teacher_states.float(),
+            student_states.numel(),
+            student_states.dtype,
+        )
+        if token_mask is not None:
+            difference.mul_(token_mask.unsqueeze(-1))
+            ctx.number = token_mask.sum() * student_states.shape[-1]
         ctx.save_for_backward(difference)
         return torch.dot(difference.flatten(), difference.flatten()) / ctx.number
 
     @staticmethod
-    # pyrefly: ignore[bad-override]  torch says *grad_outputs; `forward` has one output.
+    # pyrefly: ignore[bad-override]  # torch declares *grad_outputs; this has one.
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return (
             (ctx.saved_tensors[0] * (2 * gradient / ctx.number)).to(ctx.dtype),
@@ -94,14 +108,17 @@ class MeanSquare(torch.autograd.Function):
 
 
 def compare_scores_over_tokens(
-    student: Tensor, teacher: Tensor, token_mask: Tensor, leave_out_padding: bool
+    student_scores: Tensor,
+    teacher_scores: Tensor,
+    token_mask: Tensor,
+    leave_out_padding: bool,
 ) -> Tensor:
-    """Return the mean of (student - teacher)^2 over scores [B, A, T, T] (EfficientBERT,
-    equation 1).
+    """Return the mean squared difference of attention scores before the softmax, [B, A,
+    T, T] each (EfficientBERT, equation 1).
 
     token_mask: attention mask [B, T], 1 for real tokens.
     leave_out_padding: whether the mean leaves out pairs with a padded token."""
-    square = (student.float() - teacher.float()).square()
+    square = (student_scores.float() - teacher_scores.float()).square()
     if not leave_out_padding:
         return square.mean()
     pairs = (token_mask[:, :, None] * token_mask[:, None, :]).to(square.dtype)
@@ -109,35 +126,46 @@ def compare_scores_over_tokens(
 
 
 def compare_scores_with_zeroed_padding(
-    student: Tensor, teacher: Tensor, token_mask: Tensor, leave_out_padding: bool
+    student_scores: Tensor,
+    teacher_scores: Tensor,
+    token_mask: Tensor,
+    leave_out_padding: bool,
 ) -> Tensor:
-    """Return the mean of (student - teacher)^2 over attention scores [B, A, T, T], with
-    the scores of padded keys set to 0.
+    """Return the mean squared difference of attention scores before the softmax, [B, A,
+    T, T] each, with the scores of padded keys set to 0.
 
-    Scores of at most -100 become 0 too, as in EfficientBERT's code. token_mask,
-    leave_out_padding: as in
-    `compare_scores_over_tokens`."""
+    Scores of at most -100 become 0 too, as in EfficientBERT's code.
+
+    token_mask: attention mask [B, T], 1 for real tokens.
+    leave_out_padding: whether the mean leaves out pairs with a padded token."""
     gone = (token_mask == 0)[:, None, None, :]
-    student, teacher = (
+    student_scores, teacher_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
-        for x in (student.float(), teacher.float())
+        for x in (student_scores.float(), teacher_scores.float())
     )
-    return compare_scores_over_tokens(student, teacher, token_mask, leave_out_padding)
+    return compare_scores_over_tokens(
+        student_scores, teacher_scores, token_mask, leave_out_padding
+    )
 
 
 def compare_scores_over_keys(
-    student: Tensor, teacher: Tensor, token_mask: Tensor, leave_out_padding: bool
+    student_scores: Tensor,
+    teacher_scores: Tensor,
+    token_mask: Tensor,
+    leave_out_padding: bool,
 ) -> Tensor:
-    """Return the mean of (student - teacher)^2 over attention scores [B, A, T, T], with
-    differences at padded keys set to 0.
+    """Return the mean squared difference of attention scores before the softmax, [B, A,
+    T, T] each, with differences at padded keys set to 0.
 
-    TinyBERT's code does the same. token_mask, leave_out_padding: as in
-    `compare_scores_over_tokens`."""
+    TinyBERT's code does the same.
+
+    token_mask: attention mask [B, T], 1 for real tokens.
+    leave_out_padding: whether the mean is over pairs of real tokens alone."""
     token_mask = token_mask.bool()
     pairs = token_mask[:, None, None, :]
     if leave_out_padding:
         pairs = pairs & token_mask[:, None, :, None]
-    square = (student.float() - teacher.float()).square() * pairs
+    square = (student_scores.float() - teacher_scores.float()).square() * pairs
     return square.sum() / (
         pairs.expand_as(square).sum() if leave_out_padding else square.numel()
     )

@@ -1,4 +1,4 @@
-"""This module trains a student to match the hidden states of a teacher.
+"""This module distils: it trains a student to match the hidden states of a teacher.
 
 A list of `Match` says which states are compared. GhostBERT (section 2.3), EfficientBERT
 (section 3.2) and the report on NAS pruning (section 5.5) differ in this list alone.
@@ -26,44 +26,48 @@ from lib.model.scores import record_scores
 from lib.model.taps import record_hidden_states
 from lib.train import loop
 from lib.train.batches import Encoded, make_batch
-from lib.train.lean import make_lean
+from lib.train.lean import speed_up_passes
 from lib.train.losses import compute_mean_square
 
-# States of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn" and
-# "scores" are lists with a tensor for each layer.
+# Hidden states of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn"
+# and "scores" are lists with a tensor for each layer.
 States = Mapping[str, Any]
-# f(model, batch, row numbers) -> logits, or None where only the encoder runs.
+# Forward pass: f(model, batch, row numbers) -> logits, or None where only the encoder
+# runs.
 Forward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
-# f(batch, row numbers) -> (states, logits) of a teacher.
-Teach = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]]
-# Loss on logits: (weight, f(logits, teacher's logits, row numbers) -> scalar).
-Prediction = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
+# Forward pass of a teacher: f(batch, row numbers) -> (hidden states, logits).
+TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]]
+# Loss on logits: (its weight, f(student's logits, teacher's logits, row numbers) ->
+# scalar).
+PredictionLoss = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
 @dataclass(frozen=True)
 class Match:
-    """A Match compares one kind of hidden state of student and teacher, in pairs of
-    layers, and adds the distances to the loss."""
+    """A Match compares one kind of hidden state of student and teacher in pairs of
+    layers. The distances are added to the loss."""
 
-    part: str  # Name of the part of the loss to which distances are added.
-    # Feature that is compared: "embedding", "attention" or "ffn" (outputs, see
-    # lib.model.taps), or "scores" (attention scores before the softmax).
+    part: str  # Name of the term of the loss to which the distances are added.
+    # Hidden state that is compared: "embedding", "attention" or "ffn" (the outputs of
+    # these blocks), or "scores" (attention scores before the softmax).
     feature: str
-    # Pairs (layer of the student, layer of the teacher), from 0.
+    # Pairs (layer of the student, layer of the teacher), counted from 0.
     layers: tuple[tuple[int, int], ...] = ((0, 0),)
-    mask: bool = False  # Whether means leave out padded tokens.
-    # Whether the student's states go through `student.projection` first, to the
+    mask: bool = False  # Whether the mean leaves out padded tokens.
+    # Whether the student's states are first projected by `student.projection` to the
     # teacher's width.
     projected: bool = False
-    # For each layer of the student, the teacher's heads that it still has; () means
-    # all.
+    # For each layer of a pruned student, the teacher's heads that it still has; ()
+    # means all heads.
     heads: Sequence[Sequence[int]] = ()
-    # f(student's states, teacher's states, attention mask [B, T], mask) -> scalar.
+    # Distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
+    # scalar.
     distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = compute_mean_square
 
 
 def map_layers(student_layers: int, teacher_layers: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (layer of the student, layer of the teacher) to match, from 0.
+    """Return the pairs (layer of the student, layer of the teacher) to match, counted
+    from 0.
 
     Counted from 1, layer m of a student with L_s layers is matched to layer m L_t / L_s
     of the teacher where that is a whole number. A student deeper than its teacher has
@@ -86,13 +90,13 @@ def map_layers(student_layers: int, teacher_layers: int) -> tuple[tuple[int, int
 def observe_states(
     model: PreTrainedModel, with_scores: bool = True
 ) -> Iterator[States]:
-    """Yield a dict that each forward pass fills with the model's hidden states
-    (lib.model.taps).
+    """Yield a dict that each forward pass of the model fills with its hidden states.
 
-    The active part of a supernet may change between two passes.
+    The keys are "embedding" [B, T, H], and "attention", "ffn" and "scores", lists with
+    a tensor for each layer.
 
-    with_scores: whether it has the L attention scores before the softmax, [B, A, T, T]
-    each, too."""
+    with_scores: whether to record the attention scores before the softmax, [B, A, T, T]
+    for each layer."""
     with (
         record_hidden_states(model) as seen,
         record_scores(model) if with_scores else nullcontext() as seen["scores"],
@@ -100,9 +104,12 @@ def observe_states(
         yield seen
 
 
-def run_encoder_alone(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> None:
-    """Run the encoder of a model without its head, where only hidden states are
-    needed."""
+def run_encoder_alone(
+    model: PreTrainedModel, batch: loop.Batch, row_numbers: np.ndarray
+) -> None:
+    """Run the encoder of a model without its head, where only hidden states are needed.
+
+    row_numbers: not used; other forward passes look up their labels by them."""
     get_encoder(model)(**batch)
 
 
@@ -112,16 +119,16 @@ def run_teacher(
     numerics: Numerics,
     run_forward: Forward = run_encoder_alone,
     with_scores: bool = True,
-) -> Iterator[Teach]:
-    """Yield a function f(batch, rows) -> (states, logits) of a teacher without
-    gradients.
+) -> Iterator[TeacherForward]:
+    """Yield a function f(batch, row numbers) -> (hidden states, logits) that runs a
+    teacher without gradients.
 
     run_forward: the forward pass; by default the encoder runs alone, and logits are
     None.
     with_scores: whether the states include attention scores before the softmax."""
-    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device())
-    with make_lean(model, numerics), observe_states(model, with_scores) as seen:
+    with speed_up_passes(model, numerics), observe_states(model, with_scores) as seen:
 
         def run_on_batch(
             batch: loop.Batch, rows: np.ndarray
@@ -135,17 +142,17 @@ def run_teacher(
 @contextmanager
 def match_states(
     student: PreTrainedModel,
-    run_teacher: Teach,
+    run_teacher: TeacherForward,
     matches: Sequence[Match],
     run_forward: Forward = run_encoder_alone,
-    prediction_loss: Prediction | None = None,
+    prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the loss of a student that matches a teacher's states: f(batch, rows) ->
-    {"loss": scalar, parts...}.
+    """Yield the distillation loss of a student that matches a teacher's hidden states:
+    f(batch, row numbers) -> {"loss": scalar, terms...}.
 
-    run_teacher: f(batch, rows) -> (states, logits) of the teacher.
+    run_teacher: f(batch, row numbers) -> (hidden states, logits) of the teacher.
     run_forward: the student's forward pass; by default the encoder runs alone.
-    prediction_loss: weight and function of a loss on logits, added as "prediction"."""
+    prediction_loss: (weight, function) of a loss on logits, added as "prediction"."""
     with observe_states(
         student, any(match.feature == "scores" for match in matches)
     ) as seen:
@@ -175,10 +182,13 @@ def imitate_teacher(
     matches: Sequence[Match],
     numerics: Numerics,
     run_forward: Forward = run_encoder_alone,
-    prediction_loss: Prediction | None = None,
+    prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the loss of `match_states` with a teacher that runs on each batch too,
-    rather than states from disk."""
+    """Yield the distillation loss of `match_states` with a teacher that runs on each
+    batch too.
+
+    The alternative is to read the teacher's states from disk
+    (`read_states_from_disk`)."""
     scores = any(match.feature == "scores" for match in matches)
     with (
         run_teacher(teacher, numerics, run_forward, scores) as teach,
@@ -194,12 +204,14 @@ def compute_distances(
     token_mask: Tensor,
     student: nn.Module | None = None,
 ) -> dict[str, Tensor]:
-    """Return {part of the loss: sum of its distances}, all with weight 1.
+    """Return {term of the loss: sum of its distances} between the hidden states of
+    student and teacher, all with weight 1.
 
     Raises Refused where attention scores have different numbers of heads.
 
-    student_states, teacher_states: the states of student and teacher
-    (`observe_states`).
+    matches: the kinds of states and the pairs of layers that are compared.
+    student_states, teacher_states: the states of one batch, as `observe_states` fills
+    them.
     token_mask: attention mask [B, T], 1 for real tokens.
     student: the model with the `projection`, where a Match needs it."""
     parts: dict[str, Tensor] = {}
@@ -226,7 +238,8 @@ def compute_distances(
 
 
 def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
-    """Return a linear layer from the student's width to the teacher's.
+    """Return a linear layer from the student's width to the teacher's, so that states
+    of two widths can be compared.
 
     Its weights are drawn from a normal distribution with standard deviation 0.02, and
     its biases are 0."""
@@ -238,23 +251,25 @@ def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
 
 # A teacher's states are written to disk once for all its students. A token has S = 2 L
 # + 1 states: the embedding, then attention output and layer output of each layer. The
-# tokens of all N rows are one array [sum of T, S * H], with N + 1 offsets of the rows.
+# states of all N rows are one array [sum of T, S * H], with N + 1 offsets of the rows.
 @torch.no_grad()
 def write_states(
     model: PreTrainedModel,
     encoded: Encoded,
     numerics: Numerics,
-    path: Path,
+    file_path: Path,
     batch_size: int = 32,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
-    """Write a teacher's hidden states for all rows to `path`, and return {"bytes",
+    """Write a teacher's hidden states for all rows to a file, and return {"bytes",
     "tokens"}.
 
-    They have the dtype of the Numerics.
+    Students that are distilled from it then need not run the teacher. The states have
+    the dtype of `numerics`.
 
+    encoded: the tokenised rows.
     report_progress: function that gets the share of rows done."""
-    # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -264,7 +279,7 @@ def write_states(
     table = torch.empty(int(offsets[-1]), width, dtype=dtype)
     with (
         record_hidden_states(model) as seen,
-        make_lean(model, numerics),
+        speed_up_passes(model, numerics),
         loop.use_dtype(numerics),
     ):
         for start in range(0, len(rows), batch_size):
@@ -275,19 +290,19 @@ def write_states(
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             report_progress((start + batch_size) / len(rows))
-    save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
+    save_file({"states": table, "offsets": torch.from_numpy(offsets)}, file_path)
     return {"bytes": table.nbytes, "tokens": len(table)}
 
 
-def read_states_from_disk(path: Path, layer_count: int) -> Teach:
-    """Return a function f(batch, rows) -> (states, None) that reads a teacher's states
-    from disk, in place of `run_teacher`.
+def read_states_from_disk(file_path: Path, layer_count: int) -> TeacherForward:
+    """Return a function f(batch, row numbers) -> (hidden states, None) that reads a
+    teacher's states from disk, in place of `run_teacher`.
 
     States are padded with zeros to the length of the batch.
 
-    path: a file of `write_states`.
+    file_path: a file of `write_states`.
     layer_count: layers of the teacher."""
-    tensors = load_file(path)
+    tensors = load_file(file_path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 
     def read_batch_states(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:

@@ -1,8 +1,8 @@
-"""This module has the objective that learns from labels, from a teacher's logits, or
-from both.
+"""This module has the training objective that learns from labels, from a teacher's
+logits, or from both.
 
-An objective is a context that yields a loss, f(batch, rows) -> {"loss": scalar,
-parts...} (lib.train.loop.fit). lib.train.matching has those for hidden states."""
+An objective is a context manager that yields a loss function, f(batch, row numbers) ->
+{"loss": scalar, terms...}. lib.train.matching has the objectives on hidden states."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -14,22 +14,23 @@ from transformers import PreTrainedModel
 from lib.core.options import Targets
 from lib.train import loop, losses
 
-# TaskTraining or Trainer of lib.train.learn, which cannot be imported here, as it
-# imports this module.
+# TaskTraining or Trainer of lib.train.learn. They cannot be imported here, as that
+# module imports this one.
 TaskTraining = Any
 
 
-def make_target_objective(
+def build_target_objective(
     training: TaskTraining,
     model: PreTrainedModel,
     targets: Targets,
     teacher_weight: float | None = None,
 ) -> nullcontext[loop.Loss]:
     """Return the objective that learns the labels, the logits of the run's input
-    `teacher`, or both.
+    `teacher`, or both, as `targets` says.
 
-    teacher_weight: weight of the teacher's part, where that of the labels is 1 - alpha;
-    without it both weights are 1."""
+    training: the rows of the task and the teacher's logits on them.
+    teacher_weight: weight alpha of the teacher's term, where that of the labels is 1 -
+    alpha; without it both weights are 1."""
     rows, teacher = (
         training.training_rows,
         training.teacher_logits if targets.kind != "hard" else None,

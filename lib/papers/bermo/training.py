@@ -10,7 +10,7 @@ from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Mix, Prune
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, train_and_save
-from lib.train.objectives import make_target_objective
+from lib.train.objectives import build_target_objective
 
 
 def fineprune(
@@ -52,7 +52,7 @@ def fineprune(
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
-    objective = make_target_objective(training, model, Targets(**targets), alpha)
+    objective = build_target_objective(training, model, Targets(**targets), alpha)
     methods: list[loop.Method] = (
         [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     )

@@ -34,7 +34,7 @@ from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
 from lib.train.matching import (
     Match,
-    Prediction,
+    PredictionLoss,
     imitate_teacher,
     make_projection,
     map_layers,
@@ -127,7 +127,7 @@ def make_likeness_score(
     return compute_likeness
 
 
-def make_prediction_loss(labels: Tensor, warmup: Warmup) -> Prediction | None:
+def make_prediction_loss(labels: Tensor, warmup: Warmup) -> PredictionLoss | None:
     """Return the argument `prediction_loss` of lib.train.matching.match_states,
     None for a weight of 0.
 

@@ -196,7 +196,7 @@ def multitask(
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
         model = students.add_head(encoder, head.weight, head.bias)
-        result |= save_predictions(run, training.make_scorers(model), name)
+        result |= save_predictions(run, training.build_split_scorers(model), name)
     return result | count_parameters(encoder)
 
 

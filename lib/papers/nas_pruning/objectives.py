@@ -18,7 +18,7 @@ from lib.model.parts import get_layers, get_surgery
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
 from lib.train.matching import Match, imitate_teacher, map_layers
-from lib.train.objectives import TaskTraining, make_target_objective
+from lib.train.objectives import TaskTraining, build_target_objective
 
 
 def make_objective(
@@ -33,7 +33,7 @@ def make_objective(
     if options.kind == "two_stage":
         return match_states_then_logits(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
-    return make_target_objective(training, model, Targets("soft" if soft else "hard"))
+    return build_target_objective(training, model, Targets("soft" if soft else "hard"))
 
 
 def make_squared_error_objective(

@@ -16,7 +16,7 @@ from lib.papers.nas_pruning.objectives import make_objective
 from lib.papers.nas_pruning.options import Gates, Objective
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
-from lib.train.objectives import make_target_objective
+from lib.train.objectives import build_target_objective
 
 
 def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
@@ -87,7 +87,7 @@ def imp(
     if objective:
         learned = make_objective(training, model, Objective(**objective))
     else:
-        learned = make_target_objective(training, model, Targets("hard"))
+        learned = build_target_objective(training, model, Targets("hard"))
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 

@@ -1,7 +1,8 @@
 """This step writes augmented training rows as TinyBERT does (lib.train.augment).
 
-The texts are saved like weights, in the run's model folder. So records leave them out:
-they are large, can be made again from the seed, and may not be published."""
+The texts are saved where other steps save weights, in the run's model folder. So
+committed records leave them out: they are large, can be made again from the seed, and
+may not be published."""
 
 import json
 from collections.abc import Iterator
@@ -17,23 +18,28 @@ from lib.data import Split
 from lib.train import augment as words
 from lib.train import loop
 
-CHUNK = 2000  # Sentences whose candidates are computed together.
+CHUNK = 2000  # Number of sentences whose candidates are computed together.
 
 
 def augment(
     run: RunWriter, data: Json, augment: Json, numerics: Json
 ) -> dict[str, float]:
-    """Write the augmented variants of every training row to the run's folder.
+    """Write augmented variants of every training row to the run's folder, and return
+    counts of rows, sentences and words.
 
-    The input `language_model` proposes words. Raises Refused for a task of answer
-    spans."""
+    A student is then distilled on more rows. The run's input `language_model` proposes
+    the words. Raises Refused for a task of answer spans.
+
+    data: the descriptor of the task's rows.
+    augment: the fields of an Augment.
+    numerics: the fields of a Numerics."""
     arithmetic, options = loop.read_numerics(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise Refused(
             f"{data['task']} cannot be augmented: its answers are places in the text"
         )
     split = sources.load(data, run.seed)["train"]
-    source = words.Source(run.inputs["language_model"].model)
+    source = words.WordReplacer(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
     candidate_ids, report = collect_candidates(
         run, texts, source, options.candidates, arithmetic
@@ -55,21 +61,23 @@ def augment(
 def collect_candidates(
     run: Scratch,
     texts: list[str],
-    source: words.Source,
+    replacer: words.WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Return ({text: candidates of its replaceable words, int32 [words, count]},
-    {metric: value}).
+    """Return ({text: candidates of its replaceable words, int32 [words, K]}, {metric:
+    value}).
 
     The candidates are those of lib.train.augment. A text that occurs several times is
-    read once."""
+    processed once.
+
+    candidates_per_word: the number K."""
     unique = list(dict.fromkeys(texts))
     candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        arrays = words.find_candidates(
-            part, source, candidates_per_word, numerics, near
+        arrays = words.find_replacement_candidates(
+            part, replacer, candidates_per_word, numerics, near
         )
         candidate_ids |= zip(
             part, np.split(arrays["ids"], np.cumsum(arrays["sizes"])[:-1]), strict=True
@@ -81,23 +89,24 @@ def collect_candidates(
         "sentences": len(unique),
         "words": words_seen,
         "one_piece": one_piece / max(1.0, words_seen),
-        "masked_lm": source.head is not None,
+        "masked_lm": replacer.head is not None,
     }
 
 
 def iterate_row_variants(
     split: Split,
-    source: words.Source,
+    replacer: words.WordReplacer,
     candidates: dict[str, np.ndarray],
     augment: Augment,
     seed: int,
 ) -> Iterator[list[list[str]]]:
     """Yield for each row a list of variants for each of its texts, the original first.
 
-    Each row has a random generator of its own, so that neither order nor choice of rows
-    matters.
+    Each row has a random generator of its own, so that its variants depend on no other
+    row.
 
-    candidates: {text: candidates of its replaceable words, int32 [words, count]}."""
+    candidates: {text: candidates of its replaceable words, int32 [words, K]}.
+    augment: the number of sentences to draw, and the probability of a replacement."""
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         dice, texts = (
@@ -105,6 +114,6 @@ def iterate_row_variants(
             [s[i] for s in sides],
         )
         yield [
-            words.draw_variants(text, source, candidates[text], augment, dice)
+            words.draw_variants(text, replacer, candidates[text], augment, dice)
             for text in texts
         ]

@@ -20,13 +20,16 @@ from lib.train import heads
 
 
 def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
-    """Return the development scores (first metric) of baselines without an encoder.
+    """Return the development scores (first metric) of baselines without an encoder, by
+    which a compressed model can be judged.
 
     "majority" predicts the most frequent class. "bag_of_words" is a linear model over
     word counts, with a fixed regularisation (C = 0.3, or ridge 10). It is left out for
-    answer spans, and for training rows of one class. With an encoder as input `start`,
-    the linear model reads only the first `cut` tokens of a row, as that encoder
-    does."""
+    answer spans, and for training rows of one class.
+
+    data: the descriptor of the task's rows.
+    cut: with an encoder as the run's input `start`, the linear model reads only the
+    first `cut` tokens of a row, as that encoder does."""
     task, splits = sources.find_described_task(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.score_majority_baseline(task, splits)}
@@ -36,7 +39,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
             train, dev = (clip_texts(tokenizer, split, cut) for split in (train, dev))
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (count_word_forms(counter, split) for split in (train, dev))
-        # scikit-learn's type stubs do not fit these arrays.
+        # `Any`, since scikit-learn's type stubs do not accept these arrays.
         model: Any = (
             LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
         )
@@ -46,7 +49,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
 
 
 def clip_texts(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Split:
-    """Return a Split with texts cut to what an encoder reads.
+    """Return a Split with its texts cut to what an encoder reads of them.
 
     length: the number of tokens to which the encoder cuts a row."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
@@ -69,11 +72,13 @@ def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row as a sparse matrix [rows, features].
 
     Rows of two texts have the counts of both, the number of words that both share, and
-    the number of words that are new in the second text."""
+    the number of words that are new in the second text.
+
+    counter: scikit-learn's counter, fitted on the training texts."""
     a: Any = counter.transform(split.a)
     if split.b is None:
         return a
     b: Any = counter.transform(split.b)
     shared = a.minimum(b).sum(1)
-    # pyrefly: ignore[bad-return]  # The stub does not know that csr gives csr.
+    # pyrefly: ignore[bad-return]  # scipy's stub does not know that csr gives csr.
     return hstack([a, b, csr_matrix(np.hstack([shared, b.sum(1) - shared]))])

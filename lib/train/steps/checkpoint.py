@@ -1,5 +1,5 @@
-"""This step copies a published checkpoint into a run, so that other Specs can have it
-as an input and its digest is part of their identity."""
+"""This step copies a published checkpoint into a run. Other runs can then have it as an
+input, and its digest is part of their identity."""
 
 import json
 
@@ -14,8 +14,9 @@ from lib.data import models
 def checkpoint(
     run: RunWriter, name: str, digest: str, random: bool = False
 ) -> dict[str, str]:
-    """Copy a published checkpoint into the store.
+    """Copy a published checkpoint into the run's folder, and return its model type.
 
+    name: the name of the checkpoint, such as "bert-base-uncased".
     digest: the expected digest of its files.
     random: whether its weights are replaced by random ones, as a control without
     pre-training."""

@@ -1,5 +1,5 @@
-"""This step counts what a published architecture costs, from its configuration
-alone."""
+"""This step counts the parameters and FLOPs of a published architecture, from its
+configuration alone."""
 
 import torch
 import transformers
@@ -10,20 +10,22 @@ from lib.core.types import Json
 
 
 def count(run: RunWriter, config: Json, tokens: int, labels: int) -> dict[str, int]:
-    """Count parameters and FLOPs of a configuration.
+    """Return the parameters of a classifier and of its encoder, and the FLOPs of one
+    forward pass of one row.
 
-    config: {"model_type", sizes...} as transformers names them; other values are the
-    framework's defaults. tokens: the length of the row. labels: the number of classes.
+    PyTorch counts the FLOPs under eager attention: matrix products and convolutions,
+    where one multiply-accumulate is two FLOPs.
 
-    Returns the parameters of the classifier and of its encoder, and the FLOPs of one
-    forward pass of one row. PyTorch counts these under eager attention: matrix products
-    and convolutions, where one multiply-accumulate is two FLOPs."""
+    config: {"model_type", sizes...} as transformers names them; other values are its
+    defaults.
+    tokens: the length of the row.
+    labels: the number of classes."""
     configuration = transformers.AutoConfig.for_model(**config, num_labels=labels)
     with torch.device("meta"):
         cls = transformers.AutoModelForSequenceClassification
         model = cls.from_config(configuration, attn_implementation="eager").eval()
-        # Give the mask all four axes: transformers would read the values of a mask
-        # [B, T], and tensors of the device "meta" have none.
+        # Give the mask all four axes: transformers reads the values of a mask [B, T],
+        # and tensors on the device "meta" have none.
         inputs = {
             "input_ids": torch.zeros(1, tokens, dtype=torch.long),
             "attention_mask": torch.zeros(1, 1, tokens, tokens),

@@ -1,8 +1,9 @@
 """These steps prune a teacher, add ghost modules, and distil the result to match the
 teacher's hidden states.
 
-GhostBERT makes its models so (section 2.3), and the frontier the models of all
-methods."""
+Ghost modules are cheap convolutions that generate the pruned features from the kept
+ones. GhostBERT's models are made this way (section 2.3), and the models of all methods
+that are compared by score against cost."""
 
 import copy
 from collections.abc import Callable
@@ -32,41 +33,44 @@ from lib.train.matching import (
     write_states,
 )
 
-# Name of a run's file with its operations of surgery and their reports.
+# File of a run with the operations that changed its model, and their reports.
 SURGERY = "surgery.json"
 
 
 def distil(
     training: TaskTraining, distil: Json, surgery: list[Json]
 ) -> dict[str, float]:
-    """Copy a teacher, prune it, add ghosts, and train it to match the teacher's hidden
-    states.
+    """Copy a teacher, prune it, add ghost modules, and train it to match the teacher's
+    hidden states. Return its metrics.
 
-    Without surgery it is a control that the paper lacks: the distillation of an
-    unpruned model without ghosts.
+    Without operations it is a control that the paper lacks: the distillation of an
+    unpruned model without ghost modules.
 
-    Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for
-    augmented training rows; `states` to read the teacher's hidden states from disk.
+    The run's inputs are `teacher`, fine-tuned; `importance` where heads and neurons are
+    pruned by it; `augmented` for augmented training rows; `states` to read the
+    teacher's hidden states from disk.
 
-    It saves the loss and its parts over the steps as `curve`, and returns the metrics
-    of `Mended`. `start_score` and `teacher_score` are scores of student and teacher on
-    the development rows before any training.
+    It saves the loss and its terms over the steps as `curve`, and returns the metrics
+    of `DistillationMetrics` too. `start_score` and `teacher_score` are scores of
+    student and teacher on the development rows before any training.
 
     distil: the fields of a Distil.
-    surgery: operations on the student (lib.model.surgery)."""
+    surgery: operations on the student, such as pruning (lib.model.surgery)."""
     teacher, training.tokenizer = training.teacher
-    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     student = copy.deepcopy(teacher.to(loop.get_device()))
     set_dropout(student, training.train.dropout)
     apply_operations(training.run, student, surgery)
     first = {
-        f"{name}_score": training.make_scorers(model, ("dev",))["dev"]()[0][
+        f"{name}_score": training.build_split_scorers(model, ("dev",))["dev"]()[0][
             training.task.metrics[0]
         ]
         for name, model in (("start", student), ("teacher", teacher))
     }
-    objective = make_objective(training, student, teacher, Distil(**distil))
-    mended = [Mended(training.run, student)]
+    objective = build_distillation_objective(
+        training, student, teacher, Distil(**distil)
+    )
+    mended = [DistillationMetrics(training.run, student)]
     return (
         train_and_save(training, student, objective, mended, scored_splits=())
         | count_parameters(student)
@@ -74,12 +78,12 @@ def distil(
     )
 
 
-class Mended(loop.Method):
-    """A Mended measures the result of a distillation.
+class DistillationMetrics(loop.Method):
+    """This method of the training loop measures the result of a distillation.
 
     `distance` is the loss to the teacher, as a mean over the last tenth of the logged
-    steps. For a student with ghosts, `taps_moved` is the mean absolute change of the
-    weights of ghost kernels (after the softmax where they have one)."""
+    steps. For a student with ghost modules, `taps_moved` is the mean absolute change of
+    the weights of their kernels (after the softmax where they have one)."""
 
     def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
         self.run = run
@@ -89,7 +93,7 @@ class Mended(loop.Method):
         self.first = self.flatten_kernels()
 
     def flatten_kernels(self) -> np.ndarray:
-        """Return the weights of all ghost kernels as one flat array."""
+        """Return the weights of the kernels of all ghost modules as one flat array."""
         taps = [
             kernel.normalise_taps().detach().cpu().numpy().ravel().copy()
             for kernel in self.kernels
@@ -115,8 +119,8 @@ def list_matches(
     teacher: transformers.PreTrainedModel,
     distil: Distil,
 ) -> list[Match]:
-    """Return the comparisons of GhostBERT's L_distill: embedding output, and the
-    outputs of attention and feed-forward block in each layer."""
+    """Return the comparisons of hidden states in GhostBERT's L_distill: embedding
+    output, and the outputs of attention and feed-forward block in each layer."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     return [
         Match("embedding", "embedding", mask=distil.mask),
@@ -125,7 +129,7 @@ def list_matches(
     ]
 
 
-def make_objective(
+def build_distillation_objective(
     training: TaskTraining,
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
@@ -133,7 +137,8 @@ def make_objective(
 ) -> AbstractContextManager[
     Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]
 ]:
-    """Return the objective that minimises GhostBERT's L_distill.
+    """Return the objective that minimises GhostBERT's L_distill, the distance of the
+    student's hidden states from the teacher's.
 
     The teacher runs on each batch or, with the run's input `states`, its states are
     read from disk. Those are of training rows without augmentation."""
@@ -149,12 +154,13 @@ def make_objective(
 def apply_operations(
     run: RunWriter, model: transformers.PreTrainedModel, operations: list[Json]
 ) -> None:
-    """Apply operations of surgery to a model in order, and write them with their
+    """Apply operations such as pruning to a model in order, and write them with their
     reports to the run's folder.
 
     A "cut" removes the least important heads and neurons by the run's input
-    `importance`, or the last ones without it. A "keep" takes the architecture of the
-    run's input `search`. Ghosts are drawn from the run's seed."""
+    `importance`, or the last ones without it. A "keep" takes the architecture that the
+    run's input `search` found. Weights of ghost modules are drawn from the run's
+    seed."""
     reports = []
     for op in operations:
         more = {}
@@ -170,11 +176,13 @@ def apply_operations(
 
 
 def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
-    """Prune a teacher and add ghosts without any training, for the ablation without
-    distillation.
+    """Prune a teacher and add ghost modules without any training, for the ablation
+    without distillation. Return its parameter counts.
 
-    Inputs: `teacher`, fine-tuned; `importance` where the surgery has a "cut" by it;
-    `search` where it keeps the architecture of a search."""
+    The run's inputs are `teacher`, fine-tuned; `importance` where heads and neurons are
+    pruned by it; `search` where the architecture of a search is kept.
+
+    surgery: operations on the model (lib.model.surgery)."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     apply_operations(run, model, surgery)
     backbone.save(model, tokenizer, run.model)
@@ -182,14 +190,15 @@ def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
 
 
 def states(training: TaskTraining, distil: Json) -> dict[str, int]:
-    """Write the hidden states of the input `teacher` for all training rows, so that its
-    students need not run it again.
+    """Write the hidden states of the run's input `teacher` for all training rows, so
+    that its students need not run it again.
 
-    `train` of the TaskTraining gives the tokens to which rows are cut.
+    `training.train` says to how many tokens rows are cut.
 
-    distil: the fields of the students' Distil, which change nothing here."""
+    distil: the fields of the students' Distil, which are not used here."""
     model, training.tokenizer = training.teacher
-    # The folder of weights, so that the file stays as long as another run needs it.
+    # Use the folder of weights, so that the file is kept as long as another run needs
+    # it.
     path = training.run.folder / "model" / "states.safetensors"
     path.parent.mkdir(exist_ok=True)
     return write_states(

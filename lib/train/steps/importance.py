@@ -1,10 +1,11 @@
-"""This step measures the importance of heads and neurons of a fine-tuned model.
+"""This step measures the importance of heads and neurons of a fine-tuned model, by
+which it is pruned.
 
 It is a first-order Taylor expansion, after Hou et al. 2020 and Michel et al. 2019. The
 score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on
-the head's attention. The score of a neuron is the sum over batches of
-|w1 . dLoss/dw1| + |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column of
-W2. `Importance.by` names a module of lib.methods that computes other scores."""
+the head's attention. The score of a neuron is the sum over batches of |w1 . dLoss/dw1|
++ |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column of W2. `Importance.by`
+names a module of lib.methods that computes other scores."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,7 +24,8 @@ from lib.train.learn import TaskTraining
 
 
 def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
-    """Measure the importance of heads and neurons of the run's input `teacher`.
+    """Measure the importance of heads and neurons of the run's input `teacher`, and
+    return the numbers of examples and outputs.
 
     It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
 
@@ -42,7 +44,7 @@ def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
 
 def compute_taylor_importance(
     model: transformers.PreTrainedModel,
-    rows: Encoded,
+    encoded: Encoded,
     options: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
@@ -52,8 +54,9 @@ def compute_taylor_importance(
 
     Raises Refused for layers of different sizes, which a searched model may have.
 
-    rows: the rows over whose loss the gradients are taken."""
-    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    encoded: the tokenised rows over whose loss the gradients are taken.
+    report_progress: function that gets the share of rows done."""
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     layers, watched, running = parts.get_layers(model), [], None
     sizes = {
@@ -76,13 +79,12 @@ def compute_taylor_importance(
             factor = torch.ones(number, requires_grad=True, device=loop.get_device())
 
             def scale_head_outputs(
-                _: torch.nn.Module,
+                module: torch.nn.Module,
                 inputs: tuple[torch.Tensor, ...],
                 factor: torch.Tensor = factor,
                 size: int = attention.self.attention_head_size,
             ) -> tuple[torch.Tensor]:
-                # Scale a head's context, which is the same as scaling its attention
-                # weights.
+                # Scaling a head's context is the same as scaling its attention weights.
                 return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
 
             held.enter_context(
@@ -93,7 +95,9 @@ def compute_taylor_importance(
         neuron_total = torch.zeros(
             len(layers), layers[0].intermediate.dense.out_features
         )
-        for loss in batch_losses(model, rows, options, numerics, report_progress):
+        for loss in iterate_batch_losses(
+            model, encoded, options, numerics, report_progress
+        ):
             gradients = torch.autograd.grad(loss, watched)
             if options.cumulative:
                 before = running or [0] * len(gradients)
@@ -116,37 +120,45 @@ def compute_taylor_importance(
 
 def compute_importance_by_method(
     model: transformers.PreTrainedModel,
-    rows: Encoded,
+    encoded: Encoded,
     options: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the importance (heads [L, A], neurons [L, F]) that `scores` of the module
-    `options.by` of lib.methods computes.
+    """Return the importance (heads [L, A], neurons [L, F]) that a module of lib.methods
+    computes, named by `options.by`.
 
-    The function gets the model in eval mode, with gradients summed over all batches of
-    `rows`."""
-    # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+    Its function `scores` gets the model in eval mode, with gradients of the loss summed
+    over all batches.
+
+    encoded: the tokenised rows of the loss.
+    report_progress: function that gets the share of rows done."""
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
-    for loss in batch_losses(model, rows, options, numerics, report_progress):
+    for loss in iterate_batch_losses(
+        model, encoded, options, numerics, report_progress
+    ):
         loss.backward()
     return import_method(options.by).scores(model)
 
 
-def batch_losses(
+def iterate_batch_losses(
     model: transformers.PreTrainedModel,
-    rows: Encoded,
+    encoded: Encoded,
     options: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None],
 ) -> Iterator[torch.Tensor]:
-    """Yield the mean loss of each batch of `rows` against the labels."""
-    assert rows.labels is not None
-    for start in range(0, len(rows), options.batch):
-        chosen = range(start, min(start + options.batch, len(rows)))
-        batch = make_batch(rows, chosen, device=loop.get_device())
+    """Yield the mean loss of each batch of rows against the labels, for its gradients.
+
+    options: the size of a batch. report_progress: function that gets the share of rows
+    done."""
+    assert encoded.labels is not None
+    for start in range(0, len(encoded), options.batch):
+        chosen = range(start, min(start + options.batch, len(encoded)))
+        batch = make_batch(encoded, chosen, device=loop.get_device())
         with loop.use_dtype(numerics):
             logits = loop.compute_logits(model, batch)
-        labels = rows.labels[list(chosen)].to(logits.device)
+        labels = encoded.labels[list(chosen)].to(logits.device)
         yield losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]
-        report_progress((start + options.batch) / len(rows))
+        report_progress((start + options.batch) / len(encoded))

@@ -1,8 +1,8 @@
-"""This step times the forward passes of several models, of random weights or of other
-runs.
+"""This step times the forward passes of several models, with random weights or from
+other runs.
 
 The models take turns in one process, so that other work on the machine slows all of
-them. Compare ratios of a model's time to the reference's in the same turn. Other
+them. So compare ratios: a model's time over the reference's in the same turn. Other
 processes disturb wall time more than CPU time."""
 
 import time
@@ -16,10 +16,10 @@ from lib.core.types import Json
 from lib.model import backbone, parts, supernet
 from lib.model.parts import count_parameters
 from lib.model.surgery import operate
-from lib.stats.cost import SHAPES, make_configuration
+from lib.stats.cost import SHAPES, build_transformers_config
 from lib.train import loop
 
-WARM = 5  # Untimed turns before the first timed one.
+WARM = 5  # Number of untimed turns before the first timed one.
 
 
 def latency(
@@ -31,21 +31,21 @@ def latency(
     models: dict[str, Json] | None = None,
     runs: int = 100,
 ) -> dict[str, float]:
-    """Time the forward passes of some models in turns.
-
-    Inputs: any number of `model:<name>`, whose encoders are timed too, without heads.
+    """Time the forward passes of some encoders in turns.
 
     For each model it returns the milliseconds of a pass, wall and CPU (median, 5th and
     95th percentile over turns), the speedup (median over turns of the reference's time
     over the model's), and the parameters. It saves all `times` [models, runs] in
     seconds.
 
-    reference: name of the model that others are compared with.
+    The run may have inputs `model:<name>`, whose encoders are timed too, without heads.
+
+    reference: name of the model with which the others are compared.
     batch, length: sequences of a batch, and tokens of each, without padding.
     models: {name: {"net": JSON of lib.papers.efficientbert.search.net} or {"shape": a
     name of lib.stats.cost.SHAPES}}, encoders with random weights; "surgery" may list
-    operations on them.
-    runs: timed turns."""
+    operations on them, such as pruning.
+    runs: number of timed turns."""
     arithmetic = loop.read_numerics(numerics)
     torch.manual_seed(run.seed)
     made = {
@@ -57,7 +57,7 @@ def latency(
         for name, source in sorted(run.inputs.items())
     }
     for model in made.values():
-        # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
+        # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
         model.to(loop.get_device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(
@@ -88,22 +88,23 @@ def latency(
 
 
 def read_clocks() -> np.ndarray:
-    """Return the seconds of the wall clock and of the CPU [2], after waiting for the
-    GPU."""
+    """Return the seconds of the wall clock and of the process's CPU clock [2], after
+    waiting for the GPU."""
     if loop.get_device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def build_random_encoder(model_entry: Json) -> transformers.PreTrainedModel:
-    """Return an encoder with random weights.
+    """Return an encoder with random weights, since its latency does not depend on them.
 
-    model_entry: an entry of `models` of `latency`."""
+    model_entry: {"net": JSON of a searched network} or {"shape": a name of
+    lib.stats.cost.SHAPES}, with "surgery" for a list of operations such as pruning."""
     if "net" in model_entry:
         model = supernet.build_model_of_net(model_entry["net"])
     else:
         model = transformers.AutoModel.from_config(
-            make_configuration(SHAPES[model_entry["shape"]])
+            build_transformers_config(SHAPES[model_entry["shape"]])
         )
     for op in model_entry.get("surgery", ()):
         operate(model, op)

@@ -1,4 +1,4 @@
-"""This step predicts the rows of a reader's file `test` with a finished model."""
+"""This step predicts the rows of a user's file `test` with a finished model."""
 
 from lib import data as sources
 from lib.core.options import Train
@@ -15,15 +15,16 @@ def predict(
     digest: str,
     span: Json | None = None,
 ) -> dict[str, float]:
-    """Predict the rows of a reader's file `test` with a finished model, and return the
+    """Predict the rows of a user's file `test` with a finished model, and return the
     metrics.
 
-    Input: `model`, fine-tuned on the task of the descriptor `data`. It saves logits
-    [N, C], labels and row numbers as `test`. Raises Refused where the test rows have
-    changed.
+    The run's input is `model`, fine-tuned on the task. It saves logits [N, C], labels
+    and row numbers as `test`. Raises Refused where the test rows have changed.
 
+    data: the descriptor of the task's rows.
     train: the settings of the model's training, which say how rows are cut and padded.
-    digest: the digest of the test rows when the Spec was made."""
+    digest: the digest of the test rows when the run was described.
+    span: the fields of a Span, for a task of answer spans."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
     split = sources.read_split(data["source"], data["task"], "test")
     sources.check_digest(

@@ -1,4 +1,5 @@
-"""This step pre-trains a small BERT on generated text, for the profile toy.
+"""This step pre-trains a small BERT on generated text, for the profile toy, which needs
+no download.
 
 The model takes the place of a published checkpoint. It learns masked words and next
 sentences (Devlin et al. 2019, section 3.1)."""
@@ -18,7 +19,7 @@ from lib.core.types import Json
 from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.model.parts import count_parameters, get_encoder
-from lib.stats.cost import Shape, make_configuration
+from lib.stats.cost import Shape, build_transformers_config
 from lib.train import loop
 from lib.train.batches import encode_split
 
@@ -31,12 +32,13 @@ def pretrain(
     numerics: Json,
     train: Json | None = None,
 ) -> dict[str, float]:
-    """Pre-train a BERT of any size on generated text.
+    """Pre-train a BERT of any size on generated text, and return its metrics.
 
     corpus: {"sentences": their number, "seed"}.
     model: {"layers", "hidden", "heads", "ffn", "init": standard deviation of weights}.
     objective: {"share": share of tokens that are predicted, "hidden", "replaced":
     shares of these that are shown as [MASK] or as a random word}.
+    numerics: the fields of a Numerics.
     train: the fields of a Train. Without it the model keeps its random weights, as a
     control without pre-training."""
     arithmetic, training = (
@@ -54,7 +56,7 @@ def pretrain(
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
-    config = make_configuration(shape, initializer_range=model["init"], **rates)
+    config = build_transformers_config(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build_model(transformers.BertForPreTraining, config), {}
     if training:
         first, second, follows = draw_passages(
@@ -68,7 +70,7 @@ def pretrain(
         assert encoded.labels is not None and isinstance(
             network, transformers.BertForPreTraining
         )
-        loss = make_pretraining_loss(network, tokenizer, objective, encoded.labels)
+        loss = build_pretraining_loss(network, tokenizer, objective, encoded.labels)
         result = {"passages": len(first)} | loop.fit(
             run, network, encoded, loss, training, arithmetic
         )
@@ -78,10 +80,10 @@ def pretrain(
 
 def write_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
     """Write and return a BERT tokenizer with one token for each word form of the
-    grammar that generates text."""
+    grammar that generates text (lib.data.grammar)."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.list_vocabulary()) + "\n")
-    # pyrefly: ignore[missing-attribute]  # transformers makes this name at import.
+    # pyrefly: ignore[missing-attribute]  # transformers defines this name lazily.
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
@@ -91,9 +93,11 @@ def draw_passages(
     """Return (first sentences, second sentences, labels [N]) for next-sentence
     prediction; the label is 0 where the second follows the first.
 
-    Every other passage gets the second sentence of another passage. Among eight random
+    Every other passage gets the second sentence of another passage. Of eight random
     ones it is the one that shares most words with the first sentence, so that common
-    words do not reveal the label."""
+    words do not reveal the label.
+
+    texts: N passages of two sentences."""
     random = np.random.default_rng(derive_seed(seed, "passages"))
     first, rest = zip(*(text.split(" . ") for text in texts), strict=True)
     second, follows = list(rest), np.zeros(len(rest), np.int64)
@@ -111,13 +115,14 @@ def mask_tokens(
     tokenizer: transformers.PreTrainedTokenizerFast,
     objective: dict[str, float],
 ) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
-    """Return a masked batch, the true ids [n] of the n tokens to predict, and their
-    places, bool [B, T].
+    """Return (batch with masked tokens, true ids [n] of the n tokens to predict, bool
+    mask [B, T] of where they are).
 
-    Draws come from PyTorch's global random state, which checkpoints save, so that a
-    resumed run masks the same tokens.
+    Random numbers come from PyTorch's global random state, which checkpoints save, so
+    that a resumed run masks the same tokens.
 
-    objective: as in `pretrain`."""
+    objective: {"share", "hidden", "replaced"}: share of tokens that are predicted, and
+    shares of these that are shown as [MASK] or as a random word."""
     ids = batch["input_ids"]
     special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
     draw = torch.rand(ids.shape).to(ids.device) / objective["share"]
@@ -128,17 +133,18 @@ def mask_tokens(
     return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
 
 
-def make_pretraining_loss(
+def build_pretraining_loss(
     network: transformers.BertForPreTraining,
     tokenizer: transformers.PreTrainedTokenizerFast,
     objective: dict[str, float],
     next_sentence_labels: torch.Tensor,
 ) -> Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]:
-    """Return the pre-training loss for lib.train.loop.fit: f(batch, rows) -> {"loss",
+    """Return the loss of BERT's pre-training: f(batch, row numbers) -> {"loss",
     "masked", "next"}.
 
-    objective: as in `pretrain`.
-    next_sentence_labels: the labels [N] of `draw_passages`."""
+    objective: shares of tokens to mask (`mask_tokens`).
+    next_sentence_labels: [N], 0 where the second sentence of a row follows the
+    first."""
 
     def compute_loss(
         batch: dict[str, torch.Tensor], rows: np.ndarray

@@ -1,5 +1,5 @@
-"""This module has the steps that fine-tune a model on a task, and that quantise a
-trained model to int8."""
+"""This module has the step that fine-tunes a model on a task, and the step that
+quantises a trained model to int8."""
 
 from lib.core.options import Targets
 from lib.core.types import Json
@@ -7,32 +7,32 @@ from lib.model import backbone, compact
 from lib.model.parts import count_parameters
 from lib.model.surgery import operate
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
-from lib.train.objectives import make_target_objective
+from lib.train.objectives import build_target_objective
 
 
 def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
     """Fine-tune a model on a task, and return its metrics.
 
-    It is the last stage of every method, and makes most teachers. Inputs: `start` (any
-    model), and `teacher` where the targets need its logits.
+    It is the last stage of every method, and makes most teachers. The run's inputs are
+    `start` (any model), and `teacher` where the targets need its logits.
 
     It saves predictions, labels and row numbers of the development and unseen rows.
     Names of metrics on other splits than "dev" begin with the split.
 
-    targets: the fields of a Targets."""
+    targets: the fields of a Targets: labels, a teacher's logits, or both."""
     model = training.load_start_model()
     return train_and_save(
-        training, model, make_target_objective(training, model, Targets(**targets))
+        training, model, build_target_objective(training, model, Targets(**targets))
     ) | count_parameters(model)
 
 
 def quantise(training: TaskTraining) -> dict[str, float]:
     """Quantise a finished model to int8, and score it again without any training.
 
-    Input: `start`. `train` of the TaskTraining says how rows are cut and padded.
+    The run's input is `start`. `training.train` says how rows are cut and padded.
     Metrics and predictions are as in `finetune`; "bytes" is the size of all tensors."""
     model = training.load_start_model()
     operate(model, {"op": "int8"})
-    result = save_predictions(training.run, training.make_scorers(model))
+    result = save_predictions(training.run, training.build_split_scorers(model))
     backbone.save(model, training.tokenizer, training.run.model)
     return result | count_parameters(model) | {"bytes": compact.count_bytes(model)}

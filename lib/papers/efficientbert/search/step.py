@@ -123,7 +123,7 @@ def make_model_scorer(
         return students.make_likeness_score(training, model)
     return partial(
         training.score_for_selection,
-        training.make_scorers(model, "held_out")["held_out"],
+        training.build_split_scorers(model, "held_out")["held_out"],
     )
 
 
