@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:  # An older Python lacks a module.
     sys.exit(f"error: {error} in {sys.executable}, and the workbook {needs}")
 
 if TYPE_CHECKING:
-    from lib.cluster.sweep import Clock
+    from lib.cluster.sweep import TimeForecast
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -174,7 +174,9 @@ def read_notebooks(
     return grids, absent, Store()
 
 
-def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> str:
+def describe_first_training(
+    scope: str, missing: list[Spec], clock: TimeForecast
+) -> str:
     """Return a line on what a run on a reader's rows trains first; "" where nothing is
     to train."""
     from lib.papers import grids
@@ -190,7 +192,7 @@ def describe_first_training(scope: str, missing: list[Spec], clock: Clock) -> st
     )
 
 
-def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
+def show_floor(scope: str, specs: list[Spec], clock: TimeForecast) -> None:
     """Make the runs on a reader's rows that train no encoder, and print their scores.
 
     They come before any training, which may prove useless."""
@@ -201,7 +203,7 @@ def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
     for spec in specs:
         if spec.step != "bag_of_words" or not grids.read_reader_part(scope, "data"):
             continue
-        print_lost_runs(sweep.make_runs([spec], clock.store, 1, clock=clock))
+        print_lost_runs(sweep.make_runs([spec], clock.store, 1, time_forecast=clock))
         if run := clock.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(scope).values()
             is_share = columns[0].metric in SHARES
@@ -235,10 +237,10 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
         print(pages.describe_place(), flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
-            clock = sweep.Clock(store, estimate_seconds(scope))
+            clock = sweep.TimeForecast(store, estimate_seconds(scope))
             show_floor(scope, specs, clock)
-            missing = store.missing_specs(specs)
-            todo = sweep.describe_work(missing, clock, args.workers)
+            missing = store.list_missing_specs(specs)
+            todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_first_pages()):
                 print(line, flush=True)
@@ -251,7 +253,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
                     args.workers,
                     call_after_run=pages.note_run,
                     backend=args.backend,
-                    clock=clock,
+                    time_forecast=clock,
                 )
             print_lost_runs(lost)
         failed = pages.render_all_pages()
@@ -280,13 +282,13 @@ def plan(args: argparse.Namespace) -> bool:
 
     with data.allow_absent_data() as absent:
         grids, cannot, store = read_notebooks(args)
-        clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
+        clock, every = sweep.TimeForecast(store, estimate_seconds(args.profile)), {}
         if not absent:
             show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
         steps = planned.read_planned_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_specs(variables)
-            missing = store.missing_specs(specs)
+            missing = store.list_missing_specs(specs)
             every |= missing
             about = f", {clock.describe_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
@@ -297,7 +299,7 @@ def plan(args: argparse.Namespace) -> bool:
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
     for part in store.list_unfinished_folders():
-        s = store.read_true_ledger(part)
+        s = store.read_ledger_with_true_state(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
@@ -487,7 +489,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_roots().items():
+    for name, root in paths.list_folders_by_variable().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -510,7 +512,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         )
         return 130
     except (Refused, OSError) as error:  # A place or a full disk is an OSError.
-        fix = paths.suggest_variable_fix(getattr(error, "filename", None))
+        fix = paths.suggest_environment_variable(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
         print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
         return 2
@@ -597,7 +599,7 @@ def set_home_and_user(stack: ExitStack) -> None:
 
     A user id of a container may have no entry; the packages of pages ask for both.
     """
-    if paths.find_home() is None:
+    if paths.find_home_folder() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = stack.enter_context(home)
     try:

@@ -145,7 +145,7 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find_run(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
-    assert list(there.missing_specs([child])) == [TEACHER, child]
+    assert list(there.list_missing_specs([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
 
@@ -158,7 +158,7 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
         (other / name).write_text("{")
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
     assert (
-        sweep.Clock(there).median_seconds(TEACHER) > 0
+        sweep.TimeForecast(there).forecast_run_seconds(TEACHER) > 0
         and len(list(there.list_runs())) == 3
     )
     assert there.find_run(TEACHER)
@@ -356,7 +356,9 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
         assert there.find_run(TEACHER) is None and not list(place.rglob("*/.*"))
         state = there.look_up_state(TEACHER)["state"]
         assert state in ("failed", "died", "missing")
-        assert state != "failed" or "No space left" in there.explain_missing(TEACHER)
+        assert state != "failed" or "No space left" in there.explain_missing_run(
+            TEACHER
+        )
         subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
         same_run(again(there), whole[0].find_run(TEACHER))
 

@@ -184,7 +184,9 @@ def gather_evidence(
         requested = queue_specs(claims, profile)
     results = {*requested, *find_searches_behind(requested)}
     record_runs(results, store)
-    left = set(store.missing_specs([*every, *requested], keep_dtype=True))
+    left = set(
+        store.list_missing_specs([*every, *requested], ignore_float32_twins=True)
+    )
     saved = SavedWeights(store)
 
     def delete_unneeded_weights(specs: Iterable[Spec]) -> None:
@@ -207,7 +209,7 @@ def gather_evidence(
     delete_unneeded_weights(
         {*every} - left
     )  # A killed command may have left such weights.
-    how = {"checkpoint_seconds": 60.0, "backend": backend, "keep_dtype": True}
+    how = {"checkpoint_seconds": 60.0, "backend": backend, "ignore_float32_twins": True}
     return sweep.make_runs(requested, store, workers, call_after_run=finish_run, **how)
 
 
@@ -241,7 +243,7 @@ class SavedWeights:
 
         It is True where the process's Spec cannot be read."""
         for part in self.store.list_unfinished_folders():
-            if self.store.read_true_ledger(part)["state"] == "running":
+            if self.store.read_ledger_with_true_state(part)["state"] == "running":
                 try:
                     reader = from_json(disk.read_json(part / "spec.json"))
                 except (OSError, ValueError, KeyError, TypeError):
@@ -273,19 +275,21 @@ def describe_claims(claims: Sequence[Mapping[str, Any]], store: Store) -> Iterat
     """Yield a line for each claim: finished seeds, missing runs, words of its cells.
 
     The words are the committed ones, which `verify --write` renews."""
-    clock, words = sweep.Clock(store), {}
+    clock, words = sweep.TimeForecast(store), {}
     for row in read_verdicts():
         if row["profile"] == SCALE and row["family"]:
             words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
         by_seed = find_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
-        missing = store.missing_specs(chain(*by_seed), keep_dtype=True)
+        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_twins=True)
         left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
-    left = store.missing_specs(order_specs(claims, store), keep_dtype=True)
+    left = store.list_missing_specs(
+        order_specs(claims, store), ignore_float32_twins=True
+    )
     yield f"together left: {clock.describe_time(left)}"
 
 
@@ -298,10 +302,10 @@ def describe_plan_lines(
     for line in lines:
         specs = list_line_specs_by_seed(line, profile).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
-        left = f"{len(store.missing_specs(chain(*specs)))} runs left"
+        left = f"{len(store.list_missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits
         yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
     total = sum(line.core_hours for line in lines)
-    left = len(store.missing_specs(queue_specs(lines, profile)))
+    left = len(store.list_missing_specs(queue_specs(lines, profile)))
     yield f"together {total:.1f} core-hours planned, {left} runs left"

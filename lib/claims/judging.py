@@ -27,7 +27,7 @@ from lib.core.names import check_name
 from lib.core.papers import collect_modules, find_paper_of_page, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
-from lib.core.store import Store, read_run_lines
+from lib.core.store import Store, read_run_index
 from lib.papers import frontier, grids
 from lib.stats.compare import Column
 
@@ -395,7 +395,7 @@ def digest_page_records(page: str) -> str:
     It covers the names of its recorded runs and its comparisons; a summary has those of
     all pages, or of the pages of its paper. A committed page holds this digest, which
     tells whether the page is older than the records."""
-    names = {row["run"] for row in read_run_lines() if row["page"] == page}
+    names = {row["run"] for row in read_run_index() if row["page"] == page}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )

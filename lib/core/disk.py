@@ -41,7 +41,7 @@ class Damaged(Refused):
 
 
 @contextmanager
-def atomic_path(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
+def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
     """Yield a temporary path to write a file or a folder to; at the end it is renamed
     to `path`.
 
@@ -59,25 +59,25 @@ def atomic_path(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
         with explain_full_disk(path.parent):
             yield beside / path.name
             if sync_to_disk:
-                flush_to_disk(beside / path.name)
+                fsync_tree(beside / path.name)
             os.replace(beside / path.name, path)
             if sync_to_disk:
-                sync_path(path.parent)
+                fsync_path(path.parent)
     finally:
         remove_path(beside)
 
 
-def flush_to_disk(path: Path) -> None:
+def fsync_tree(path: Path) -> None:
     """Sync a file, or a folder with all files in it, to the disk (fsync)."""
     for place, _, files in os.walk(path):
         for name in files:
-            sync_path(Path(place, name))
-        sync_path(place)
+            fsync_path(Path(place, name))
+        fsync_path(place)
     if not path.is_dir():
-        sync_path(path)
+        fsync_path(path)
 
 
-def sync_path(path: str | Path) -> None:
+def fsync_path(path: str | Path) -> None:
     """Sync the bytes of a file, or the names in a folder, to the disk (fsync)."""
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
@@ -102,11 +102,13 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
     """Turn errors of a full disk into an OSError that names the folder and a fix.
 
-    Without a folder, the first of `paths.list_places` whose disk is full is named."""
+    Without a folder, the first of `paths.list_folders_and_temporary` whose disk is full is named."""
     try:
         yield
     except Exception as error:
-        folder = folder or next(filter(is_disk_full, paths.list_places().values()), "")
+        folder = folder or next(
+            filter(is_disk_full, paths.list_folders_and_temporary().values()), ""
+        )
         number = getattr(error, "errno", None)
         # shutil.Error, which lists the errors of several files, has no errno either.
         torn = number is None and TORN.search(str(error))
@@ -114,7 +116,7 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
             torn = is_disk_full(folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.find_variable_of_path(folder)
+        name = paths.find_environment_variable(folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
@@ -133,7 +135,7 @@ def is_disk_full(folder: str | Path) -> bool:
 def remove_temporary_files(path: Path) -> None:
     """Remove the temporary files that killed processes left beside a path.
 
-    Only files of `atomic_path` that are more than a day old go: a younger one may
+    Only files of `write_atomically` that are more than a day old go: a younger one may
     belong to a process that is still writing, maybe on another machine."""
     with os.scandir(path.parent) as siblings:
         for entry in siblings:
@@ -157,13 +159,19 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file as a dict, with lists as tuples. Raises Damaged,
     naming the file, where it cannot be parsed."""
 
-    def make_tuples(value: Any) -> Any:
+    def convert_lists_to_tuples(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: make_tuples(entry) for name, entry in value.items()}
-        return tuple(map(make_tuples, value)) if isinstance(value, list) else value
+            return {
+                name: convert_lists_to_tuples(entry) for name, entry in value.items()
+            }
+        return (
+            tuple(map(convert_lists_to_tuples, value))
+            if isinstance(value, list)
+            else value
+        )
 
     try:
-        return make_tuples(tomllib.loads(read_file_bytes(path).decode()))
+        return convert_lists_to_tuples(tomllib.loads(read_file_bytes(path).decode()))
     except ValueError as error:
         raise Damaged(
             f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
@@ -171,8 +179,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def write_text_file(path: str | Path, text: str, sync_to_disk: bool = True) -> None:
-    """Write a text to a file, as `atomic_path` does."""
-    with atomic_path(path, sync_to_disk) as place:
+    """Write a text to a file, as `write_atomically` does."""
+    with write_atomically(path, sync_to_disk) as place:
         place.write_text(text)
 
 
@@ -209,16 +217,16 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     )
 
 
-def read_json(path: str | Path, advice: str = "") -> Any:
+def read_json(path: str | Path, error_advice: str = "") -> Any:
     """Return the value in a file of JSON. Raises Damaged that names the file.
 
-    advice: advice for the message. Files of a run need none, as a damaged run is
+    error_advice: advice for the message. Files of a run need none, as a damaged run is
     executed again."""
     try:
         return json.loads(read_file_bytes(path))
     except (ValueError, RecursionError) as error:
         raise Damaged(
-            f"{paths.show_path(path)} is damaged ({error}){advice and f'; advice: {advice}'}"
+            f"{paths.show_path(path)} is damaged ({error}){error_advice and f'; advice: {error_advice}'}"
         ) from None
 
 
@@ -247,14 +255,14 @@ def digest_file(path: str | Path) -> str:
     place, *state = read_file_stamp(path)
     is_fresh = abs(time.time_ns() - state[2]) < TICK
     return (
-        _digest_uncached.__wrapped__(place)
+        _digest_file_by_stamp.__wrapped__(place)
         if is_fresh
-        else _digest_uncached(place, *state)
+        else _digest_file_by_stamp(place, *state)
     )
 
 
 @lru_cache(100_000)
-def _digest_uncached(path: str, *_: int) -> str:
+def _digest_file_by_stamp(path: str, *_: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -54,12 +54,12 @@ def execute(
     if is_locked(store.lock_path(spec)):
         print_once(f"waiting  {spec.name}: another process is making it")
     with hold_lock(store.lock_path(spec)):
-        return store.find_run(spec, needs_weights=keep_weights) or _make_run(
+        return store.find_run(spec, needs_weights=keep_weights) or _execute_and_save(
             spec, store, keep_weights, checkpoint_seconds
         )
 
 
-def _make_run(
+def _execute_and_save(
     spec: Spec, store: Store, keep_weights: bool, checkpoint_seconds: float
 ) -> Run:
     # Another process may have deleted weights since this run was planned.
@@ -132,7 +132,7 @@ def read_commit() -> dict[str, str]:
         return {}
 
 
-def make_run_in_worker(
+def execute_in_worker(
     spec_json: Json,
     runs_folder: Path,
     records_folder: Path,

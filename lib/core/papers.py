@@ -54,10 +54,10 @@ def collect_modules(module_name: str) -> dict[str, ModuleType]:
     }
 
 
-def find_paper_of_page(page: str) -> str:
+def find_paper_of_page(page_id: str) -> str:
     """Return the name of the paper that a page belongs to, or "" for a page of no
     single paper."""
-    prefix = page.partition("_")[0]
+    prefix = page_id.partition("_")[0]
     names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
     return next(names, "")
 

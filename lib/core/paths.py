@@ -24,20 +24,20 @@ def make_absolute_path(path: str | Path) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def read_folder_variable(name: str, default: str | Path) -> Path:
+def read_folder_from_environment(variable_name: str, default: str | Path) -> Path:
     """Return the absolute folder that an environment variable names, or `default` where
     it is unset or empty."""
-    return make_absolute_path(os.environ.get(name) or default)
+    return make_absolute_path(os.environ.get(variable_name) or default)
 
 
 # Make the folders absolute: kernels and workers inherit the variables, but have other
 # working folders.
 for _name in filter(os.environ.get, ROOTS):
     os.environ[_name] = str(make_absolute_path(os.environ[_name]))
-NOTEBOOKS = read_folder_variable("NOTEBOOKS_ROOT", ROOT / "notebooks")
+NOTEBOOKS = read_folder_from_environment("NOTEBOOKS_ROOT", ROOT / "notebooks")
 # File with the digests of the notebooks that the published pages were made of.
 COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = read_folder_variable("FIGURES_ROOT", ROOT / "figures")
+FIGURES = read_folder_from_environment("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 # Folder with labels of unseen rows (lib.data.unseen), a file by digest of the rows. It
@@ -50,7 +50,7 @@ DIGESTS = DATA / "digests.json"
 
 def data_root() -> Path:
     """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return read_folder_variable("DATA_ROOT", DATA)
+    return read_folder_from_environment("DATA_ROOT", DATA)
 
 
 def models_root() -> Path:
@@ -60,11 +60,11 @@ def models_root() -> Path:
 
 
 def runs_root() -> Path:
-    return read_folder_variable("RUNS_ROOT", f"{DATA}/runs")
+    return read_folder_from_environment("RUNS_ROOT", f"{DATA}/runs")
 
 
 def records_root() -> Path:
-    return read_folder_variable("RECORDS_ROOT", f"{DATA}/records")
+    return read_folder_from_environment("RECORDS_ROOT", f"{DATA}/records")
 
 
 def resolve_path(path: str | Path) -> Path:
@@ -89,7 +89,7 @@ def show_path(path: str | Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def list_roots() -> dict[str, Path]:
+def list_folders_by_variable() -> dict[str, Path]:
     """Return {environment variable: the folder that it names}."""
     return {
         "RUNS_ROOT": runs_root(),
@@ -100,30 +100,30 @@ def list_roots() -> dict[str, Path]:
     }
 
 
-def list_places() -> dict[str, Path]:
-    """Return {environment variable: folder} of `list_roots`, and the temporary folder
+def list_folders_and_temporary() -> dict[str, Path]:
+    """Return {environment variable: folder} of `list_folders_by_variable`, and the temporary folder
     as TMPDIR."""
-    return {**list_roots(), "TMPDIR": Path(tempfile.gettempdir())}
+    return {**list_folders_by_variable(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def find_variable_of_path(path: str | Path) -> str:
+def find_environment_variable(path: str | Path) -> str:
     """Return the environment variable whose folder a path lies in, or "" for none."""
-    for name, root in list_places().items():
+    for name, root in list_folders_and_temporary().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
 
 
-def suggest_variable_fix(path: str | Path | None) -> str:
+def suggest_environment_variable(path: str | Path | None) -> str:
     """Return advice for an error about a file that cannot be made or read, or "" where
     no variable moves it."""
-    if not path or not (name := find_variable_of_path(path)):
+    if not path or not (name := find_environment_variable(path)):
         return ""
-    folder = show_path(list_places()[name])
+    folder = show_path(list_folders_and_temporary()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
-def find_home() -> Path | None:
+def find_home_folder() -> Path | None:
     """Return the home folder of this process, or None where it has none."""
     with suppress(RuntimeError):
         return Path.home()
@@ -139,11 +139,13 @@ def hide_local_paths(text: str) -> str:
     placeholders = {
         ROOT: ".",
         Path(sys.prefix): "$PREFIX",
-        find_home(): "~",
+        find_home_folder(): "~",
         Path(tempfile.gettempdir()): "$TMPDIR",
     }
     placeholders |= {
-        p: f"${name}" for name, p in list_roots().items() if not p.is_relative_to(ROOT)
+        p: f"${name}"
+        for name, p in list_folders_by_variable().items()
+        if not p.is_relative_to(ROOT)
     }
     for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):
         if os.path.isabs(path) and Path(path).parts[1:]:

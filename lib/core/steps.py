@@ -85,12 +85,12 @@ def collect_steps() -> dict[str, Step]:
 STEPS = collect_steps()
 
 
-def find_step_function(name: str) -> Callable[..., Any]:
+def find_step_function(step_name: str) -> Callable[..., Any]:
     """Return the function f(run, **args) -> metrics that does the work of a step.
 
     Its module is imported only now, as it may import torch. A function with a parameter
     `training` gets a TaskTraining (lib.train.learn) in place of TASK_TRAINING."""
-    step = getattr(import_module(STEPS[name].module), name)
+    step = getattr(import_module(STEPS[step_name].module), step_name)
     if "training" not in signature(step).parameters:
         return step
     return partial(import_module("lib.train.learn").call_on_task, step)

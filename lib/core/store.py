@@ -50,7 +50,7 @@ def print_once(line: str) -> None:
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
-def make_part_property(part_name: str) -> property:
+def make_json_property(part_name: str) -> property:
     """Return a property of Run that reads one of its JSON files (PARTS) on first
     use."""
     return property(lambda run: run.checked_json[part_name])
@@ -66,7 +66,7 @@ class Run:
     folder: Path
     origin: str  # "run" for a run of this machine, "record" for a committed one.
 
-    spec, status, metrics, env = map(make_part_property, PARTS)
+    spec, status, metrics, env = map(make_json_property, PARTS)
 
     @cached_property
     def checked_json(self) -> dict[str, Json]:
@@ -162,7 +162,7 @@ def is_locked(path: Path) -> bool:
         return False
 
 
-def read_run_lines() -> list[dict[str, str]]:
+def read_run_index() -> list[dict[str, str]]:
     """Return the rows of `runs.csv`, which names the run of each row of each page; an
     empty list where there is no such file."""
     path = paths.records_root() / "runs.csv"
@@ -232,10 +232,10 @@ class Store:
         killed or the power is lost meanwhile, the new run is complete under one of the
         two names."""
         final = self.runs / spec.name
-        disk.flush_to_disk(self.unfinished_folder(spec))
+        disk.fsync_tree(self.unfinished_folder(spec))
         disk.remove_path(final)
         self.unfinished_folder(spec).rename(final)
-        disk.sync_path(final.parent)
+        disk.fsync_path(final.parent)
         return Run(final, "run")
 
     def unfinished_folder(self, spec: Spec) -> Path:
@@ -253,14 +253,14 @@ class Store:
         if run:
             status = run.status
         elif part.exists():
-            status = self.read_true_ledger(part)
+            status = self.read_ledger_with_true_state(part)
         return {"run": run, "state": status["state"]}
 
-    def missing_specs(
+    def list_missing_specs(
         self,
         specs: Iterable[Spec],
         keep_weights: bool = False,
-        keep_dtype: bool = False,
+        ignore_float32_twins: bool = False,
     ) -> dict[Spec, bool]:
         """Return {Spec: whether its weights are needed} of the runs that are still to
         be made for some Specs.
@@ -270,7 +270,7 @@ class Store:
         finished run are not looked at, since its result does not need them any more.
 
         keep_weights: whether the weights of the Specs themselves are needed.
-        keep_dtype: whether the run of a twin does not count as the run of a Spec."""
+        ignore_float32_twins: whether the run of a twin does not count as the run of a Spec."""
         looked: dict[Spec, bool] = {}
         todo: dict[Spec, bool] = {}
 
@@ -288,20 +288,20 @@ class Store:
         for spec in specs:
             stands, run = (
                 (spec, None)
-                if keep_dtype
+                if ignore_float32_twins
                 else self.find_run_or_twin(spec, keep_weights)
             )
             if not run:
                 add_missing(stands, keep_weights)
         return todo
 
-    def explain_missing(self, spec: Spec) -> str:
+    def explain_missing_run(self, spec: Spec) -> str:
         """Return in one line why a run is missing, or "" where nobody has tried to make
         it.
 
         Where an input failed, its error is given."""
         # Inputs come before the Specs that need them, so the first error is the cause.
-        for missing_spec in self.missing_specs([spec]):
+        for missing_spec in self.list_missing_specs([spec]):
             if error := read_ledger(self.unfinished_folder(missing_spec)).get("error"):
                 return (
                     error
@@ -310,7 +310,7 @@ class Store:
                 )
         return ""
 
-    def read_true_ledger(self, unfinished_folder: Path) -> Json:
+    def read_ledger_with_true_state(self, unfinished_folder: Path) -> Json:
         """Return the ledger (`status.json`) of an unfinished run, with its true state.
 
         A ledger that still says "started" has the state "running" where a process holds
@@ -349,12 +349,12 @@ class Store:
         """Copy a finished run to the records, without weights and events, and return
         the new folder."""
         target = self.records / run.name
-        with disk.atomic_path(target) as folder:
+        with disk.write_atomically(target) as folder:
             shutil.copytree(
                 run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*")
             )
             disk.write_manifest(folder)
-            disk.flush_to_disk(folder)
+            disk.fsync_tree(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
@@ -483,7 +483,7 @@ class RunWriter(Scratch):
         spec = (self.folder / "spec.json").stat()
         return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
 
-    def check_folder_stands(self) -> None:
+    def check_folder_exists(self) -> None:
         """Raise Absent where somebody has deleted the folder while the run is made.
 
         Otherwise later writes would make a run that lacks its first files."""
@@ -499,7 +499,7 @@ class RunWriter(Scratch):
 
         in_place: whether to write over the old bytes, which works on a full disk
         too."""
-        self.check_folder_stands()
+        self.check_folder_exists()
         status = {
             "state": state,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -523,7 +523,7 @@ class RunWriter(Scratch):
             self.write_ledger("started", progress=round(fraction, 4), **values)
 
     def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        self.check_folder_stands()
+        self.check_folder_exists()
         # safetensors writes the bytes of an array in memory order, and reads C order.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
         save_file(arrays, self.folder / f"{name}.safetensors")
@@ -536,7 +536,7 @@ class RunWriter(Scratch):
     def write_final_files(self, metrics: Json, environment: Json) -> None:
         """Write the last files of a run and its manifest; then
         `Store.move_finished_run` renames its folder."""
-        self.check_folder_stands()
+        self.check_folder_exists()
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", environment)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)

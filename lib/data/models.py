@@ -47,7 +47,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     checkpoint_name: a key of HUB or a name at the hub; or the folder of a pickle, whose
     weights are then written beside it as safetensors."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
-        with disk.atomic_path(pickle.with_name(WEIGHTS)) as weights_path:
+        with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
             convert_pickle(pickle, weights_path)
         return pickle.parent
     checkpoint_name = shorten_hub_name(checkpoint_name)
@@ -63,7 +63,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,
-            disk.atomic_path(target) as made,
+            disk.write_atomically(target) as made,
         ):
             source = here or _download(checkpoint_name, Path(temporary))
             _copy_files(source, made)

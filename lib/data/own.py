@@ -155,7 +155,7 @@ def _fetch_dataset(location: str) -> Path:
         if "train" not in dataset:
             given = ", ".join(map(str, dataset))
             raise Refused(f"{name} has no split train, but {given}: name another")
-        with disk.atomic_path(folder) as made:
+        with disk.write_atomically(folder) as made:
             dataset.save_to_disk(made)
     return folder
 

@@ -84,7 +84,7 @@ def _write_rows(
     columns: Sequence[str],
 ) -> None:
     ends = array("q", [0])
-    with disk.atomic_path(folder) as place:
+    with disk.write_atomically(folder) as place:
         place.mkdir()
         with open(place / name, "wb") as file:
             for row in make_rows():

@@ -66,7 +66,7 @@ class Report:
             try:
                 filled = notebook.check_parameter_values(path, parameter_values)
                 text = notebook.normalise_notebook(path.read_text())
-                left = set(store.missing_specs(notebook.list_specs(variables)))
+                left = set(store.list_missing_specs(notebook.list_specs(variables)))
                 builder = PageBuilder(
                     path,
                     *notebook.find_page_folder(path, filled),

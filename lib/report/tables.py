@@ -51,7 +51,9 @@ def collect_results(
         error = ""
         if not status["run"]:
             spec, _ = store.find_run_or_twin(row.spec)
-            error = (reasons_of_loss or {}).get(spec) or store.explain_missing(row.spec)
+            error = (reasons_of_loss or {}).get(spec) or store.explain_missing_run(
+                row.spec
+            )
         lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
 
