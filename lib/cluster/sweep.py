@@ -21,7 +21,7 @@ from lib.core.disk import read_json
 from lib.core.execute import execute_in_worker
 from lib.core.names import error_in_one_line
 from lib.core.spec import Spec, from_json, uses_generated_tasks
-from lib.core.store import Store, count_core_seconds, explain_lost_run, read_ledger
+from lib.core.store import Store, count_core_seconds, explain_failed_input, read_ledger
 from lib.core.types import Json
 
 # A forecast of the time to go assumes that this share of the whole work was seen to run
@@ -289,7 +289,7 @@ def make_runs(
     # failure is passed on through all Specs that depend on it.
     for spec in todo:
         for parent in graph[spec] & lost.keys():
-            lost[spec] = explain_lost_run(parent, lost[parent])
+            lost[spec] = explain_failed_input(parent, lost[parent])
     return lost
 
 
