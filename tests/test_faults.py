@@ -917,7 +917,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
 )
 def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
     """It is refused before anything is asked of the hub, or looked for in a folder."""
-    monkeypatch.setattr(lines, "load_from_hub", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(lines, "download_dataset", lambda _: pytest.fail("asked"))
     with pytest.raises(
         ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"
     ):
@@ -931,7 +931,7 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
     def nothing(name, folder):
         raise OSError("the hub did not give it")
 
-    monkeypatch.setattr(models, "_download", nothing)
+    monkeypatch.setattr(models, "_download_checkpoint", nothing)
     with pytest.raises(OSError, match="did not give"):
         models.fetch_checkpoint("a/b")
     assert list(tmp_path.iterdir()) == []

@@ -397,7 +397,7 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
         backbone.save(get_encoder(tiny("mpnet")), tokenizer, folder)
         return folder
 
-    monkeypatch.setattr(models, "_download", give)
+    monkeypatch.setattr(models, "_download_checkpoint", give)
     monkeypatch.setattr(paths, "DIGESTS", at / "none.json")
     assert models.fetch_checkpoint(owner + short) == at / "models" / short
     assert asked == [f"sentence-transformers/{short}"]

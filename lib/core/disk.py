@@ -278,7 +278,7 @@ def digest_file(path: str | Path) -> str:
 
 
 @lru_cache(100_000)
-def _digest_file_by_stamp(path: str, *_: int) -> str:
+def _digest_file_by_stamp(path: str, *file_stamp: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -22,11 +22,11 @@ from lib.data import grammar as g
 from lib.data.grammar import (
     Event,
     Word,
-    deny_event,
     join_clauses,
     join_words,
     make_clause,
     make_noun_phrase,
+    negate_event,
     pick_option,
     sample_event,
 )
@@ -103,8 +103,14 @@ def _make_cola_row(
     fault (label 0)."""
     while True:
         verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
-        modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
-        p = sample_event(rng, verbs, random_quantifiers=True, modifiers=modifiers)
+        modifiers = {
+            "adjective_probability": 0.2,
+            "place_probability": 0.15,
+            "clause_probability": 0.1,
+        }
+        p = sample_event(
+            rng, verbs, random_quantifiers=True, modifier_probabilities=modifiers
+        )
         words = make_clause(
             replace(p, passive=p.patient is not None and rng.random() < 0.3)
         )
@@ -156,7 +162,7 @@ def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
     more on average, so that the number of shared words does not reveal the label."""
     if same_meaning:
         return _restate_event(rng, event, 1 + (rng.random() < 0.25))
-    return deny_event(_restate_event(rng, event, int(rng.random() < 0.75)))
+    return negate_event(_restate_event(rng, event, int(rng.random() < 0.75)))
 
 
 def _draw_event_pair(
@@ -172,7 +178,7 @@ def _draw_event_pair(
     one, other = _draw_events(rng, 2)
     said = [one, replace(other, positive=not one.positive)]
     again = [_restate_event(rng, p, 1) for p in said]
-    return said, again if same_meaning else [deny_event(p) for p in again]
+    return said, again if same_meaning else [negate_event(p) for p in again]
 
 
 def _draw_pair_with_clauses(
@@ -238,7 +244,7 @@ def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]
     said = [join_words(make_clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
     answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]  # Without " .".
-    asked = asked if label < 2 else deny_event(asked)
+    asked = asked if label < 2 else negate_event(asked)
     if rng.random() < 0.3:
         asked = _replace_by_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
@@ -257,7 +263,7 @@ def _make_tense_row(rng: Random, label: int) -> Texts:
         join_words(
             make_clause(
                 _attach_clause(
-                    p, pick_option(rng, g.ROLES), g.draw_relative_event(rng, inner)
+                    p, pick_option(rng, g.ROLES), g.drop_modified_role(rng, inner)
                 )
             )
         ),
@@ -282,34 +288,34 @@ JUDGED = 2000
 
 
 @cache
-def load(task: str) -> dict[str, Split]:
+def load(task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a toy task.
 
     All labels are equally frequent. No text of an evaluation split is in the training
     set."""
-    seen, names = set(), list(ROWS[task])
+    seen, names = set(), list(ROWS[task_name])
     splits = {
-        name: _draw_split(task, name, seen)
+        name: _draw_split(task_name, name, seen)
         for name in sorted(names, key="train".__eq__)
     }
     return {name: splits[name] for name in names}
 
 
-def _draw_split(task: str, name: str, used_texts: set[str]) -> Split:
+def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
     """Generate a split of a task. Labels take turns, then the rows are shuffled.
 
-    name: the name of the split.
+    split_name: the name of the split.
     used_texts: texts of other splits, which are avoided; the new texts are added."""
-    rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
+    rng, span = random.Random(f"{SEED} {task_name} {split_name}"), TASKS[task_name].span
     rows: dict[Texts, tuple[float, Any]] = {}
-    while len(rows) < ROWS[task][name]:
-        label = len(rows) % (3 if task == "SQuAD2" else 2)
-        *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
+    while len(rows) < ROWS[task_name][split_name]:
+        label = len(rows) % (3 if task_name == "SQuAD2" else 2)
+        *texts, target = MAKERS[task_name](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and used_texts.isdisjoint(texts):
             rows.setdefault(tuple(texts), (rng.random(), target))
     used_texts.update(text for texts in rows for text in texts)
     order = sorted(
-        list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__
+        list(rows)[: JUDGED if split_name == "dev" else None], key=rows.__getitem__
     )
     a, *b = map(list, zip(*order, strict=True))
     y = np.array([rows[texts][1] for texts in order], np.int64)

@@ -180,7 +180,10 @@ def _read_feature(sentence: Sentence, position: int, feature: str) -> str:
 
 
 def _find_target_word(
-    sentence: Sentence, part_of_speech: str, values: Mapping[int, str], depth: int
+    sentence: Sentence,
+    part_of_speech: str,
+    feature_by_position: Mapping[int, str],
+    main_clause_depth: int,
 ) -> tuple[str, str] | None:
     """Return (class, lemma) of the word that a task asks about, or None.
 
@@ -188,21 +191,21 @@ def _find_target_word(
     word nearest to the root, provided that all values agree.
 
     part_of_speech: the part of speech of the word.
-    values: {position of a word: its tense or number}.
-    depth: depth in the tree of such a word in the main clause."""
+    feature_by_position: {position of a word: its tense or number}.
+    main_clause_depth: depth in the tree of such a word in the main clause."""
     level = compute_depths(sentence)
     words = [
         i
-        for i, v in values.items()
+        for i, v in feature_by_position.items()
         if sentence.kinds[i] == part_of_speech and v in _NAMES
     ]
-    candidates = [i for i in words if level[i] == depth]
-    if words and not candidates and len(set(values.values())) == 1:
+    candidates = [i for i in words if level[i] == main_clause_depth]
+    if words and not candidates and len(set(feature_by_position.values())) == 1:
         candidates = [min(words, key=level.__getitem__)]
     if not candidates:
         return None
     i = candidates[0]
-    return _NAMES[values[i]], sentence.lemmas[i]
+    return _NAMES[feature_by_position[i]], sentence.lemmas[i]
 
 
 def find_tense(sentence: Sentence) -> tuple[str, str] | None:
@@ -285,18 +288,16 @@ def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
 
 
 @cache
-class _World:
-    """A _World has the pooled sentences of a treebank, and the statistics of all of
+class _Treebank:
+    """A _Treebank has the pooled sentences of a treebank, and the statistics of all of
     them that tasks need: classes, and word frequencies for OddManOut."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         pooled = {}
         for split in ("train", "dev", "test"):
-            paths = list(root.glob(f"*-ud-{split}.conllu"))
+            paths = list(folder.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
-                reason = (
-                    f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
-                )
+                reason = f"{folder} holds {len(paths)} files *-ud-{split}.conllu, expected one"
                 raise Absent(f"{reason}; fix: put the files of one treebank there")
             for s in read_sentences(paths[0]):
                 if len(s.words) in LENGTHS:
@@ -312,7 +313,9 @@ class _World:
             "TopConstituents": [*dict(shapes.most_common(SHAPES))],
         }
         forms = [
-            (form, s.lemmas[i]) for s in self.sentences for form, i in _iterate_forms(s)
+            (form, s.lemmas[i])
+            for s in self.sentences
+            for form, i in _iterate_nouns_and_verbs(s)
         ]
         self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
         for form, lemma in forms:
@@ -324,41 +327,43 @@ class _World:
         # such counts differ by less than a factor of two.
         return *form[1:], self.times[form].bit_length()
 
-    def make_row(self, task: str, sentence: Sentence, rng: Random) -> Row | None:
+    def make_row(self, task_name: str, sentence: Sentence, rng: Random) -> Row | None:
         """Return the Row of a sentence in a task, or None where the sentence does not
         suit the task."""
         words, label = list(sentence.words), rng.choice("IO")
-        if task == "Length":
+        if task_name == "Length":
             return Row(str(bisect_left(BINS, len(words))), sentence.document, words)
-        if task == "WordContent":
-            names = self.names[task]
+        if task_name == "WordContent":
+            names = self.names[task_name]
             asked = [word for word in map(str.lower, words) if word in names]
             if len(asked) != 1:
                 return None
             return Row(str(names.index(asked[0])), " ".join(words), words)
-        if task == "Depth":
+        if task_name == "Depth":
             bin = min(max(*compute_depths(sentence), 3), 6) - 3
-            return Row(TASKS[task].labels[bin], sentence.document, words, len(words))
-        if task == "TopConstituents":
-            code = [*self.names[task], describe_constituents(sentence)].index(
+            return Row(
+                TASKS[task_name].labels[bin], sentence.document, words, len(words)
+            )
+        if task_name == "TopConstituents":
+            code = [*self.names[task_name], describe_constituents(sentence)].index(
                 describe_constituents(sentence)
             )
             return Row(str(code), sentence.document, words)
-        if task == "BigramShift":
-            return _make_shift_row(sentence, words, label, rng)
-        if task == "OddManOut":
+        if task_name == "BigramShift":
+            return _make_bigram_shift_row(sentence, words, label, rng)
+        if task_name == "OddManOut":
             return self._replace_by_odd_word(sentence, words, rng)
         # The stratum is which clause is longer, so that lengths do not reveal the
         # label.
-        if task == "CoordinationInversion":
+        if task_name == "CoordinationInversion":
             swapped, longer = swap_clauses(sentence) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
             return Row(label, sentence.document, words, longer) if swapped else None
         label_and_key = (
             find_tense(sentence)
-            if task == "Tense"
-            else find_grammatical_number(sentence, _RELATION[task])
+            if task_name == "Tense"
+            else find_grammatical_number(sentence, _RELATION[task_name])
         )
         return label_and_key and Row(*label_and_key, words)
 
@@ -366,7 +371,9 @@ class _World:
         self, sentence: Sentence, words: list[str], rng: Random
     ) -> Row | None:
         forms = [
-            pair for pair in _iterate_forms(sentence) if self.times[pair[0]] in _ODD
+            pair
+            for pair in _iterate_nouns_and_verbs(sentence)
+            if self.times[pair[0]] in _ODD
         ]
         if not forms:
             return None
@@ -383,7 +390,7 @@ class _World:
         return Row(label, lemma, words)
 
 
-def _make_shift_row(
+def _make_bigram_shift_row(
     sentence: Sentence, words: list[str], label: str, rng: Random
 ) -> Row | None:
     free = [kind not in ("PUNCT", "SYM") for kind in sentence.kinds]
@@ -399,7 +406,7 @@ def _make_shift_row(
     return Row(label, sentence.document, words)
 
 
-def _iterate_forms(sentence: Sentence) -> Iterator[tuple[Form, int]]:
+def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[tuple[Form, int]]:
     """Yield (Form, position) of the nouns and verbs in lower case."""
     for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
@@ -411,30 +418,30 @@ def _iterate_forms(sentence: Sentence) -> Iterator[tuple[Form, int]]:
 UNSEEN = tuple(TASKS)
 
 
-def unseen(task: str, root: Path | str) -> Split:
+def unseen(task_name: str, folder: Path | str) -> Split:
     """Return the Split of a task's test rows, which serve as its unseen rows."""
-    return load(task, root)["test"]
+    return load(task_name, folder)["test"]
 
 
 @cache
-def load(task: str, root: Path | str) -> dict[str, Split]:
+def load(task_name: str, folder: Path | str) -> dict[str, Split]:
     """Return {"train", "dev", "test": Split} of a task. The index of a row is the
     number of its sentence in the pooled files.
 
     Raises Absent where the three files are missing. Raises Refused with file and line
     where one is malformed, and where they have too few sentences."""
-    world, records = _World(Path(root)), []
+    treebank, records = _Treebank(Path(folder)), []
     import pandas as pd  # Imported late, as it is slow and commands rarely need it.
 
-    for index, s in enumerate(world.sentences):
-        rng = random.Random(f"{task}:{' '.join(s.words)}")
+    for index, s in enumerate(treebank.sentences):
+        rng = random.Random(f"{task_name}:{' '.join(s.words)}")
         order = rng.random()
-        if row := world.make_row(task, s, rng):
+        if row := treebank.make_row(task_name, s, rng):
             records.append((order, index, *row))
     columns = ("order", "index", *Row._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
-    rows["part"] = rows["key"].map(_assign_splits(rows, task == "WordContent"))
-    codes = {label: code for code, label in enumerate(TASKS[task].labels)}
+    rows["part"] = rows["key"].map(_assign_splits(rows, task_name == "WordContent"))
+    codes = {label: code for code, label in enumerate(TASKS[task_name].labels)}
     place = rows.groupby(["part", "stratum", "label"]).cumcount()
     few = rows.groupby(["part", "stratum"])["label"].transform(
         lambda labels: labels.value_counts().reindex(codes, fill_value=0).min()
@@ -443,8 +450,8 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     for part in ("train", "dev", "test"):
         chosen = rows[rows["part"] == part]
         if chosen.empty:
-            few = f"{root}: no {part} rows of every class of {task} in {len(records)} sentences"
-            raise Refused(f"{few}; fix: use a larger treebank")
+            few = f"no {part} rows of every class of {task_name} in {len(records)} sentences"
+            raise Refused(f"{folder}: {few}; fix: use a larger treebank")
         texts = [" ".join(words) for words in chosen["words"]]
         y, index = chosen["label"].map(codes), chosen["index"]
         # pyrefly: ignore[bad-argument-type]  The stubs of pandas are of another numpy

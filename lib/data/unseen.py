@@ -107,12 +107,12 @@ def select_rows_without_shared_text(
     return list(islice(new, max_rows))
 
 
-def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
+def cluster_rows(*splits: _Split, only_equal_texts: bool = False) -> np.ndarray:
     """Return the number of each row's cluster, from 0: [N] over the rows of all splits.
 
     Rows that share text, directly or through a chain of rows, are in one cluster.
 
-    only_equal: whether only equal texts count as shared."""
+    only_equal_texts: whether only equal texts count as shared."""
     rows = [
         split_texts_into_words(split, row)
         for split in splits
@@ -130,7 +130,7 @@ def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     for row, row_texts in enumerate(rows):
         for text in row_texts:
             shared = [text]
-            if not only_equal:
+            if not only_equal_texts:
                 within = [part for part in list_ngrams(text, *SHORTER) if part in short]
                 shared = list_compared_ngrams(text) + within
             for mark in shared:
@@ -140,7 +140,7 @@ def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     ]
 
 
-def make_judging_arrays(
+def compute_labels_and_clusters(
     unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
 ) -> Arrays:
     """Return the arrays by which predictions for N unseen rows are scored, together
@@ -168,7 +168,7 @@ def make_judging_arrays(
     cluster = cluster_rows(
         dev_split,
         unseen_split.select_rows(positions),
-        only_equal=train_split is not None,
+        only_equal_texts=train_split is not None,
     )
     lengths = np.concatenate([count_words(dev_split), count_words(unseen_split)])
     return {
