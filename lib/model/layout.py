@@ -26,7 +26,7 @@ from transformers.models.distilbert.modeling_distilbert import (
 )
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
-from .parts import Part, get_encoder
+from .parts import AnyModule, get_encoder
 from .places import NAMES, STACKS
 from .scores import ATTENTION, attend
 
@@ -34,13 +34,16 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def attend_heads(
-    attention: Part, states: torch.Tensor, mask: torch.Tensor | None, **options: Any
+    attention: AnyModule,
+    states: torch.Tensor,
+    mask: torch.Tensor | None,
+    **attention_options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x [B, T,
     H].
 
     mask: tensor that is added to the scores, or None.
-    options: further arguments for the attention function of the configuration."""
+    attention_options: further arguments for the attention function of the configuration."""
     query, key, value = (
         linear(states)
         .unflatten(-1, (-1, attention.attention_head_size))
@@ -51,7 +54,9 @@ def attend_heads(
         attention.config._attn_implementation, attend
     )
     rate = attention.dropout.p if attention.training else 0.0
-    context, maps = run(attention, query, key, value, mask, dropout=rate, **options)
+    context, maps = run(
+        attention, query, key, value, mask, dropout=rate, **attention_options
+    )
     return context.flatten(2), maps
 
 
@@ -64,7 +69,7 @@ class BiasAttention(nn.Module):
 
     columns: torch.Tensor | None
 
-    def __init__(self, attention: Part, config: PretrainedConfig) -> None:
+    def __init__(self, attention: AnyModule, config: PretrainedConfig) -> None:
         super().__init__()
         self.config, self.dropout = config, attention.dropout
         self.query, self.key, self.value = attention.q, attention.k, attention.v
@@ -104,7 +109,9 @@ class Output(nn.Module):
     """An Output is the end of an attention or feed-forward block: LayerNorm(x +
     dropout(dense(inner states)))."""
 
-    def __init__(self, dense: Part, dropout: nn.Module, layer_norm: Part) -> None:
+    def __init__(
+        self, dense: AnyModule, dropout: nn.Module, layer_norm: AnyModule
+    ) -> None:
         super().__init__()
         self.dense, self.dropout, self.LayerNorm = dense, dropout, layer_norm
 
@@ -136,7 +143,7 @@ class Intermediate(nn.Module):
     """An Intermediate is the first half of a feed-forward network: a linear layer and
     its activation."""
 
-    def __init__(self, dense: Part, activation: Part) -> None:
+    def __init__(self, dense: AnyModule, activation: AnyModule) -> None:
         super().__init__()
         self.dense, self.intermediate_act_fn = dense, activation
 
@@ -153,7 +160,7 @@ class Layer(TransformerBlock):
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor | None = None, **_: Any
     ) -> torch.Tensor:
-        parts: Part = self
+        parts: AnyModule = self
         x = parts.attention(x, attention_mask)[0]
         return parts.output(parts.intermediate(x), x)
 
@@ -192,7 +199,7 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
 
 
 def rename_attention_parts_as_bert(
-    attention: Part, config: PretrainedConfig
+    attention: AnyModule, config: PretrainedConfig
 ) -> Attention:
     """Return the attention of an MPNet's layer with BERT's names of its parts."""
     output = Output(attention.attn.o, attention.dropout, attention.LayerNorm)
@@ -200,7 +207,7 @@ def rename_attention_parts_as_bert(
     return made.train(attention.training)
 
 
-def rename_distilbert_parts(layer: Part) -> None:
+def rename_distilbert_parts(layer: AnyModule) -> None:
     """Give the parts of a DistilBERT's layer BERT's names.
 
     DistilBERT has no dropout after the output projection of attention, so that part is
@@ -224,7 +231,7 @@ def rename_distilbert_parts(layer: Part) -> None:
         layer.add_module(name, part.train(layer.training))
 
 
-def restore_tensor_names(model: nn.Module) -> dict[str, torch.Tensor] | None:
+def rename_tensors_as_transformers(model: nn.Module) -> dict[str, torch.Tensor] | None:
     """Return {transformers' name: tensor} of an MPNet or a DistilBERT, for saving.
 
     Returns None for other models, whose names were not changed."""

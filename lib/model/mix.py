@@ -36,12 +36,12 @@ from torch.nn import functional
 
 from .options import Refused, derive_seed
 from .parts import (
-    Padding,
+    PaddingMask,
     count_parameters,
     get_embedding_output,
     get_encoder,
     get_layers,
-    get_padding,
+    share_padding_mask,
 )
 
 # Number added to variances, as in ELMo's code and BERT's LayerNorm; the paper names
@@ -67,7 +67,7 @@ class LayerMix(nn.Module):
         normalisation: str,
         initialisation: str,
         dropout: float,
-        padding: Padding,
+        padding: PaddingMask,
         generator: torch.Generator,
         fixed_mix: str = "",
     ) -> None:
@@ -206,7 +206,9 @@ def add_layer_mix(
     encoder, encoder_layers = get_encoder(model), get_layers(model)
     states = len(encoder_layers) + 1
     generator = torch.Generator().manual_seed(derive_seed(seed, "mix"))
-    mix = LayerMix(states, norm, init, dropout, get_padding(model), generator, plain)
+    mix = LayerMix(
+        states, norm, init, dropout, share_padding_mask(model), generator, plain
+    )
     encoder.mix = mix.to(next(model.parameters()).device)
     get_embedding_output(model).register_forward_hook(mix.store_embedding_output)
     for layer in encoder_layers:

@@ -16,15 +16,15 @@ from .places import QKV as QKV
 
 # Module of transformers or of this folder. Its submodules have no types in torch, so a
 # type checker needs Any.
-Part = Any
+AnyModule = Any
 
 
-def get_encoder(model: nn.Module) -> Part:
+def get_encoder(model: nn.Module) -> AnyModule:
     """Return the encoder of a model without its head: embeddings and L layers."""
     return model.base_model
 
 
-def get_layers(model: nn.Module) -> Part:
+def get_layers(model: nn.Module) -> AnyModule:
     """Return the L transformer layers, a ModuleList.
 
     Each has the parts `attention.self`, `attention.output`, `intermediate` and
@@ -32,7 +32,7 @@ def get_layers(model: nn.Module) -> Part:
     return get_encoder(model).encoder.layer
 
 
-def get_embedding_output(model: nn.Module) -> Part:
+def get_embedding_output(model: nn.Module) -> AnyModule:
     """Return the module whose output [B, T, H] enters the first layer.
 
     In ELECTRA it is the projection after the embeddings."""
@@ -55,7 +55,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
             module.p = probability
 
 
-def get_surgery(model: nn.Module) -> list[dict[str, Any]]:
+def list_applied_operations(model: nn.Module) -> list[dict[str, Any]]:
     """Return the list of operations that have changed a model, the oldest first.
 
     The operations are JSON and are saved with the model. `operate` of surgery.py adds
@@ -81,10 +81,12 @@ def slice_linear(
     parameters: Any = (
         None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias)
     )
-    return make_linear(*parameters)
+    return build_linear_layer(*parameters)
 
 
-def make_linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
+def build_linear_layer(
+    weight: nn.Parameter, bias: nn.Parameter | None = None
+) -> nn.Linear:
     """Return a linear layer with given Parameters, which are not copied."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
@@ -93,8 +95,8 @@ def make_linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Li
     return new
 
 
-class Padding:
-    """A Padding has the attention mask [B, T] of the current batch, or None without
+class PaddingMask:
+    """A PaddingMask has the attention mask [B, T] of the current batch, or None without
     one.
 
     Modules deep inside a model read it here, as transformers does not pass it to
@@ -109,11 +111,11 @@ class Padding:
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
-def get_padding(model: nn.Module) -> Padding:
-    """Return the Padding that all modules of a model share, and add it if needed."""
+def share_padding_mask(model: nn.Module) -> PaddingMask:
+    """Return the PaddingMask that all modules of a model share, and add it if needed."""
     encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
-        encoder.padding = Padding()
+        encoder.padding = PaddingMask()
         encoder.register_forward_pre_hook(
             encoder.padding.store_attention_mask, with_kwargs=True
         )
@@ -121,16 +123,16 @@ def get_padding(model: nn.Module) -> Padding:
 
 
 def zero_padded_tokens(
-    states: torch.Tensor, padding: Padding | None, is_square: bool = False
+    states: torch.Tensor, padding: PaddingMask | None, is_attention_map: bool = False
 ) -> torch.Tensor:
     """Return the states with zeros at padded tokens.
 
     states: [B, T, C] or [B, M, T, C], for C channels and M maps.
-    padding: a Padding, or None to leave the states as they are.
-    is_square: whether the last axis has tokens too, as in attention maps."""
+    padding: a PaddingMask, or None to leave the states as they are.
+    is_attention_map: whether the last axis has tokens too, as in attention maps."""
     if padding is None or padding.mask is None:
         return states
     rows = padding.mask.to(states.dtype).unsqueeze(-1)
     if states.dim() == 4:
         rows = rows.unsqueeze(1)
-    return states * rows * rows.transpose(2, 3) if is_square else states * rows
+    return states * rows * rows.transpose(2, 3) if is_attention_map else states * rows

@@ -18,7 +18,7 @@ from torch.compiler import is_exporting
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from .parts import Part, get_embedding_output, get_layers
+from .parts import AnyModule, get_embedding_output, get_layers
 
 # Name for transformers. It has the module's name, so that an exported model, whose
 # module has another, does not replace it.
@@ -85,7 +85,7 @@ def compute_attention_maps(
 
 
 def attend(
-    module: Part,
+    module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,

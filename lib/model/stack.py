@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from .formula import OPERATIONS, evaluate, parse
 from .options import Refused
-from .parts import Part, count_parameters, get_encoder, get_layers
+from .parts import AnyModule, count_parameters, get_encoder, get_layers
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
@@ -83,7 +83,7 @@ class Stack(nn.Module):
 
     Each of the k networks has weights of its own."""
 
-    networks: Part  # ModuleList of Networks.
+    networks: AnyModule  # ModuleList of Networks.
 
     def __init__(
         self,
@@ -126,8 +126,8 @@ class Stack(nn.Module):
         return x
 
 
-class Trigram(nn.Module):
-    """A Trigram embeds each token with its two neighbours: ids [B, T] to states [B, T,
+class TrigramEmbedding(nn.Module):
+    """A TrigramEmbedding embeds each token with its two neighbours: ids [B, T] to states [B, T,
     H] (MobileBERT).
 
     The embeddings of the next token, the token and the previous token, from a narrow
@@ -136,11 +136,17 @@ class Trigram(nn.Module):
     that the length of the padding changes nothing."""
 
     def __init__(
-        self, vocabulary: int, width: int, hidden: int, padding: int | None
+        self,
+        vocabulary_size: int,
+        embedding_width: int,
+        hidden_size: int,
+        padding_id: int | None,
     ) -> None:
         super().__init__()
-        self.word_embeddings = nn.Embedding(vocabulary, width, padding_idx=padding)
-        self.dense = nn.Linear(3 * width, hidden)
+        self.word_embeddings = nn.Embedding(
+            vocabulary_size, embedding_width, padding_idx=padding_id
+        )
+        self.dense = nn.Linear(3 * embedding_width, hidden_size)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.word_embeddings(ids)
@@ -150,7 +156,7 @@ class Trigram(nn.Module):
 
 
 def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
-    """Put a Trigram in place of the token embedding (operation "trigram"), and return
+    """Put a TrigramEmbedding in place of the token embedding (operation "trigram"), and return
     {"parameters": change of their number}.
 
     width: the width of its table."""
@@ -158,7 +164,10 @@ def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
     old = embeddings.word_embeddings
     config: Any = model.config
     new = initialise_weights(
-        Trigram(old.num_embeddings, width, config.hidden_size, old.padding_idx), model
+        TrigramEmbedding(
+            old.num_embeddings, width, config.hidden_size, old.padding_idx
+        ),
+        model,
     )
     embeddings.word_embeddings = new
     return {

@@ -11,7 +11,7 @@ import transformers
 
 from . import backbone
 from .options import FACTOR, Refused
-from .parts import get_layers, get_surgery
+from .parts import get_layers, list_applied_operations
 
 # Net of lib.papers.efficientbert.search.net, which an exported model cannot import.
 Net = Any
@@ -25,7 +25,7 @@ def convert_net_to_json(net: Net | dict[str, Any]) -> dict[str, Any]:
 def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
     """Return the net that a model was built for, as JSON. Raises Refused for a model
     without stacks."""
-    for op in get_surgery(model):
+    for op in list_applied_operations(model):
         if op["op"] == "stack":
             return op["net"]
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
@@ -33,17 +33,17 @@ def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
 
 def build_model_of_net(
     net: Net | dict[str, Any],
-    cls: type[transformers.PreTrainedModel] = transformers.BertModel,
-    like_config: transformers.PretrainedConfig | None = None,
-    **config: Any,
+    model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
+    reference_config: transformers.PretrainedConfig | None = None,
+    **config_values: Any,
 ) -> transformers.PreTrainedModel:
-    """Return a model of class `cls` for a net, with random weights.
+    """Return a model of class `model_class` for a net, with random weights.
 
     Weights are drawn from a normal distribution with standard deviation 0.02, by
     torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
     not BERT's 1e-12.
 
-    like_config: a configuration whose vocabulary size, positions, token types and
+    reference_config: a configuration whose vocabulary size, positions, token types and
     padding token are taken instead of BERT's; one without token types, such as MPNet's,
     gives one. config: further values of the configuration, such as num_labels."""
     net = convert_net_to_json(net)
@@ -63,14 +63,16 @@ def build_model_of_net(
         "hidden_act": "gelu_pytorch_tanh",
     }
     shared: dict[str, Any] = (
-        {name: getattr(like_config, name, 1) for name in tables} if like_config else {}
+        {name: getattr(reference_config, name, 1) for name in tables}
+        if reference_config
+        else {}
     )
     ops: list[dict[str, Any]] = (
         [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     )
     ops.append({"op": "stack", "net": net})
     return backbone.build_model(
-        cls, transformers.BertConfig(**shared | sizes | config), ops
+        model_class, transformers.BertConfig(**shared | sizes | config_values), ops
     )
 
 

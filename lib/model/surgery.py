@@ -21,7 +21,7 @@ from .int8 import quantise_layers
 from .layout import rename_layer_parts_as_bert
 from .mix import add_layer_mix as mix
 from .options import Refused, check_name
-from .parts import Part, get_surgery
+from .parts import AnyModule, list_applied_operations
 from .stack import add_stacks, add_trigram_embedding
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -39,28 +39,30 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
-def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
+def operate(
+    model: AnyModule, operation: dict[str, Any], **unsaved_arguments: Any
+) -> dict[str, Any]:
     """Apply an operation to a model, add it to the model's list, and return its report.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.
 
-    op: {"op": name, arguments...}.
-    more: arguments that are not saved, such as the scores of a cut or the seed of a
+    operation: {"op": name, arguments...}.
+    unsaved_arguments: arguments that are not saved, such as the scores of a cut or the seed of a
     ghost."""
-    name: Any = op.get("op")
+    name: Any = operation.get("op")
     change = find_operation(name)
-    for done in get_surgery(model):
+    for done in list_applied_operations(model):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
     report = change(
         rename_layer_parts_as_bert(model),
-        **{k: v for k, v in op.items() if k != "op"},
-        **more,
+        **{k: v for k, v in operation.items() if k != "op"},
+        **unsaved_arguments,
     )
-    get_surgery(model).append(op)
+    list_applied_operations(model).append(operation)
     return report
 
 

@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from .parts import Part, get_embedding_output, get_layers
+from .parts import AnyModule, get_embedding_output, get_layers
 
 
 @contextmanager
-def record_hidden_states(model: Part) -> Iterator[dict[str, Any]]:
+def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
     """Yield a dict that each forward pass fills with its hidden states [B, T, H].
 
     "embedding" is one tensor; "attention" (outputs of the attention blocks) and "ffn"
     (outputs of the layers) are lists of L tensors."""
     seen: dict[str, Any] = {}
 
-    def store_embedding(_: Part, __: tuple[Any, ...], output: Any) -> None:
+    def store_embedding(_: AnyModule, __: tuple[Any, ...], output: Any) -> None:
         seen.update(embedding=output, attention=[], ffn=[])
 
-    def make_storing_hook(kind: str) -> Callable[[Part, tuple[Any, ...], Any], None]:
+    def make_storing_hook(
+        kind: str,
+    ) -> Callable[[AnyModule, tuple[Any, ...], Any], None]:
         return lambda _, __, output: seen[kind].append(output)
 
     with ExitStack() as held:

@@ -156,7 +156,7 @@ def train_used_embeddings_only(
         return
     owner: Any = get_encoder(model).embeddings
     table = owner.word_embeddings
-    # The network of EfficientBERT has its table inside a module Trigram
+    # The network of EfficientBERT has its table inside a module TrigramEmbedding
     # (lib.model.stack).
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
