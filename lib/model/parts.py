@@ -1,5 +1,5 @@
-"""This module finds the parts of an encoder, such as its layers, in every family of
-models.
+"""This module finds the submodules of an encoder, such as its layers, in every
+supported family of models (BERT, RoBERTa, ELECTRA, MPNet, DistilBERT).
 
 Shapes: B batch, T tokens, H hidden, L layers."""
 
@@ -14,28 +14,27 @@ from .places import FFN2 as FFN2
 from .places import OUT as OUT
 from .places import QKV as QKV
 
-# Module of transformers or of this folder. Its submodules have no types in torch, so a
-# type checker needs Any.
+# Type of a module of transformers or of this folder. It is Any, because torch gives the
+# attributes of a module no types that a type checker could use.
 AnyModule = Any
 
 
 def get_encoder(model: nn.Module) -> AnyModule:
-    """Return the encoder of a model without its head: embeddings and L layers."""
+    """Return the encoder of a model, without the task's head: embeddings and L layers."""
     return model.base_model
 
 
 def get_layers(model: nn.Module) -> AnyModule:
-    """Return the L transformer layers, a ModuleList.
+    """Return the L transformer layers of a model, a ModuleList.
 
-    Each has the parts `attention.self`, `attention.output`, `intermediate` and
-    `output`."""
+    Each has the submodules `attention.self`, `attention.output`, `intermediate` and
+    `output`, as in BERT."""
     return get_encoder(model).encoder.layer
 
 
 def get_embedding_output(model: nn.Module) -> AnyModule:
-    """Return the module whose output [B, T, H] enters the first layer.
-
-    In ELECTRA it is the projection after the embeddings."""
+    """Return the submodule of a model whose output [B, T, H] enters the first layer: the
+    embeddings, or in ELECTRA the projection after them."""
     return (
         getattr(get_encoder(model), "embeddings_project", None)
         or get_encoder(model).embeddings
@@ -43,8 +42,8 @@ def get_embedding_output(model: nn.Module) -> AnyModule:
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
-    """Return {"parameters": number of parameters of a model} as an entry for
-    metrics."""
+    """Return {"parameters": number of parameters of a model}, a dict to be joined with
+    other metrics."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
@@ -56,10 +55,12 @@ def set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def list_applied_operations(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the list of operations that have changed a model, the oldest first.
+    """Return the list of operations that have changed a model, such as {"op": "cut",
+    "heads": 3}, the oldest first.
 
-    The operations are JSON and are saved with the model. `operate` of surgery.py adds
-    to the list; code that undoes an operation removes it."""
+    It is the model's own list, which is saved with the model, so that the operations
+    can be applied again when it is opened. `operate` of surgery.py appends to it; code
+    that undoes an operation removes it from the list."""
     return model.__dict__.setdefault("surgery", [])
 
 
@@ -68,10 +69,10 @@ def slice_linear(
     output_indices: torch.Tensor | None = None,
     input_indices: torch.Tensor | None = None,
 ) -> nn.Linear:
-    """Return a new linear layer with some rows (outputs) and columns (inputs) of
-    another.
+    """Return a new linear layer with copies of some rows (outputs) and columns (inputs)
+    of another one's weight, to prune it.
 
-    output_indices, input_indices: indices, or None for all."""
+    output_indices, input_indices: the indices that are copied, or None for all."""
     weight, bias = linear_layer.weight, linear_layer.bias
     if output_indices is not None:
         weight = weight[output_indices.to(weight.device)]
@@ -87,7 +88,8 @@ def slice_linear(
 def build_linear_layer(
     weight: nn.Parameter, bias: nn.Parameter | None = None
 ) -> nn.Linear:
-    """Return a linear layer with given Parameters, which are not copied."""
+    """Return a linear layer that has the given weight [outputs, inputs] and bias
+    [outputs] as its parameters, without copying them."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
     # pyrefly: ignore[bad-assignment]  torch does not say that a bias may be None.
@@ -96,8 +98,8 @@ def build_linear_layer(
 
 
 class PaddingMask:
-    """A PaddingMask has the attention mask [B, T] of the current batch, or None without
-    one.
+    """A PaddingMask holds the attention mask [B, T] of the current batch (1 for real
+    tokens), or None.
 
     Modules deep inside a model read it here, as transformers does not pass it to
     them."""
@@ -107,12 +109,16 @@ class PaddingMask:
     def store_attention_mask(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Store the attention mask of a batch (forward pre-hook of the encoder)."""
+        """Store the attention mask of a batch before the encoder's forward pass (forward
+        pre-hook of the encoder).
+
+        args, kwargs: the arguments of that pass."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
 def share_padding_mask(model: nn.Module) -> PaddingMask:
-    """Return the PaddingMask that all modules of a model share, and add it if needed."""
+    """Return the PaddingMask that all modules of a model share; add it to the encoder,
+    with the hook that fills it, at the first call."""
     encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = PaddingMask()
@@ -125,11 +131,12 @@ def share_padding_mask(model: nn.Module) -> PaddingMask:
 def zero_padded_tokens(
     states: torch.Tensor, padding: PaddingMask | None, is_attention_map: bool = False
 ) -> torch.Tensor:
-    """Return the states with zeros at padded tokens.
+    """Return hidden states with zeros at padded tokens.
 
-    states: [B, T, C] or [B, M, T, C], for C channels and M maps.
-    padding: a PaddingMask, or None to leave the states as they are.
-    is_attention_map: whether the last axis has tokens too, as in attention maps."""
+    states: [B, T, C] or [B, M, T, C], for C channels and M heads.
+    padding: has the attention mask; None returns the states unchanged.
+    is_attention_map: whether the last axis has tokens too, which are then set to zero
+    as well."""
     if padding is None or padding.mask is None:
         return states
     rows = padding.mask.to(states.dtype).unsqueeze(-1)

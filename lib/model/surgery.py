@@ -1,14 +1,15 @@
-"""Surgery is a list of operations that change a model in place, such as pruning.
+"""This module applies operations to a model that change it in place, such as pruning;
+all operations on a model together are called its surgery.
 
     operate(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
     operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
     seed=1)
 
-An operation is JSON. The list of a model's operations (`surgery` of parts.py) is saved
-with the weights, and the operations are applied again before weights are loaded. Apply
-operations before the first forward pass, because transformers sets its output hooks by
-class at first use."""
+An operation is JSON. The list of a model's operations is saved with the weights, and
+the operations are applied again before weights are loaded. Apply operations before the
+first forward pass, because transformers then finds the modules whose outputs it
+records."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -34,22 +35,24 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "stack": add_stacks,
     "trigram": add_trigram_embedding,
 }
-# Arguments of "cut" and "keep" that give parts of a layer different widths, after which
-# heads and neurons cannot be cut again.
+# Arguments of "cut" and "keep" after which the linear layers of a layer have different
+# numbers of heads or dimensions, so that heads and neurons cannot be pruned again.
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
 def operate(
     model: AnyModule, operation: dict[str, Any], **unsaved_arguments: Any
 ) -> dict[str, Any]:
-    """Apply an operation to a model, add it to the model's list, and return its report.
+    """Apply an operation, such as pruning, to a model in place, append it to the list of
+    operations that is saved with the model, and return what the operation reports, such
+    as counts.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.
 
-    operation: {"op": name, arguments...}.
-    unsaved_arguments: arguments that are not saved, such as the scores of a cut or the seed of a
-    ghost."""
+    operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}.
+    unsaved_arguments: arguments that are needed only once and are not saved, such as the
+    importance scores of a cut or the seed of new weights."""
     name: Any = operation.get("op")
     change = find_operation(name)
     for done in list_applied_operations(model):
@@ -67,10 +70,12 @@ def operate(
 
 
 def find_operation(operation_name: str) -> Callable[..., dict[str, Any]]:
-    """Return the function of an operation by name.
+    """Return the function that applies an operation to a model, by the operation's name,
+    such as "cut".
 
-    It is one of OPERATIONS, or `change` of a module of that name in `lib.methods` or in
-    an exported folder. Raises Refused for an unknown name."""
+    It is one of OPERATIONS, or the function `change` of a module of that name in
+    `lib.methods` or in the folder of an exported model. Raises Refused for an unknown
+    name."""
     if operation_name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:
