@@ -35,7 +35,7 @@ WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # Seconds that a stopped worker has to save its state before it is killed.
 # Peak memory of one worker in bytes, by kind of run: a toy run (2 layers, generated
 # data), any other run on a CPU, and a run on a GPU. The first two were measured; the
-# last is computed for BERT-base at the largest batch of the papers.
+# last is computed for the largest model and batch of the papers.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
 # {checkpoint: peak memory in bytes of one worker on a CPU} for encoders of BERT-base's
 # size, which need more than PEAK says. These are estimates.

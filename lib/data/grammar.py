@@ -30,7 +30,7 @@ MANY = {
 INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in LEXICON["verbs"].values())
 # Penn Treebank tags of verb forms.
 TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")
-# {verb: {tag: form}}.
+# {verb: {tag: form}}, such as {"chase": {"VBZ": "chases", ...}}.
 VERB = {
     verb: dict(zip(TAGS, [verb, verb, *forms.split()], strict=True))
     for verbs in LEXICON["verbs"].values()

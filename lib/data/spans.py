@@ -214,6 +214,6 @@ def _divide_into_windows(
     )
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
-    owner = context.argmax(axis=0)  # Ties take the first window.
+    owner = context.argmax(axis=0)  # Of windows with equal context the first one counts.
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
     return [(start, end, owner[start:end] == w) for w, (start, end) in windows]

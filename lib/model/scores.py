@@ -27,8 +27,8 @@ ATTENTION = f"{__name__}.attend"
 # Number of keys below which a softmax on a CPU is taken along the first axis, which is
 # faster.
 SHORT = 64
-# Names of the registered attention functions, which all call `compute_masked_scores`:
-# with them `record_scores` needs no other attention.
+# Names of the registered attention functions, which all call `compute_masked_scores`. A
+# model that uses one of them needs no other function for its scores to be recorded.
 OURS: set[str] = set()
 # {self-attention module: list to which its raw scores are appended}.
 _watched: dict[nn.Module, list[torch.Tensor]] = {}

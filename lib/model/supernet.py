@@ -41,15 +41,18 @@ def build_model_of_net(
     reference_config: transformers.PretrainedConfig | None = None,
     **config_values: Any,
 ) -> transformers.PreTrainedModel:
-    """Return a model of class `cls` for a net, with random weights.
+    """Return a model with the architecture that a net describes and random weights.
 
     Weights are drawn from a normal distribution with standard deviation 0.02, by
     torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
     not BERT's 1e-12.
 
-    reference_config: a configuration whose vocabulary size, positions, token types and
-    padding token are taken instead of BERT's; one without token types, such as MPNet's,
-    gives one. config: further values of the configuration, such as num_labels."""
+    net: the description of an EfficientBERT architecture.
+    model_class: the class of transformers, with or without a head.
+    reference_config: a configuration whose vocabulary size, number of positions, number
+    of token types and padding token are taken instead of BERT's. Where it lacks one of
+    these, as MPNet's lacks token types, 1 is taken.
+    config_values: further values of the configuration, such as num_labels."""
     net = convert_net_to_json(net)
     tables = (
         "vocab_size",
