@@ -56,8 +56,8 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Resources:
-    """A Resources says what a run needs of a machine, so that no more runs start at once
-    than fit."""
+    """A Resources says what a run needs of a machine, so that no more runs start at
+    once than fit."""
 
     cores: int = 1
     uses_gpu: bool = False
@@ -143,7 +143,8 @@ def make_process_context(uses_gpu: bool = False) -> BaseContext:
 
 
 def kill_fork_server() -> None:
-    """Kill the server process from which workers are forked, if this process started it.
+    """Kill the server process from which workers are forked, if this process started
+    it.
 
     A command that is stopped calls this. Otherwise a server that is still importing
     would fork workers afterwards, and nobody would wait for them."""
@@ -177,8 +178,8 @@ class Local:
         *args: Any,
         resources: Resources | None = None,
     ) -> futures.Future[Any]:
-        """Begin a call function(*args) in an idle worker, or in a new one, and return its
-        future.
+        """Begin a call function(*args) in an idle worker, or in a new one, and return
+        its future.
 
         The caller must not submit more than `slots` calls at once.
 
@@ -234,8 +235,8 @@ class Local:
         """End the workers.
 
         Idle workers end by themselves. A worker with a running call is interrupted, so
-        that its run can note that it was stopped. A worker that has not ended 20 seconds
-        later (LAST) is killed."""
+        that its run can note that it was stopped. A worker that has not ended 20
+        seconds later (LAST) is killed."""
         busy = list(self.running.values())
         left = [
             process for pool in busy for process in (pool._processes or {}).values()
@@ -287,8 +288,8 @@ def _end_worker_on_sigterm(*_: Any) -> None:
 
 
 def attach_to_parent(environment_variables: Mapping[str, str]) -> None:
-    """Give this new process the environment variables of its parent, and end it when its
-    parent ends.
+    """Give this new process the environment variables of its parent, and end it when
+    its parent ends.
 
     A process of the fork server otherwise has the variables that were set when the
     server started."""

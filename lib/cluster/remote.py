@@ -92,8 +92,8 @@ class Ray:
     def wait_for_finished(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
-        """Wait at most `max_seconds` until a submitted call ends, and return the futures
-        of all calls that ended."""
+        """Wait at most `max_seconds` until a submitted call ends, and return the
+        futures of all calls that ended."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]
@@ -109,8 +109,8 @@ class Ray:
 
 
 class ResubmittedCall:
-    """A ResubmittedCall wraps a function for submitit, so that Slurm calls it again with
-    the same arguments after a job was preempted."""
+    """A ResubmittedCall wraps a function for submitit, so that Slurm calls it again
+    with the same arguments after a job was preempted."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

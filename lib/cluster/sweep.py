@@ -34,8 +34,8 @@ def describe_missing_runs(
     time_forecast: TimeForecast,
     workers: int | None = None,
 ) -> str:
-    """Return how much work some missing runs are, as text: "29 runs to make, about 3 min
-    on 2 workers".
+    """Return how much work some missing runs are, as text: "29 runs to make, about 3
+    min on 2 workers".
 
     missing_specs: the Specs that still have to be run.
     time_forecast: gives the expected time.
@@ -147,8 +147,8 @@ class TimeForecast:
                     self.add_finished_run(from_json(body), seconds, run.origin, metrics)
 
     def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
-        """Return the expected core seconds of each Spec, or None where more than half of
-        them have no forecast.
+        """Return the expected core seconds of each Spec, or None where more than half
+        of them have no forecast.
 
         A Spec without a forecast counts as the mean of the others."""
         medians = [self.forecast_run_seconds(spec) for spec in specs]
@@ -159,8 +159,8 @@ class TimeForecast:
         return [mean if seconds is None else seconds for seconds in medians]
 
     def describe_time(self, specs: Collection[Spec], workers: int = 1) -> str:
-        """Return the expected time of some runs as text: "about 3 min of a core" for one
-        worker, "about 2 min on 2 workers", or "time unknown"."""
+        """Return the expected time of some runs as text: "about 3 min of a core" for
+        one worker, "about 2 min on 2 workers", or "time unknown"."""
         if (forecasts := self.forecast_seconds(specs)) is None:
             return "time unknown"
         about = format_seconds(simulate_schedule(specs, forecasts, workers))
@@ -337,8 +337,8 @@ class ProgressBar:
     def draw(
         self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]
     ) -> None:
-        """Draw the progress line again, if `interval` seconds have passed since the last
-        time or all runs have ended.
+        """Draw the progress line again, if `interval` seconds have passed since the
+        last time or all runs have ended.
 
         Running runs count by the share that is done, which they write to their
         folder."""

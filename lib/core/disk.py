@@ -284,8 +284,8 @@ def _digest_file_by_stamp(path: str, *file_stamp: int) -> str:
 
 
 def list_entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield (path relative to the folder, os.stat_result) of all files and folders below
-    a folder, without its manifest.
+    """Yield (path relative to the folder, os.stat_result) of all files and folders
+    below a folder, without its manifest.
 
     Links are not followed. Names that begin with a dot are left out: they are temporary
     files of killed processes or of editors, and nothing reads them."""
@@ -324,7 +324,8 @@ def write_manifest(folder: str | Path) -> None:
 
 
 def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> None:
-    """Raise Damaged where the files of a folder differ from the digests in its manifest.
+    """Raise Damaged where the files of a folder differ from the digests in its
+    manifest.
 
     The error names the first such file. Files or folders that are not in the manifest,
     links and pipes are damage too. A file that cannot be read, because of its
@@ -380,8 +381,8 @@ def describe_folder_damage(folder: Path) -> str:
 
 
 def digest_values(*values: Any) -> str:
-    """Return the first 24 hex digits of the SHA-256 digest of some JSON values, as a key
-    for a cache."""
+    """Return the first 24 hex digits of the SHA-256 digest of some JSON values, as a
+    key for a cache."""
     return digest_bytes(json.dumps(values, sort_keys=True).encode())[:24]
 
 

@@ -109,8 +109,8 @@ class Importance(Option):
     batch: Count
     max_length: Count
     # Whether gradients are never set to zero between batches, as in Hou et al.'s code:
-    # each batch then adds the absolute value of the sum of all gradients so far, instead
-    # of the absolute value of its own gradient.
+    # each batch then adds the absolute value of the sum of all gradients so far,
+    # instead of the absolute value of its own gradient.
     cumulative: bool = False
     # Module in lib.methods whose function `scores` computes the ranking; "" is
     # first-order Taylor importance.

@@ -19,8 +19,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "papers"
 
 @dataclass(frozen=True)
 class Paper:
-    """A Paper is a reproduced paper, as the constants in the `__init__.py` of its folder
-    in `lib/papers` describe it."""
+    """A Paper is a reproduced paper, as the constants in the `__init__.py` of its
+    folder in `lib/papers` describe it."""
 
     name: str  # Name of its folders in lib/papers, notebooks and data/published.
     title: str
@@ -46,8 +46,8 @@ def find_papers() -> dict[str, Paper]:
 
 @cache
 def collect_modules(module_name: str) -> dict[str, ModuleType]:
-    """Import the module of one name, such as "steps", from the folder of each paper, and
-    return {paper: module} of the papers that have it."""
+    """Import the module of one name, such as "steps", from the folder of each paper,
+    and return {paper: module} of the papers that have it."""
     return {
         name: import_module(f"lib.papers.{name}.{module_name}")
         for name in find_papers()
@@ -67,8 +67,8 @@ def find_paper_of_page(page_id: str) -> str:
 
 
 def make_notebook_id(path: str | Path) -> str:
-    """Return the id of a notebook by its path: the prefix of its paper, "_" and the stem
-    of its file; the stem alone where it belongs to no single paper."""
+    """Return the id of a notebook by its path: the prefix of its paper, "_" and the
+    stem of its file; the stem alone where it belongs to no single paper."""
     path = Path(path)
     paper = find_papers().get(path.parent.name)
     return f"{paper.prefix}_{path.stem}" if paper else path.stem

@@ -21,8 +21,8 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 @cache
 def make_absolute_path(path: str | Path) -> Path:
-    """Return a path as an absolute Path, with "~" expanded; cached, because it is called
-    for every run that is looked up."""
+    """Return a path as an absolute Path, with "~" expanded; cached, because it is
+    called for every run that is looked up."""
     return Path(path).expanduser().absolute()
 
 
@@ -114,8 +114,8 @@ def list_folders_and_temporary() -> dict[str, Path]:
 
 
 def find_environment_variable(path: str | Path) -> str:
-    """Return the environment variable, such as "RUNS_ROOT", whose folder a path lies in,
-    or "" for none."""
+    """Return the environment variable, such as "RUNS_ROOT", whose folder a path lies
+    in, or "" for none."""
     for name, root in list_folders_and_temporary().items():
         if Path(path).is_relative_to(root):
             return name

@@ -77,8 +77,8 @@ class Row(Columns):
         return Row(self.spec.with_seed(seed), **self.labels | {"seed": seed})
 
     def with_spec(self, spec: Spec, **extra_labels: Any) -> "Row":
-        """Return a Row with another Spec, and with `extra_labels` added to the labels of
-        this one."""
+        """Return a Row with another Spec, and with `extra_labels` added to the labels
+        of this one."""
         return Row(spec, **self.labels | extra_labels)
 
     def __repr__(self) -> str:
@@ -102,8 +102,8 @@ class Outcome(Columns):
     @cached_property
     # pyrefly: ignore[bad-override]  The base class has a field here, not a property.
     def cells(self) -> dict[str, Any]:
-        """Return {column: value}: the Row's labels and Spec, run, state, error, then the
-        metrics of the run."""
+        """Return {column: value}: the Row's labels and Spec, run, state, error, then
+        the metrics of the run."""
         values = dict(self.row) | {
             "run": self.run,
             "state": self.state,

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """An Output stands for an argument whose value is known only after an input has run:
-    the metric `key` of the input named `input`."""
+    """An Output stands for an argument whose value is known only after an input has
+    run: the metric `key` of the input named `input`."""
 
     input: str
     key: str
@@ -80,8 +80,8 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def with_seed(self, seed: int | None) -> Spec:
-        """Return this Spec at another seed. Raises Refused unless the seed is an integer
-        of at least 0."""
+        """Return this Spec at another seed. Raises Refused unless the seed is an
+        integer of at least 0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
         # Copy the cached `id` too, as it does not depend on the seed; the properties
@@ -187,8 +187,8 @@ def from_json(spec_json: Json) -> Spec:
 
 
 def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
-    """Return all Specs that some Specs depend on: their inputs, the inputs of those, and
-    so on."""
+    """Return all Specs that some Specs depend on: their inputs, the inputs of those,
+    and so on."""
     ancestors, left = set(), list(specs)
     while left:
         new = set(left.pop().inputs_with_seeds.values()) - ancestors
@@ -250,8 +250,8 @@ def drop_full_paths(value: Any) -> Any:
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-# canonical(value) returns JSON with sorted keys and without spaces, so that equal values
-# have equal hashes. It raises ValueError for NaN and infinity.
+# canonical(value) returns JSON with sorted keys and without spaces, so that equal
+# values have equal hashes. It raises ValueError for NaN and infinity.
 canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode

@@ -234,8 +234,8 @@ class Store:
     def find_run_or_twin(
         self, spec: Spec, needs_weights: bool = False
     ) -> tuple[Spec, Run | None]:
-        """Return (Spec, its finished run or None), where the Spec may be replaced by its
-        float32 twin: the same Spec in float32 instead of bfloat16.
+        """Return (Spec, its finished run or None), where the Spec may be replaced by
+        its float32 twin: the same Spec in float32 instead of bfloat16.
 
         If the Spec has a run, that is returned; else that of the twin, if it has one.
         Where neither has a run, it is the one to execute: the twin on a processor
@@ -288,8 +288,8 @@ class Store:
         keep_weights: bool = False,
         ignore_float32_twins: bool = False,
     ) -> dict[Spec, bool]:
-        """Return {Spec: whether its weights are needed} of all runs that are still to be
-        made for some Specs, inputs before the Specs that need them.
+        """Return {Spec: whether its weights are needed} of all runs that are still to
+        be made for some Specs, inputs before the Specs that need them.
 
         A Spec in bfloat16 is replaced by the same Spec in float32 where that has a run,
         or where this processor has no bfloat16 instructions. The inputs of a finished
@@ -325,8 +325,8 @@ class Store:
     def explain_missing_run(self, spec: Spec) -> str:
         """Return in one line why a Spec has no finished run: the error of the last
         attempt, or that of an input. It is "" where there was no attempt."""
-        # Inputs come before the Specs that need them, so the first error is the cause of
-        # those that follow.
+        # Inputs come before the Specs that need them, so the first error is the cause
+        # of those that follow.
         for missing_spec in self.list_missing_specs([spec]):
             if error := read_ledger(self.unfinished_folder(missing_spec)).get("error"):
                 return (
@@ -413,7 +413,8 @@ def read_ledger(unfinished_folder: Path) -> Json:
 
 
 def explain_failed_input(spec: Spec, input_error: str) -> str:
-    """Return in one line why a run cannot be made: the input that failed, and its error.
+    """Return in one line why a run cannot be made: the input that failed, and its
+    error.
 
     spec: the Spec of that input.
     input_error: the error of that input. If it already names an earlier input that
@@ -500,7 +501,8 @@ class RunWriter(Scratch):
         checkpoint_seconds: float = 30.0,
     ) -> None:
         folder = store.unfinished_folder(spec)
-        # For the type checker: unfinished_folder raises Refused for a Spec without seed.
+        # For the type checker: unfinished_folder raises Refused for a Spec without
+        # seed.
         assert spec.seed is not None
         super().__init__(folder, spec.seed)
         self.checkpoint_seconds = checkpoint_seconds
@@ -542,8 +544,8 @@ class RunWriter(Scratch):
         raise Absent(f"{where}: the same command makes it anew")
 
     def write_ledger(self, state: str, in_place: bool = False, **values: Any) -> None:
-        """Write the run's `status.json` (its ledger): state, date, seconds, CPU seconds,
-        number of attempts, and further `values`.
+        """Write the run's `status.json` (its ledger): state, date, seconds, CPU
+        seconds, number of attempts, and further `values`.
 
         state: "started", "finished", "failed" or "stopped".
         in_place: whether to overwrite the old bytes, which works on a full disk too."""

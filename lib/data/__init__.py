@@ -62,15 +62,16 @@ class Task:
 
     @property
     def output_width(self) -> int:
-        """Return the number of outputs of a model for this task: one for each class, one
-        for a score, two for the start and the end of a span."""
+        """Return the number of outputs of a model for this task: one for each class,
+        one for a score, two for the start and the end of a span."""
         return 2 if self.span else len(self.labels) or 1
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A Split has N rows of a task, such as its training rows. Two Splits are equal only
-    if they are the same object, so that results of functions can be cached by Split.
+    """A Split has N rows of a task, such as its training rows. Two Splits are equal
+    only if they are the same object, so that results of functions can be cached by
+    Split.
 
     a: the first text of each row.
     b: the second text of each row; None where a row has one text.
@@ -127,7 +128,8 @@ TABLED = ("glue", "squad", "senteval")
 
 @cache
 def import_source(source_name: str) -> ModuleType:
-    """Return the module that reads a source of data. Raises Refused for an unknown name.
+    """Return the module that reads a source of data. Raises Refused for an unknown
+    name.
 
     Its function `load(task, folder)` returns {split name: Split}. If some tasks have
     official test rows with labels, it has `unseen(task, folder)` too, and UNSEEN lists
@@ -213,8 +215,8 @@ def read_digest_file(path: str, *file_stamp: int) -> Json:
     """Return {name: digest} of a JSON file, cached, as it is read for every planned
     run.
 
-    path, file_stamp: what `disk.read_file_stamp` returns, so that a changed file is read
-    again."""
+    path, file_stamp: what `disk.read_file_stamp` returns, so that a changed file is
+    read again."""
     return disk.read_json(path, "take it from git")
 
 
@@ -268,8 +270,8 @@ def locate_checkpoint(checkpoint_name: str) -> Path:
 
 
 def digest_weights(checkpoint_name: str) -> str:
-    """Return the SHA-256 digest of a local pretrained checkpoint. Raises Absent where it
-    is missing.
+    """Return the SHA-256 digest of a local pretrained checkpoint. Raises Absent where
+    it is missing.
 
     It is the digest of the file of weights. For a user's model it is a digest of all
     files, tokenizer and configuration included.
@@ -344,8 +346,8 @@ def digest_splits(
 
     Test splits are left out, since only some copies of a data set have them.
 
-    labels_or_scale: for a user's file, the class names, or the lowest and highest score,
-    which are inferred from its rows; they become part of the digest."""
+    labels_or_scale: for a user's file, the class names, or the lowest and highest
+    score, which are inferred from its rows; they become part of the digest."""
     body = hashlib.sha256(
         json.dumps(labels_or_scale).encode() if labels_or_scale else b""
     )
@@ -421,9 +423,9 @@ def describe_task_rows(
     words: int = 0,
     drawn: bool = False,
 ) -> Json:
-    """Return a descriptor for a Spec: a dict that says which rows of a task a run trains
-    on and is scored on, and has their digests, so that `load` gives the same rows on
-    every machine.
+    """Return a descriptor for a Spec: a dict that says which rows of a task a run
+    trains on and is scored on, and has their digests, so that `load` gives the same
+    rows on every machine.
 
     Where the data are missing, it has the official digests, and a run fails in `load`.
 

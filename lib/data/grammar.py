@@ -258,8 +258,8 @@ def sample_event(
 
 
 def drop_modified_role(rng: Random, event: Event) -> Event:
-    """Return an event as the meaning of a relative clause, with its agent or its patient
-    set to None: the noun that the clause modifies takes that role.
+    """Return an event as the meaning of a relative clause, with its agent or its
+    patient set to None: the noun that the clause modifies takes that role.
 
     In the passive voice it is the patient; otherwise one of the two is drawn."""
     out: dict[str, Any] = {

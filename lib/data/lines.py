@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 T = TypeVar("T")
-# [(file and line of a row for error messages, its cells)]; a cell may be any JSON value.
+# [(file and line of a row for error messages, its cells)]; a cell may be any JSON
+# value.
 Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
@@ -126,7 +127,8 @@ def parse_table(
     on each line, and .parquet is read too. Any other file has tabs between its cells,
     and quotes are text.
 
-    file_ending: an ending, such as ".csv", by which the file is read instead of its own.
+    file_ending: an ending, such as ".csv", by which the file is read instead of its
+    own.
     blank_lines: a list to which file and number of each line without text are added."""
     file_ending, blank_lines = (
         file_ending or path.suffix.lower(),

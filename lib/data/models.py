@@ -30,8 +30,8 @@ PICKLE = "pytorch_model.bin"
 
 def shorten_hub_name(checkpoint_name: str) -> str:
     """Return the short name that this project uses for a checkpoint of the Hugging Face
-    hub, such as "bert-base-uncased" for "google-bert/bert-base-uncased"; an unknown name
-    is returned unchanged."""
+    hub, such as "bert-base-uncased" for "google-bert/bert-base-uncased"; an unknown
+    name is returned unchanged."""
     return next(
         (local for local, hub in HUB.items() if hub == checkpoint_name), checkpoint_name
     )
@@ -45,8 +45,8 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     unknown name, where the weights are not the official ones, or where a pickle has
     anything but tensors.
 
-    checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder with
-    a pickle (`pytorch_model.bin`), beside which its weights are then written as
+    checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
+    with a pickle (`pytorch_model.bin`), beside which its weights are then written as
     safetensors."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
         with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:

@@ -119,8 +119,8 @@ def read_user_line(user_line: str) -> UserData:
 def read_dataset(
     dataset: Dataset | Mapping[str, Dataset], columns_text: str = ""
 ) -> UserData:
-    """Read a `datasets.Dataset`, or a `DatasetDict` with a split train, and return task,
-    rows and remarks.
+    """Read a `datasets.Dataset`, or a `DatasetDict` with a split train, and return
+    task, rows and remarks.
 
     columns_text: the columns to read, the label last, such as "title, body, stars:
     scores"; "" infers texts and label from the names of the columns."""
@@ -377,8 +377,8 @@ def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[s
 
 
 def _is_labelled(rows: Table, label_column: str) -> bool:
-    """Return whether the rows of a table have labels. Test files of public contests have
-    no such column, or only -1 in it."""
+    """Return whether the rows of a table have labels. Test files of public contests
+    have no such column, or only -1 in it."""
     (place, head), *body = rows
     names = [format_cell(name, place) for name in head]
     if label_column not in names:

@@ -157,9 +157,8 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
             raise refuse_content(
                 split_paths["all"][0], fault, "tr, va or te before each"
             )
-    if (
-        task_name == "WordContent"
-    ):  # The classes are the sorted words of the training rows.
+    if task_name == "WordContent":
+        # The classes are the words that are labels of training rows, sorted.
         words = {row.label for row in parted["train"]}
         layout = layout | {"labels": tuple(sorted(words))}
     return {

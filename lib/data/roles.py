@@ -83,8 +83,8 @@ class ColumnRoles:
 
 @dataclass(frozen=True)
 class LabelCoding:
-    """A LabelCoding maps the label texts of a user's column to class codes, or to scores
-    of a regression.
+    """A LabelCoding maps the label texts of a user's column to class codes, or to
+    scores of a regression.
 
     kind: "classes" or "scores".
     labels: the class names in the order of their codes; () for scores.

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features are the inputs of a model for the N questions of a Split: W windows, each
-    with the question and a part of its passage, in the order of questions and passages.
+    """Features are the inputs of a model for the N questions of a Split: W windows,
+    each with the question and a part of its passage, in the order of questions and
+    passages.
 
     columns: {model input, such as "input_ids": W int32 arrays of different lengths}.
     labels: positions in the window of the first and last token of the answer, int64
@@ -56,8 +57,8 @@ def make_features(
     """Tokenise questions with their passages, cut into windows, and return them as
     inputs and labels of a model.
 
-    Token 0, [CLS], is the label for no answer. Raises Refused where a question leaves no
-    room for the passage.
+    Token 0, [CLS], is the label for no answer. Raises Refused where a question leaves
+    no room for the passage.
 
     max_length: the largest number of tokens in a window.
     stride: tokens from the start of a window to the start of the next one.
@@ -200,8 +201,8 @@ def _divide_into_windows(
     token_count: int, window_tokens: int, stride: int
 ) -> list[tuple[int, int, np.ndarray]]:
     """Cut a passage into overlapping windows, and return for each (first token, last
-    token + 1, bool [n] for its n tokens: whether no other window has more context around
-    the token).
+    token + 1, bool [n] for its n tokens: whether no other window has more context
+    around the token).
 
     token_count: the number of tokens of the passage.
     window_tokens: the number of passage tokens that fit into a window.
@@ -214,6 +215,7 @@ def _divide_into_windows(
     )
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
-    owner = context.argmax(axis=0)  # Of windows with equal context the first one counts.
+    # Of several windows with equal context around a token the first one counts.
+    owner = context.argmax(axis=0)
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
     return [(start, end, owner[start:end] == w) for w, (start, end) in windows]

@@ -27,8 +27,8 @@ Columns = dict[str, list[int]]  # {model input: its values} for one row.
 
 
 def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return a digest of a tokenizer's vocabulary and rules, for keys of caches of token
-    ids."""
+    """Return a digest of a tokenizer's vocabulary and rules, for keys of caches of
+    token ids."""
     return disk.digest_bytes(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
@@ -64,8 +64,8 @@ def cache_rows(
     them first where they are missing.
 
     cache_key: a digest of all that the values depend on.
-    iterate_rows: function that yields {model input: list of values} for each row; the lists
-    of a row have one length. It is called only where the cache is missing.
+    iterate_rows: function that yields {model input: list of values} for each row; the
+    lists of a row have one length. It is called only where the cache is missing.
     columns: the names of the model inputs, such as "input_ids"."""
     folder = paths.runs_root() / ".tokens" / "ids" / cache_key
     file = folder / f"{cache_key}.ids"

@@ -70,9 +70,9 @@ def _find_wrong_form(rng: Random, word: Word) -> str | None:
 
 
 def _misinflect_word(rng: Random, words: Words) -> Words | None:
-    """Make a sentence ungrammatical by a wrong form of one word: "the dogs near the park
-    sleeps", "every dogs slept", "the dog did not slept". Returns None where no word has
-    a wrong form."""
+    """Make a sentence ungrammatical by a wrong form of one word: "the dogs near the
+    park sleeps", "every dogs slept", "the dog did not slept". Returns None where no
+    word has a wrong form."""
     wrong = [
         (i, other)
         for i, word in enumerate(words)
@@ -194,9 +194,9 @@ def _draw_event_pair(
 def _draw_pair_with_clauses(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
-    """Draw the meanings of two texts with relative clauses for the toy imitation of RTE,
-    such as "the dog that slept was seen by the pig": (events of the first text, events
-    of the second).
+    """Draw the meanings of two texts with relative clauses for the toy imitation of
+    RTE, such as "the dog that slept was seen by the pig": (events of the first text,
+    events of the second).
 
     The second text has the same meaning if `same_meaning`. Otherwise it negates the
     event, or its relative clause modifies the other one of agent and patient."""
@@ -226,8 +226,8 @@ def _attach_clause(event: Event, role: str, inner_event: Event) -> Event:
 
 
 def _make_rte_row(rng: Random, label: int) -> Texts:
-    """Generate a row of the toy imitation of RTE: two texts with the same meaning (label
-    0), or with different ones (label 1)."""
+    """Generate a row of the toy imitation of RTE: two texts with the same meaning
+    (label 0), or with different ones (label 1)."""
     both = pick_option(
         rng, (_draw_event_pair, _draw_event_pair, _draw_pair_with_clauses)
     )(rng, label == 0)
@@ -235,8 +235,8 @@ def _make_rte_row(rng: Random, label: int) -> Texts:
 
 
 def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
-    """Generate a row of the toy imitations of SQuAD: (question, passage, (start, end) of
-    the answer in characters, or (-1, -1) for none).
+    """Generate a row of the toy imitations of SQuAD: (question, passage, (start, end)
+    of the answer in characters, or (-1, -1) for none).
 
     The passage has two events: A does something to B, and B does the same to C. In
     place of the event that is not asked about, D may do something else.
@@ -265,8 +265,8 @@ def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]
 
 
 def _make_tense_row(rng: Random, label: int) -> Texts:
-    """Generate a row of the toy imitation of SentEval's Tense: the main clause is in the
-    past (label 0) or in the present (label 1), and a relative clause in the other
+    """Generate a row of the toy imitation of SentEval's Tense: the main clause is in
+    the past (label 0) or in the present (label 1), and a relative clause in the other
     tense."""
     p, inner = (
         sample_event(rng, random_quantifiers=True, past=past, positive=True)
@@ -318,7 +318,8 @@ def load(task_name: str) -> dict[str, Split]:
 
 
 def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
-    """Generate a split of a toy task. The labels take turns, then the rows are shuffled.
+    """Generate a split of a toy task. The labels take turns, then the rows are
+    shuffled.
 
     split_name: "train", "dev" or "test".
     used_texts: texts of other splits, which are avoided; the new texts are added."""

@@ -88,7 +88,8 @@ class Sentence(NamedTuple):
 
     kinds: universal parts of speech, such as "NOUN".
     features: morphological features, such as "Number=Sing|...", or "_".
-    heads: the position of the head of each word in the dependency tree, -1 for the root.
+    heads: the position of the head of each word in the dependency tree, -1 for the
+    root.
     relations: names of dependency relations without subtypes, such as "nsubj"."""
 
     words: tuple[str, ...]
@@ -101,7 +102,8 @@ class Sentence(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A Row is an example of a probing task: a sentence, perhaps changed, with its label.
+    """A Row is an example of a probing task: a sentence, perhaps changed, with its
+    label.
 
     key: all rows of one key, such as a lemma or a document, go to the same split.
     stratum: the group of rows, such as those of one length, within which the classes
@@ -229,9 +231,9 @@ def find_tense(sentence: Sentence) -> tuple[str, str] | None:
 def find_grammatical_number(
     sentence: Sentence, relation: str
 ) -> tuple[str, str] | None:
-    """Return ("NN" for singular or "NNS" for plural, lemma) for the tasks SubjNumber and
-    ObjNumber: of the common noun that is subject or object of the main clause, or of
-    another clause if all subjects or objects agree in number.
+    """Return ("NN" for singular or "NNS" for plural, lemma) for the tasks SubjNumber
+    and ObjNumber: of the common noun that is subject or object of the main clause, or
+    of another clause if all subjects or objects agree in number.
 
     Returns None where there is no such noun. Pronouns without a number are ignored.
 
@@ -483,8 +485,8 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
 
 
 def _assign_splits(rows: pd.DataFrame, is_by_label: bool) -> dict[str, str]:
-    """Assign rows to training, development and test sets by their keys, and return {key:
-    "train", "dev" or "test"}.
+    """Assign rows to training, development and test sets by their keys, and return
+    {key: "train", "dev" or "test"}.
 
     A key with more than 3 % of the rows, such as a frequent lemma, goes to the training
     set, as it would be too large a part of a small split.

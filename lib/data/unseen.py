@@ -24,7 +24,8 @@ import numpy as np
 from lib.core.types import Arrays
 
 Text = tuple[str, ...]  # Words of a text.
-# Number of consecutive words that two rows must have in common to count as sharing text.
+# Number of consecutive words that two rows must have in common to count as sharing
+# text.
 WORDS = 4
 SHORTER = range(1, WORDS)
 LONG = 9  # Least number of words of an unseen row that counts in scores.
@@ -46,8 +47,8 @@ class _Split(Protocol):
 
 
 def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
-    """Return the one or two texts of a row of a Split, each as a tuple of its lower-case
-    words."""
+    """Return the one or two texts of a row of a Split, each as a tuple of its
+    lower-case words."""
     return [
         tuple(column[row_number].lower().split())
         for column in (split.a, split.b)
@@ -118,8 +119,8 @@ def cluster_rows(*splits: _Split, only_equal_texts: bool = False) -> np.ndarray:
     an array over the rows of all splits.
 
     Rows that share four consecutive words, directly or through a chain of rows, are in
-    one group. Intervals of scores leave out whole groups (jackknife), as rows of a group are
-    not independent.
+    one group. Intervals of scores leave out whole groups (jackknife), as rows of a
+    group are not independent.
 
     only_equal_texts: whether rows share text only if they have an equal text."""
     rows = [

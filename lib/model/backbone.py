@@ -31,11 +31,12 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 def load_with_head(
     folder: str | Path, head_kind: str, output_count: int, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Open a saved model with the head that a task needs, and return (model, tokenizer).
+    """Open a saved model with the head that a task needs, and return (model,
+    tokenizer).
 
     A saved head of this kind is taken; otherwise the weights of a new one are drawn.
-    Raises Refused where the saved head has another size or is of another kind, and for a
-    model with surgery (pruned or otherwise changed) but without such a head.
+    Raises Refused where the saved head has another size or is of another kind, and for
+    a model with surgery (pruned or otherwise changed) but without such a head.
 
     head_kind: "SequenceClassification" or "QuestionAnswering".
     output_count: the number of outputs of the head; 1 is a regression.
@@ -166,8 +167,8 @@ def explain_errors(subject: str, folder: str | Path) -> Iterator[None]:
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of a saved model's folder. Raises Refused, naming the folder,
-    where it cannot be read."""
+    """Return the tokenizer of a saved model's folder. Raises Refused, naming the
+    folder, where it cannot be read."""
     with explain_errors("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -216,7 +217,8 @@ def load_weights(
     wrong += [
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
-    # Weights must be floats, unless a model has surgery: quantised weights are integers.
+    # Weights must be floats, unless a model has surgery: quantised weights are
+    # integers.
     if not list_applied_operations(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"

@@ -22,7 +22,8 @@ def cut(
     whole: Collection[str] = (),
 ) -> dict[str, list[list[int]]]:
     """Prune the width of a model in place (operation "cut"): keep the most important M
-    of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al. 2020).
+    of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al.
+    2020).
 
     Rows of Q, K, V and W1 are removed with their biases, and columns of the output
     projection and W2 without. What stays is sorted by falling importance, so that the
@@ -118,7 +119,8 @@ def narrow_layer(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
-    # An MPNet adds a bias for each head to the scores: let it read the same heads there.
+    # An MPNet adds a bias for each head to the scores: let it read the same heads
+    # there.
     if hasattr(attention, "columns"):
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (
@@ -171,8 +173,8 @@ def keep(
 
 def count_parts_of_layer(layer: AnyModule) -> dict[str, int]:
     """Return how many heads, neurons and dimensions a transformer layer has: {"heads",
-    "neurons", "embedding" (inputs of Q, K and V), "qk" and "v" (outputs of the query and
-    the value projection): number}."""
+    "neurons", "embedding" (inputs of Q, K and V), "qk" and "v" (outputs of the query
+    and the value projection): number}."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,

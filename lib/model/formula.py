@@ -14,9 +14,10 @@ hidden channels to e inner ones, and W2 maps them back. Where the operands of a 
 operation differ in width, either the wider one is truncated to its first channels, or
 the narrower one is padded with a value that leaves the other operand unchanged.
 
-**A new operation** is one line in OPERATIONS. Formulas, networks and drawings of them then have it;
-an architecture search draws only those of the paper. A run is identified by the names of its
-operations, so an operation whose values change needs another name."""
+**A new operation** is one line in OPERATIONS. Formulas, networks and drawings of them
+then have it; an architecture search draws only those of the paper. A run is identified
+by the names of its operations, so an operation whose values change needs another
+name."""
 
 import ast
 import re
@@ -32,8 +33,9 @@ from .options import Refused, check_name
 
 @dataclass(frozen=True)
 class Operation:
-    """An Operation is an elementwise function in formulas of feed-forward networks, with
-    one or two operands, such as gelu or max; the linear maps W1 and W2 are none."""
+    """An Operation is an elementwise function in formulas of feed-forward networks,
+    with one or two operands, such as gelu or max; the linear maps W1 and W2 are
+    none."""
 
     operands: int  # Number of operands, 1 or 2.
     numpy: Callable[..., np.ndarray]  # Function of one or two arrays.
@@ -99,8 +101,8 @@ _APPLIED = re.compile(
 
 
 class FormulaError(ValueError):
-    """FormulaError is raised for a text that is no formula of a feed-forward network, or
-    for a formula that a search space does not allow."""
+    """FormulaError is raised for a text that is no formula of a feed-forward network,
+    or for a formula that a search space does not allow."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ def iterate_nodes(node: Node) -> Iterator[Node]:
 
 
 def measure_height(node: Node) -> int:
-    """Return the height of a formula's syntax tree, the number of edges from the node to
-    its deepest leaf: 3 for `W2 gelu(W1 x)`."""
+    """Return the height of a formula's syntax tree, the number of edges from the node
+    to its deepest leaf: 3 for `W2 gelu(W1 x)`."""
     return 1 + max(map(measure_height, node.args)) if node.args else 0
 
 

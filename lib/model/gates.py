@@ -74,8 +74,8 @@ def plan_gates(
     gates, how many consecutive channels each masks, {path of a linear layer: "inputs"
     or "outputs"})}.
 
-    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q, K
-    and V) and "qkv" (their dimensions)."""
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
+    K and V) and "qkv" (their dimensions)."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
@@ -95,8 +95,8 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
     """Put gates (trained masks for a search) on every layer of a model in place
     (operation "gates"), and return {kind: number of gates in all layers}.
 
-    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q, K
-    and V) and "qkv" (their dimensions)."""
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
+    K and V) and "qkv" (their dimensions)."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}

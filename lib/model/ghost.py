@@ -72,8 +72,8 @@ def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Ten
 
 
 def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve M feature maps along their C features, with the n tokens as channels that
-    are all mixed: inputs [B, M, n, C] to outputs [B, R, n, C].
+    """Convolve M feature maps along their C features, with the n tokens as channels
+    that are all mixed: inputs [B, M, n, C] to outputs [B, R, n, C].
 
     So every batch must be padded to exactly n tokens.
 
@@ -98,8 +98,8 @@ def convolve_tokens(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor
 def convolve_tokens_and_features(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
-    """Convolve M feature maps over tokens and features at once, as images: inputs [B, M,
-    T, C] to outputs [B, R, T, C].
+    """Convolve M feature maps over tokens and features at once, as images: inputs [B,
+    M, T, C] to outputs [B, R, T, C].
 
     kernels: [R, M, K, K]."""
     return functional.conv2d(inputs, kernels, padding=kernels.shape[-1] // 2)
@@ -116,8 +116,8 @@ CONVOLUTIONS = {
 
 
 class Convolution(nn.Module):
-    """A Convolution computes the features of a ghost module: from M input maps [B, M, T,
-    C] R output maps [B, R, T, C].
+    """A Convolution computes the features of a ghost module: from M input maps [B, M,
+    T, C] R output maps [B, R, T, C].
 
     Where M = R = 1 it takes [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
     and there is no bias. Each pair of maps has a kernel, and an output sums over the M
@@ -145,9 +145,8 @@ class Convolution(nn.Module):
         weight = torch.empty(
             self.full if square or input_maps * output_maps > 1 else kernel
         )
-        if (
-            ghost_options.init == "uniform"
-        ):  # Equal weights; those that an output value sums over add up to 1.
+        if ghost_options.init == "uniform":
+            # Equal weights; those that an output value sums over add up to 1.
             summed = math.prod(kernel) // (1 if square else kernel[0])
             weight.fill_(0.0 if ghost_options.softmax else 1.0 / summed)
         else:
@@ -214,8 +213,8 @@ class GhostedLayer(nn.Module):
 
 
 class PerHeadGhostedLayer(GhostedLayer):
-    """A PerHeadGhostedLayer is a linear layer with F ghost features, for which each head
-    has its own kernels (GhostBERT appendix B.4).
+    """A PerHeadGhostedLayer is a linear layer with F ghost features, for which each
+    head has its own kernels (GhostBERT appendix B.4).
 
     Its output is the sum over heads h of H_h, plus the sum over features f of ReLU(sum
     over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head, or of one of M
@@ -246,10 +245,10 @@ class GhostHeads(GhostedLayer):
     heads by a convolution, and appends them (GhostBERT section 4.2).
 
     It turns [B, M, T, C] into [B, A, T, C], where C is D for contexts ("v") and T for
-    attention maps ("qk"). With a padding mask, contexts of padded tokens are set to zero
-    before the convolution. Attention maps are set to zero in padded rows (queries) and
-    columns (keys) before and after it, because a kernel reaches beyond the end of the
-    sentence, and no ghost head may attend to padding."""
+    attention maps ("qk"). With a padding mask, contexts of padded tokens are set to
+    zero before the convolution. Attention maps are set to zero in padded rows (queries)
+    and columns (keys) before and after it, because a kernel reaches beyond the end of
+    the sentence, and no ghost head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat(
@@ -268,8 +267,9 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute self-attention where a ghost module generates the attention maps of pruned
-    heads (position "qk"). Return (contexts [B, T, A, D], attention maps [B, A, T, T]).
+    """Compute self-attention where a ghost module generates the attention maps of
+    pruned heads (position "qk"). Return (contexts [B, T, A, D], attention maps [B, A,
+    T, T]).
 
     Dropout acts on the maps of kept heads and of ghost heads. transformers calls this
     function, so it has the signature of transformers' attention functions.
@@ -288,7 +288,8 @@ def attend(
 
 
 # Name under which transformers finds `attend`. It contains the name of this module: the
-# copy of this module in an exported model then registers its function under another name.
+# copy of this module in an exported model then registers its function under another
+# name.
 ATTENTION = f"{__name__}.attend"
 register_attention(ATTENTION, attend)
 
@@ -318,8 +319,8 @@ PLACES = {
 
 
 def find_ghosts_of_layer(layer: nn.Module) -> dict[str, GhostedLayer]:
-    """Return {position, such as "o": ghost module} of all ghost modules in a transformer
-    layer."""
+    """Return {position, such as "o": ghost module} of all ghost modules in a
+    transformer layer."""
     return {
         part.position: part
         for part in layer.modules()
@@ -329,7 +330,8 @@ def find_ghosts_of_layer(layer: nn.Module) -> dict[str, GhostedLayer]:
 
 def list_uncut_parts(layer: AnyModule) -> list[str]:
     """Return which of "v" (values) and "o" (output projection) of a transformer layer
-    have more heads than its queries and keys, as a cut before ghost heads leaves them."""
+    have more heads than its queries and keys, as a cut before ghost heads leaves
+    them."""
     width, output = (
         layer.attention.self.query.out_features,
         layer.attention.output.dense,
@@ -342,8 +344,8 @@ def list_uncut_parts(layer: AnyModule) -> list[str]:
 
 
 def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
-    """Raise Refused where the options of ghost modules do not fit together, or do not fit
-    the pruning or the other ghost modules of a model."""
+    """Raise Refused where the options of ghost modules do not fit together, or do not
+    fit the pruning or the other ghost modules of a model."""
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,

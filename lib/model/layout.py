@@ -159,7 +159,8 @@ class Intermediate(nn.Module):
 
 
 class Layer(TransformerBlock):
-    """A Layer is a transformer layer of a DistilBERT whose submodules have BERT's names.
+    """A Layer is a transformer layer of a DistilBERT whose submodules have BERT's
+    names.
 
     It is a subclass, since transformers recognises by class where hidden states come
     from."""
@@ -186,8 +187,8 @@ class Encoder(MPNetEncoder):
 
 
 def rename_layer_parts_as_bert(model: Model) -> Model:
-    """Give the submodules of an MPNet's or a DistilBERT's layers BERT's names, in place,
-    and return the model.
+    """Give the submodules of an MPNet's or a DistilBERT's layers BERT's names, in
+    place, and return the model.
 
     Its outputs change only by rounding. Models of other families are not changed."""
     encoder, config = get_encoder(model), get_encoder(model).config
@@ -241,8 +242,8 @@ def rename_distilbert_parts(layer: AnyModule) -> None:
 
 
 def rename_tensors_as_transformers(model: nn.Module) -> dict[str, torch.Tensor] | None:
-    """Return the state dict of an MPNet or a DistilBERT under transformers' names of its
-    tensors, for saving.
+    """Return the state dict of an MPNet or a DistilBERT under transformers' names of
+    its tensors, for saving.
 
     Returns None for other families, whose submodules were not renamed."""
     family = get_encoder(model).config.model_type.removeprefix("operated-")

@@ -15,8 +15,9 @@ dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, poole
 head have no mask. The threshold changes during training; eval mode always takes the
 final one.
 
-**Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of those equal to
-it the first in row order. (Where all scores are tied, `> k-th` would keep none, and `>=` all.)
+**Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of
+those equal to it the first in row order. (Where all scores are tied, `> k-th` would
+keep none, and `>=` all.)
 
 A weight matrix is [O, I] (outputs, inputs), and each of its values has a score.
 """
@@ -69,8 +70,8 @@ def find_kth_largest(values: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def mask_largest(values: torch.Tensor, count: int) -> torch.Tensor:
-    """Return a bool mask, of the shape of a tensor, that is True for exactly its `count`
-    largest values; of equal values the first ones are taken."""
+    """Return a bool mask, of the shape of a tensor, that is True for exactly its
+    `count` largest values; of equal values the first ones are taken."""
     kth = find_kth_largest(values, count)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - count) > 0:
@@ -82,8 +83,8 @@ def mask_largest(values: torch.Tensor, count: int) -> torch.Tensor:
 def mask_largest_of_all(
     tensors: Sequence[torch.Tensor], count: int
 ) -> list[torch.Tensor]:
-    """Return a bool mask for each of several tensors; together they are True for exactly
-    the `count` largest values of all tensors (global pruning)."""
+    """Return a bool mask for each of several tensors; together they are True for
+    exactly the `count` largest values of all tensors (global pruning)."""
     mask = mask_largest(torch.cat([values.flatten() for values in tensors]), count)
     parts = mask.split([values.numel() for values in tensors])
     return [
@@ -202,6 +203,7 @@ class Mask(nn.Module):
         matrix of sigmoid(S) for "soft", or of the probability that a mask is not 0 for
         "l0".
 
-        That probability is sigmoid(S - b ln(-l / r)), with l = -0.1, r = 1.1, b = 2/3."""
+        That probability is sigmoid(S - b ln(-l / r)), with l = -0.1, r = 1.1, b =
+        2/3."""
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()

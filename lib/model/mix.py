@@ -97,8 +97,8 @@ class LayerMix(nn.Module):
             self.shift = nn.Parameter(torch.zeros(state_count))
 
     def weights(self) -> torch.Tensor:
-        """Return the weights [L + 1] of the hidden states in the sum: softmax(alpha), or
-        the fixed weights of a control."""
+        """Return the weights [L + 1] of the hidden states in the sum: softmax(alpha),
+        or the fixed weights of a control."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -159,8 +159,8 @@ class LayerMix(nn.Module):
         __: tuple[Any, ...],
         module_output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
-        """Store the output of a transformer layer as the next hidden state (forward hook
-        of each layer)."""
+        """Store the output of a transformer layer as the next hidden state (forward
+        hook of each layer)."""
         self.seen.append(
             module_output[0] if isinstance(module_output, tuple) else module_output
         )
@@ -171,15 +171,16 @@ class LayerMix(nn.Module):
         """Put the weighted sum of the stored states in place of the last hidden state
         (forward hook of the encoder), and return the encoder's output.
 
-        States are cast to alpha's dtype, float32, because the differences between layers
-        are small."""
+        States are cast to alpha's dtype, float32, because the differences between
+        layers are small."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         module_output["last_hidden_state"] = self(states, self.padding.mask)
         return module_output
 
 
 def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.Tensor:
-    """Return a hidden state [B, T, H] minus its mean, divided by its standard deviation.
+    """Return a hidden state [B, T, H] minus its mean, divided by its standard
+    deviation.
 
     Both are single numbers, taken over all real tokens and channels of the batch, as in
     ELMo's code.

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
 class Refused(ValueError):
-    """Refused is raised where something that the user chose (a value, a file, a machine)
-    cannot be used.
+    """Refused is raised where something that the user chose (a value, a file, a
+    machine) cannot be used.
 
     The message names it, what is allowed and a fix. A command prints it in one line,
     while all other errors are printed with a traceback."""
@@ -100,7 +100,8 @@ class Option:
     int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused, naming the
     field, its value and what is allowed."""
 
-    # For the type checker: `fields` takes a dataclass, and all subclasses are dataclasses.
+    # For the type checker: `fields` takes a dataclass, and all subclasses are
+    # dataclasses.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def __post_init__(self) -> None:
@@ -134,8 +135,8 @@ class Option:
         field_type: type[Any] | tuple[type[Any], ...],
         type_text: str,
     ) -> None:
-        """Raise Refused unless the value of a field has a type; a bool does not count as
-        a number.
+        """Raise Refused unless the value of a field has a type; a bool does not count
+        as a number.
 
         type_text: the name of the type for the message."""
         value = getattr(self, field_name)
@@ -155,7 +156,8 @@ class Option:
 @dataclass(frozen=True)
 class Ghost(Option):
     """A Ghost has the settings of GhostBERT's ghost modules: cheap convolutions that
-    generate more features from those of a pruned layer (sections 2.1, 2.2, 4.1, 4.2)."""
+    generate more features from those of a pruned layer (sections 2.1, 2.2, 4.1,
+    4.2)."""
 
     # Type of convolution: depthwise over tokens, over tokens or features with channels
     # mixed, or over both.
@@ -176,9 +178,9 @@ class Ghost(Option):
     # Initialisation of the kernels, where "uniform" is equal weights; the paper leaves
     # this open.
     init: Literal["xavier", "uniform"] = "xavier"
-    # Which weights a softmax normalises together: the K weights ("taps") of each channel
-    # of a kernel, or for "conv1d_*" all weights that an output sums over ("inputs"). The
-    # paper leaves this open.
+    # Which weights a softmax normalises together: the K weights ("taps") of each
+    # channel of a kernel, or for "conv1d_*" all weights that an output sums over
+    # ("inputs"). The paper leaves this open.
     softmax_over: Literal["taps", "inputs"] = "taps"
     # Number of tokens that every row must have for "conv1d_f", as tokens are its
     # channels; 0 for other kinds.

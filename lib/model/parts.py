@@ -20,7 +20,8 @@ AnyModule = Any
 
 
 def get_encoder(model: nn.Module) -> AnyModule:
-    """Return the encoder of a model, without the task's head: embeddings and L layers."""
+    """Return the encoder of a model, without the task's head: embeddings and L
+    layers."""
     return model.base_model
 
 
@@ -33,8 +34,8 @@ def get_layers(model: nn.Module) -> AnyModule:
 
 
 def get_embedding_output(model: nn.Module) -> AnyModule:
-    """Return the submodule of a model whose output [B, T, H] enters the first layer: the
-    embeddings, or in ELECTRA the projection after them."""
+    """Return the submodule of a model whose output [B, T, H] enters the first layer:
+    the embeddings, or in ELECTRA the projection after them."""
     return (
         getattr(get_encoder(model), "embeddings_project", None)
         or get_encoder(model).embeddings
@@ -109,8 +110,8 @@ class PaddingMask:
     def store_attention_mask(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Store the attention mask of a batch before the encoder's forward pass (forward
-        pre-hook of the encoder).
+        """Store the attention mask of a batch before the encoder's forward pass
+        (forward pre-hook of the encoder).
 
         args, kwargs: the arguments of that pass."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)

@@ -22,7 +22,8 @@ from transformers.masking_utils import eager_mask
 from .parts import AnyModule, get_embedding_output, get_layers
 
 # Name under which transformers finds `attend`. It contains the name of this module: the
-# copy of this module in an exported model then registers its function under another name.
+# copy of this module in an exported model then registers its function under another
+# name.
 ATTENTION = f"{__name__}.attend"
 # Number of keys below which a softmax on a CPU is taken along the first axis, which is
 # faster.

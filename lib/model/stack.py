@@ -45,7 +45,8 @@ class Network(nn.Module):
         self, inner_channels: int
     ) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
         """Return {"W1": function, "W2": function}: the linear maps with only the first
-        `inner_channels` inner channels, as a smaller network in a supernet uses them."""
+        `inner_channels` inner channels, as a smaller network in a supernet uses
+        them."""
         first, second = self.W1, self.W2
         if inner_channels < first.out_features:
             first = partial(
@@ -69,8 +70,8 @@ class Norm(nn.Module):
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        # The list hides the stack from torch: it contains this module, and must not be a
-        # submodule of it.
+        # The list hides the stack from torch: it contains this module, and must not be
+        # a submodule of it.
         self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -103,8 +104,9 @@ class Stack(nn.Module):
     def activate_part(
         self, formula: str, network_count: int, inner_channels: int, mismatch: str
     ) -> None:
-        """Choose which part of the stack computes, as a candidate network in a supernet:
-        its first `network_count` networks, with their first `inner_channels` channels.
+        """Choose which part of the stack computes, as a candidate network in a
+        supernet: its first `network_count` networks, with their first `inner_channels`
+        channels.
 
         Raises Refused where the stack is smaller.
 

@@ -21,14 +21,14 @@ Net = Any
 
 
 def convert_net_to_json(net: Net | dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a net (the description of an EfficientBERT architecture), which
-    may be given as an object or as JSON already."""
+    """Return the JSON of a net (the description of an EfficientBERT architecture),
+    which may be given as an object or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 
 def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
-    """Return the net (the description of an EfficientBERT architecture) that a model was
-    built from, as JSON. Raises Refused for a model of another architecture."""
+    """Return the net (the description of an EfficientBERT architecture) that a model
+    was built from, as JSON. Raises Refused for a model of another architecture."""
     for op in list_applied_operations(model):
         if op["op"] == "stack":
             return op["net"]
@@ -173,5 +173,6 @@ def rename_to_stack_tensor(tensor_name: str) -> str:
 
 def drop_encoder_prefix(tensor_name: str, model: transformers.PreTrainedModel) -> str:
     """Return the name of a tensor without the prefix, such as "bert.", that the encoder
-    has in a model with a head, so that names of both kinds of models can be compared."""
+    has in a model with a head, so that names of both kinds of models can be
+    compared."""
     return tensor_name.removeprefix(f"{model.base_model_prefix}.")

@@ -43,16 +43,16 @@ INSIDE = {"whole", "embedding", "qk", "v"}
 def operate(
     model: AnyModule, operation: dict[str, Any], **unsaved_arguments: Any
 ) -> dict[str, Any]:
-    """Apply an operation, such as pruning, to a model in place, append it to the list of
-    operations that is saved with the model, and return what the operation reports, such
-    as counts.
+    """Apply an operation, such as pruning, to a model in place, append it to the list
+    of operations that is saved with the model, and return what the operation reports,
+    such as counts.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.
 
     operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}.
-    unsaved_arguments: arguments that are needed only once and are not saved, such as the
-    importance scores of a cut or the seed of new weights."""
+    unsaved_arguments: arguments that are needed only once and are not saved, such as
+    the importance scores of a cut or the seed of new weights."""
     name: Any = operation.get("op")
     change = find_operation(name)
     for done in list_applied_operations(model):
@@ -70,8 +70,8 @@ def operate(
 
 
 def find_operation(operation_name: str) -> Callable[..., dict[str, Any]]:
-    """Return the function that applies an operation to a model, by the operation's name,
-    such as "cut".
+    """Return the function that applies an operation to a model, by the operation's
+    name, such as "cut".
 
     It is one of OPERATIONS, or the function `change` of a module of that name in
     `lib.methods` or in the folder of an exported model. Raises Refused for an unknown
