@@ -203,7 +203,9 @@ def show_floor(scope: str, specs: list[Spec], clock: TimeForecast) -> None:
     for spec in specs:
         if spec.step != "bag_of_words" or not grids.read_reader_part(scope, "data"):
             continue
-        print_lost_runs(sweep.make_runs([spec], clock.store, 1, time_forecast=clock))
+        print_lost_runs(
+            sweep.execute_specs([spec], clock.store, 1, time_forecast=clock)
+        )
         if run := clock.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(scope).values()
             is_share = columns[0].metric in SHARES
@@ -247,7 +249,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
             if line := describe_first_training(scope, list(missing), clock):
                 print(line, flush=True)
             with pages.make_beside_runs():
-                lost = sweep.make_runs(
+                lost = sweep.execute_specs(
                     specs,
                     store,
                     args.workers,

@@ -23,7 +23,7 @@ from lib.cluster.executors import Resources
 from lib.core.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
-make = sweep.make_runs
+make = sweep.execute_specs
 
 
 @pytest.fixture

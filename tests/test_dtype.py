@@ -154,7 +154,7 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     spec = half(teacher()).with_seed(0)
     todo = store.list_missing_specs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
-    assert sweep.make_runs([spec], store, workers=1) == {}
+    assert sweep.execute_specs([spec], store, workers=1) == {}
     found = store.look_up_state(spec)
     assert (
         found["state"] == "finished"
@@ -190,7 +190,7 @@ def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store)
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     spec = half(teacher(lr=1e30, clip=0.0)).with_seed(0)
-    lost = sweep.make_runs([spec], store, workers=1)
+    lost = sweep.execute_specs([spec], store, workers=1)
     (error,) = collect_results([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.float32_twin] and "lower Train.lr" in error
     assert collect_results([Row(spec, model="a")], store)["error"].item() == error

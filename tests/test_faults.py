@@ -526,7 +526,7 @@ import json
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))
-    sweep.make_runs([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
+    sweep.execute_specs([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -660,7 +660,7 @@ print(paths.ROOT, lib.__file__, command.__file__, lib.rows.__module__, sep="\\n"
 WORKS = """
 executor = executors.Local(1)
 future = executor.submit(paths.data_root)
-executor.finished()
+executor.wait_for_finished()
 print(future.result())
 executor.close()
 """

@@ -44,7 +44,7 @@ def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
 
 def test_a_sweep_on_gpus_makes_what_is_asked(store):
     specs = [on_card(importance(teacher())).with_seed(seed) for seed in range(3)]
-    assert sweep.make_runs(specs, store, 2) == {}
+    assert sweep.execute_specs(specs, store, 2) == {}
     assert all(
         store.find_run(spec).env["device"] == torch.cuda.get_device_name()
         for spec in specs

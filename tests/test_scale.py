@@ -92,9 +92,9 @@ def work():
 
 def timed(store, specs, **how):
     """Seconds that a sweep takes once its inputs are there."""
-    sweep.make_runs([BACKBONE], store, keep_weights=True)
+    sweep.execute_specs([BACKBONE], store, keep_weights=True)
     began = time.perf_counter()
-    assert sweep.make_runs(specs, store, **how) == {}
+    assert sweep.execute_specs(specs, store, **how) == {}
     return time.perf_counter() - began
 
 

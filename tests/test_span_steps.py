@@ -147,7 +147,7 @@ def test_long_passages_are_read_in_windows(runs, store):
     _, tokenizer = backbone.load(runs["two"].model)
     train = data.load(DATA["SQuAD2"])["train"]
     windows = len(
-        spans.make_features(tokenizer, train, 24, SPAN.stride, SPAN.max_query).row
+        spans.tokenise_questions(tokenizer, train, 24, SPAN.stride, SPAN.max_query).row
     )
     assert windows > len(train) and found.metrics["steps"] == -(-windows // TRAIN.batch)
 

@@ -53,7 +53,7 @@ def long(seed=0):
     return teacher(rows=2000, epochs=50).with_seed(seed)
 
 
-make = partial(sweep.make_runs, workers=1)
+make = partial(sweep.execute_specs, workers=1)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
             pass
 
     monkeypatch.setattr("tqdm.std.tqdm", lambda **told: ProgressBar(n=0.0, **told))
-    sweep.make_runs([importance(teacher()).with_seed(0)], store, workers=1)
+    sweep.execute_specs([importance(teacher()).with_seed(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
     assert texts[-1] == "3/3 runs" and {*texts} <= {f"{n}/3 runs" for n in range(4)}

@@ -170,7 +170,7 @@ def gather_evidence(
     claims: what `select_claims` returns or, at a profile with a plan, what
     `select_plan_lines` returns. page_patterns: parts of the names of pages; where
     given, their rows are made in place of the claims'. Runs are made by
-    `sweep.make_runs`."""
+    `sweep.execute_specs`."""
     every = (
         order_specs(select_claims(), store)
         if profile == SCALE
@@ -210,7 +210,9 @@ def gather_evidence(
         {*every} - left
     )  # A killed command may have left such weights.
     how = {"checkpoint_seconds": 60.0, "backend": backend, "ignore_float32_twins": True}
-    return sweep.make_runs(requested, store, workers, call_after_run=finish_run, **how)
+    return sweep.execute_specs(
+        requested, store, workers, call_after_run=finish_run, **how
+    )
 
 
 class SavedWeights:

@@ -277,7 +277,7 @@ def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
         _at_work = False
 
 
-def _end_worker_on_sigterm(*_: Any) -> None:
+def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     """End a worker process when it gets SIGTERM (signal handler).
 
     A running call is interrupted by KeyboardInterrupt, so that it can save its state

@@ -174,8 +174,8 @@ def simulate_schedule(
 ) -> float:
     """Return the seconds until a number of workers have made all runs, by a simulation.
 
-    A run begins when its inputs are made and a worker is idle, as in `make_runs`. So a
-    chain of runs, each an input of the next, keeps only one worker busy.
+    A run begins when its inputs are made and a worker is idle, as in `execute_specs`.
+    So a chain of runs, each an input of the next, keeps only one worker busy.
 
     specs: the Specs of the runs, inputs before the Specs that need them.
     seconds_of_specs: the seconds that each run takes."""
@@ -212,7 +212,7 @@ def identify_similar_runs(spec: Spec) -> tuple[Any, ...]:
     return spec.step, is_generated, *numerics, begin and begin.step, is_student
 
 
-def make_runs(
+def execute_specs(
     specs: Iterable[Spec],
     store: Store | None = None,
     workers: int | None = None,

@@ -132,9 +132,10 @@ def import_source(source_name: str) -> ModuleType:
     name.
 
     Its function `load(task, folder)` returns {split name: Split}. If some tasks have
-    official test rows with labels, it has `unseen(task, folder)` too, and UNSEEN lists
-    these tasks. The modules `toy` and `own` take no folder. `own` has no fixed list of
-    tasks, but functions `task(name)` and `files(name)`.
+    official test rows with labels, UNSEEN lists these tasks, and the function
+    `load_official_test_rows(task, folder)` reads them. The modules `toy` and `own` take
+    no folder. `own` has no fixed list of tasks, but functions `task(name)` and
+    `files(name)`.
 
     source_name: a key of FOLDERS, such as "glue", "toy" or "own"."""
     check_name("data source", source_name, FOLDERS)
@@ -611,7 +612,7 @@ def read_unseen_rows(source_name: str, task_name: str, unseen_entry: Json) -> Sp
     order."""
     beside, count = unseen_entry["beside"], unseen_entry["rows"]
     if not beside:
-        split = import_source(source_name).unseen(
+        split = import_source(source_name).load_official_test_rows(
             task_name, *list_source_folders(source_name)
         )
         return split.select_rows(np.sort(permute_row_numbers(split)[:count]))

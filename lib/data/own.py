@@ -70,7 +70,7 @@ class UserData:
     cautions: tuple[str, ...] = ()
 
 
-def make_task_title(task_name: str) -> str:
+def format_task_title(task_name: str) -> str:
     """Return the title of a user's task in tables: the name of its file or folder.
 
     task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""

@@ -167,7 +167,7 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
     }
 
 
-def unseen(task_name: str, source_folder: Path | str) -> Split:
+def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
     """Return the Split of a task's official test rows, for the tasks whose test labels
     are public (UNSEEN). Raises FileNotFoundError where the file is missing.
 

@@ -71,14 +71,14 @@ class ColumnRoles:
     label: str
     unused: tuple[str, ...]
 
-    def format_columns(self, kind: str) -> str:
+    def format_columns(self, label_kind: str) -> str:
         """Return the text by which a user chooses these columns and a kind of label,
         such as "title, body, stars: scores".
 
-        kind: "classes" or "scores"."""
+        label_kind: "classes" or "scores"."""
         names = (*self.texts, self.label)
         quoted = ", ".join(f'"{name}"' if "," in name else name for name in names)
-        return f"{quoted}: {kind}"
+        return f"{quoted}: {label_kind}"
 
 
 @dataclass(frozen=True)
@@ -199,26 +199,27 @@ def _explain_unused(
     return reasons
 
 
-def split_column_name(column: str) -> set[str]:
+def split_column_name(column_name: str) -> set[str]:
     """Return the words in the name of a column, in lower case: "review" and "text" for
     "reviewText2". A word with a final "s" is returned without it too."""
-    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)]
+    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column_name)]
     return {*every, *(word.removesuffix("s") for word in every)}
 
 
-def is_label_name(column: str) -> bool:
-    return re.sub(r"\W", "_", column.lower()) in LABELS
+def is_label_name(column_name: str) -> bool:
+    return re.sub(r"\W", "_", column_name.lower()) in LABELS
 
 
-def is_text_name(column: str) -> bool:
+def is_text_name(column_name: str) -> bool:
     has_word = (
-        split_column_name(column) & TEXTS and not split_column_name(column) & OTHERS
+        split_column_name(column_name) & TEXTS
+        and not split_column_name(column_name) & OTHERS
     )
-    return column.lower() in LETTERS or bool(has_word)
+    return column_name.lower() in LETTERS or bool(has_word)
 
 
-def is_metadata_name(column: str) -> bool:
-    return column.lower() in INDEX or bool(split_column_name(column) & OTHERS)
+def is_metadata_name(column_name: str) -> bool:
+    return column_name.lower() in INDEX or bool(split_column_name(column_name) & OTHERS)
 
 
 def _header_looks_like_data_row(header: Sequence[str]) -> bool:
@@ -314,24 +315,24 @@ def _describe_missing_header(
     return fault, "the names of the columns", f"put them before it, such as {form}"
 
 
-def _find_longest_columns(columns: Mapping[str, Sequence[str]]) -> list[str]:
+def _find_longest_columns(cells_by_column: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the columns with at least half as many characters as the longest column;
     they are probably the texts.
 
-    columns: {column: cells}."""
-    sizes = {name: sum(map(len, cells)) for name, cells in columns.items()}
+    cells_by_column: {column: cells}."""
+    sizes = {name: sum(map(len, cells)) for name, cells in cells_by_column.items()}
     most = max(sizes.values(), default=0)
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
-def _find_probable_label(columns: Mapping[str, Sequence[str]]) -> str:
+def _find_probable_label(cells_by_column: Mapping[str, Sequence[str]]) -> str:
     """Return the column with the fewest different values, but at least two, which is
     probably the label; "" without any.
 
-    columns: {column: cells}."""
+    cells_by_column: {column: cells}."""
     counts = {
         n: len(set(cells))
-        for n, cells in columns.items()
+        for n, cells in cells_by_column.items()
         if n and not is_metadata_name(n)
     }
     counts = {name: count for name, count in counts.items() if count > 1}

@@ -47,7 +47,7 @@ class Features:
     fullest: list[np.ndarray]
 
 
-def make_features(
+def tokenise_questions(
     tokenizer: PreTrainedTokenizerFast,
     split: Split,
     max_length: int,

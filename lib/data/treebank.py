@@ -436,7 +436,7 @@ def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[tuple[Form, int]]:
 UNSEEN = tuple(TASKS)
 
 
-def unseen(task_name: str, folder: Path | str) -> Split:
+def load_official_test_rows(task_name: str, folder: Path | str) -> Split:
     """Return the Split of a probing task's test rows, on which models are scored, but
     never trained or selected.
 

@@ -56,7 +56,7 @@ def load_with_head(
             "start from a model of such a task, or from one before surgery"
         )
     else:
-        with explain_errors("weights", folder):
+        with explain_read_errors("weights", folder):
             has_other = any(
                 name.startswith(HEADS[head_kind])
                 for name, _ in read_tensor_dtypes(folder)
@@ -127,7 +127,7 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     name = (read_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_operations(folder) else transformers, name)
     if "For" in name:
-        with explain_errors("weights", folder):
+        with explain_read_errors("weights", folder):
             inside = any(
                 n.startswith(f"{cls.base_model_prefix}.")
                 for n, _ in read_tensor_dtypes(folder)
@@ -153,7 +153,7 @@ def silence_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def explain_errors(subject: str, folder: str | Path) -> Iterator[None]:
+def explain_read_errors(subject: str, folder: str | Path) -> Iterator[None]:
     """Turn every error inside a `with` block into a Refused (an error for the user) of
     one line that names the folder.
 
@@ -169,7 +169,7 @@ def explain_errors(subject: str, folder: str | Path) -> Iterator[None]:
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a saved model's folder. Raises Refused, naming the
     folder, where it cannot be read."""
-    with explain_errors("tokenizer", folder):
+    with explain_read_errors("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
@@ -189,7 +189,7 @@ def load_weights(
     has_new_head: whether head and pooler may be missing; they are then drawn from
     torch's random state.
     from_pretrained_options: further arguments of `from_pretrained`."""
-    with explain_errors("weights", folder):
+    with explain_read_errors("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = model_class.from_pretrained(
             folder,

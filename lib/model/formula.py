@@ -124,17 +124,17 @@ class Node:
     def __str__(self) -> str:
         """Return the formula as text, which `parse` reads back as the same tree."""
 
-        def bracket(operand: Node, *looser_operations: str) -> str:
+        def enclose(operand: Node, *looser_operations: str) -> str:
             return f"({operand})" if operand.op in looser_operations else str(operand)
 
         if self.op == "x":
             return "x"
         if self.op in LINEAR:
-            return f"{self.op} {bracket(self.args[0], 'add', 'mul')}"
+            return f"{self.op} {enclose(self.args[0], 'add', 'mul')}"
         if self.op == "add":
-            return f"{self.args[0]} + {bracket(self.args[1], 'add')}"
+            return f"{self.args[0]} + {enclose(self.args[1], 'add')}"
         if self.op == "mul":
-            return f"{bracket(self.args[0], 'add')} * {bracket(self.args[1], 'add', 'mul')}"
+            return f"{enclose(self.args[0], 'add')} * {enclose(self.args[1], 'add', 'mul')}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 

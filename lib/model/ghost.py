@@ -294,8 +294,8 @@ ATTENTION = f"{__name__}.attend"
 register_attention(ATTENTION, attend)
 
 
-def complete_contexts(
-    attention: AnyModule, _: Any, output: tuple[Any, ...]
+def append_ghost_contexts(
+    attention: AnyModule, _inputs: Any, output: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Append the contexts of ghost heads to the output of self-attention: [B, T, M * D]
     becomes [B, T, A * D].
@@ -369,7 +369,7 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
         )
 
 
-def make_ghost_module(
+def build_ghost_module(
     layer: AnyModule,
     position: str,
     ghost_options: Ghost,
@@ -421,11 +421,11 @@ def add_ghosts(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int
     added = []
     for layer in get_layers(model):
         for position in settings.positions:
-            new = make_ghost_module(layer, position, settings, generator, mask, total)
+            new = build_ghost_module(layer, position, settings, generator, mask, total)
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
             if position == "v":
-                layer.attention.self.register_forward_hook(complete_contexts)
+                layer.attention.self.register_forward_hook(append_ghost_contexts)
             added.append(new.convolution)
     if "qk" in settings.positions:
         use_ghost_attention(model)

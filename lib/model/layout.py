@@ -106,7 +106,7 @@ class SelfAttention(DistilBertSelfAttention):
 
     # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
-        self, x: torch.Tensor, attention_mask: torch.Tensor | None, _: None
+        self, x: torch.Tensor, attention_mask: torch.Tensor | None, _position_bias: None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return attend_heads(self, x, attention_mask)
 

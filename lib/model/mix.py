@@ -147,7 +147,7 @@ class LayerMix(nn.Module):
     # Forward hooks. They are methods, so that in a copy of the model they belong to the
     # copy's mix.
     def store_embedding_output(
-        self, _: nn.Module, __: tuple[Any, ...], module_output: torch.Tensor
+        self, _module: nn.Module, _inputs: tuple[Any, ...], module_output: torch.Tensor
     ) -> None:
         """Store the embedding output as the first hidden state of a forward pass
         (forward hook of the embedding)."""
@@ -155,8 +155,8 @@ class LayerMix(nn.Module):
 
     def store_layer_output(
         self,
-        _: nn.Module,
-        __: tuple[Any, ...],
+        _module: nn.Module,
+        _inputs: tuple[Any, ...],
         module_output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
         """Store the output of a transformer layer as the next hidden state (forward
@@ -166,7 +166,10 @@ class LayerMix(nn.Module):
         )
 
     def replace_last_state(
-        self, _: nn.Module, __: tuple[Any, ...], module_output: MutableMapping[str, Any]
+        self,
+        _module: nn.Module,
+        _inputs: tuple[Any, ...],
+        module_output: MutableMapping[str, Any],
     ) -> MutableMapping[str, Any]:
         """Put the weighted sum of the stored states in place of the last hidden state
         (forward hook of the encoder), and return the encoder's output.

@@ -121,7 +121,9 @@ class Stack(nn.Module):
         self.tree, self.active = parse(formula), network_count
         self.inner, self.mismatch = inner_channels, mismatch
 
-    def forward(self, _: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, _intermediate_output: torch.Tensor, x: torch.Tensor
+    ) -> torch.Tensor:
         for number, network in enumerate(self.networks[: self.active], 1):
             linears = network.slice_linear_maps(self.inner)
             output = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)

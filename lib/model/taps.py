@@ -20,7 +20,9 @@ def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
     LayerNorm) and "ffn" (outputs of the layers) are lists of L tensors."""
     seen: dict[str, Any] = {}
 
-    def store_embedding(_: AnyModule, __: tuple[Any, ...], output: Any) -> None:
+    def store_embedding(
+        _module: AnyModule, _inputs: tuple[Any, ...], output: Any
+    ) -> None:
         seen.update(embedding=output, attention=[], ffn=[])
 
     def make_storing_hook(

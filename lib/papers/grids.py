@@ -279,7 +279,7 @@ class ReaderProfile(str):
     @property
     def task_title(self) -> str:
         """Return the title of the reader's task, or "" for the profile's tasks."""
-        return own.make_task_title(self.data) if self.data else ""
+        return own.format_task_title(self.data) if self.data else ""
 
     @property
     def encoder_folder(self) -> Path | None:

@@ -131,7 +131,7 @@ class Page:
                 clock = sweep.TimeForecast(Store(), grids.estimate_seconds(self.scope))
                 work = sweep.describe_missing_runs(todo, clock)
                 self.note([f"{work}. What is made stays when you interrupt it."])
-                lost = sweep.make_runs(specs, time_forecast=clock)
+                lost = sweep.execute_specs(specs, time_forecast=clock)
         frame = collect_results(rows, reasons_of_loss=lost)
         if self.reader_lines and not is_made:
             return frame  # A reader's page has no verdicts, so these runs do not count.

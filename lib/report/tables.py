@@ -43,7 +43,7 @@ def collect_results(
 
     Its columns are those of the rows, `state`, `error`, `run` (a Run or None) and one
     for each metric. `error` names the first input that could not be made.
-    reasons_of_loss: the failures that `lib.cluster.sweep.make_runs` returned, if it was
+    reasons_of_loss: the failures that `lib.cluster.sweep.execute_specs` returned, if it was
     called before."""
     store, lines = store or Store(), []
     for row in rows:
