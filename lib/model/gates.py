@@ -33,8 +33,8 @@ from .parts import (
 )
 
 
-class GatedLinear(nn.Linear):
-    """A GatedLinear is a linear layer with trained masks (gates) on its inputs or
+class Gated(nn.Linear):
+    """A Gated is a linear layer with trained masks (gates) on its inputs or
     outputs.
 
     alphas: {kind of gate, such as "heads": logits of the masks}, which the transformer
@@ -109,7 +109,7 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
                 places.setdefault(path, {})[side] = (kind, columns)
         for path, sides in places.items():
             layer.set_submodule(
-                path, GatedLinear(layer.get_submodule(path), layer.gates, **sides)
+                path, Gated(layer.get_submodule(path), layer.gates, **sides)
             )
     return count
 
@@ -119,7 +119,7 @@ def remove_gates(model: nn.Module) -> None:
     unchanged: masks are not multiplied into them."""
     for layer in get_layers(model):
         for path in (*QKV, OUT, FFN2):
-            if isinstance(part := layer.get_submodule(path), GatedLinear):
+            if isinstance(part := layer.get_submodule(path), Gated):
                 # pyrefly: ignore[bad-argument-type]  torch types a Parameter as Tensor.
                 plain = build_linear_layer(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
