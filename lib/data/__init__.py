@@ -92,7 +92,8 @@ class Split:
         return len(self.a)
 
     def select_rows(self, rows: Sequence[int] | np.ndarray) -> "Split":
-        """Return the Split of the rows at the positions `rows`, in their order."""
+        """Return a new Split with only the rows at some positions, in the order of these
+        positions."""
 
         def select_values(values: list[Any] | None) -> Any:
             return values and [values[i] for i in rows]
@@ -563,7 +564,8 @@ def load(data_descriptor: Json, seed: int | None = None) -> dict[str, Split]:
 
 
 def check_digest(data_name: str, actual_digest: str, expected_digest: str) -> None:
-    """Raise Refused where the digest of local data differs from that of a Spec.
+    """Raise Refused where local data are not those for which a run was described: their
+    digest differs from that in its Spec.
 
     data_name: the name of the data for the message.
     actual_digest, expected_digest: the digest of the local data, and that of the

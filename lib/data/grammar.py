@@ -190,7 +190,9 @@ def make_question(event: Event, asked_role: str) -> list[Word]:
 
 
 def join_clauses(clauses: Iterable[Iterable[Word]]) -> list[Word]:
-    """Return the words of several clauses, joined by "but"."""
+    """Return the words of one sentence of several clauses, with "but" between them.
+
+    clauses: the words of each clause."""
     return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 

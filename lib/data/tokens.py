@@ -51,7 +51,7 @@ class Rows:
         return np.diff(self.ends)
 
     def used_ids(self) -> np.ndarray:
-        """Return the different ids in the rows, sorted."""
+        """Return the different token ids that occur in the rows, sorted."""
         return np.unique(self.ids)
 
 

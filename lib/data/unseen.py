@@ -57,8 +57,8 @@ def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
 
 
 def count_words(split: _Split) -> np.ndarray:
-    """Return the number of words in each row of a Split [N]; both texts of a pair
-    count."""
+    """Return the number of words in each of the N rows of a Split, [N]; both texts of a
+    pair count."""
     return np.array(
         [sum(map(len, split_texts_into_words(split, row))) for row in range(len(split))]
     )

@@ -78,8 +78,8 @@ def read_configuration(folder: str | Path) -> dict[str, Any]:
 
 
 def read_class_name(folder: str | Path) -> str:
-    """Return the class name of the saved model in a folder, or "" where its
-    configuration has none; several names are joined by spaces."""
+    """Return the class name of a saved model, such as "BertModel", from its
+    `config.json`; "" where that has none. Several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 

@@ -122,7 +122,8 @@ class Node:
             )
 
     def __str__(self) -> str:
-        """Return the formula as text, which `parse` reads back as the same tree."""
+        """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)";
+        `parse` gives the same tree back."""
 
         def enclose(operand: Node, *looser_operations: str) -> str:
             return f"({operand})" if operand.op in looser_operations else str(operand)

@@ -180,7 +180,10 @@ class Encoder(MPNetEncoder):
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, states: torch.Tensor, **_: Any) -> torch.Tensor:
-        """Return the relative position bias [1, A, T, T] for states x [B, T, H]."""
+        """Return MPNet's relative position bias [1, A, T, T], which is added to the
+        attention scores of all layers.
+
+        states: the hidden states [B, T, H]; only T is used."""
         places = torch.arange(states.shape[1], device=states.device)
         buckets = self.relative_position_bucket(places - places[:, None])
         return self.relative_attention_bias(buckets).permute(2, 0, 1).unsqueeze(0)

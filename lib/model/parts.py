@@ -49,7 +49,9 @@ def count_parameters(model: nn.Module) -> dict[str, int]:
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
-    """Set the rate of all dropout layers of a model."""
+    """Set the rate of all dropout layers of a model in place.
+
+    probability: the share of values that are set to zero in training, 0 to 1."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = probability
