@@ -37,7 +37,7 @@ def describe_missing_runs(
     """Return how much work some missing runs are, as text: "29 runs to make, about 3
     min on 2 workers".
 
-    missing_specs: the Specs that still have to be run.
+    missing_specs: the Specs (descriptions of runs) that still have to be run.
     time_forecast: gives the expected time.
     workers: how many runs are made at once; by default the number of CPU cores."""
     about = time_forecast.describe_time(missing_specs, workers or paths.count_cores())
@@ -98,8 +98,8 @@ class TimeForecast:
             self.__dict__.pop("seconds_per_record_second", None)
 
     def forecast_run_seconds(self, spec: Spec) -> float | None:
-        """Return the expected core seconds of the run of a Spec, or None where there
-        are neither similar finished runs nor a prior.
+        """Return the expected CPU core seconds of the run that a Spec describes, or
+        None where there are neither similar finished runs nor a prior.
 
         Runs of the same Spec at other seeds are used if there are any, and else similar
         runs."""
@@ -147,8 +147,8 @@ class TimeForecast:
                     self.add_finished_run(from_json(body), seconds, run.origin, metrics)
 
     def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
-        """Return the expected core seconds of each Spec, or None where more than half
-        of them have no forecast.
+        """Return the expected core seconds of each Spec (description of a run), or None
+        where more than half of them have no forecast.
 
         A Spec without a forecast counts as the mean of the others."""
         medians = [self.forecast_run_seconds(spec) for spec in specs]
@@ -177,7 +177,7 @@ def simulate_schedule(
     A run begins when its inputs are made and a worker is idle, as in `execute_specs`.
     So a chain of runs, each an input of the next, keeps only one worker busy.
 
-    specs: the Specs of the runs, inputs before the Specs that need them.
+    specs: the Specs (descriptions) of the runs, inputs before the Specs that need them.
     seconds_of_specs: the seconds that each run takes."""
     took = dict(zip(specs, seconds_of_specs, strict=True))
     place = {spec: number for number, spec in enumerate(took)}

@@ -392,9 +392,9 @@ def cache_on_disk(
     """Return `compute()`, a JSON value that depends only on the files `source_files`,
     from a cache on disk if possible.
 
-    The cached value holds until the size, times or inode of a file change. So the Specs
-    of many runs, which have digests of data sets, are built without reading the data. A
-    damaged cache file is made again.
+    The cached value holds until the size, times or inode of a file change. So the
+    descriptions of many runs, which have digests of data sets, are built without
+    reading the data. A damaged cache file is made again.
 
     key: JSON that says which value it is."""
     inputs = [key, *map(read_file_stamp, source_files)]

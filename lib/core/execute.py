@@ -146,8 +146,8 @@ def execute_in_worker(
     keep_weights: bool,
     checkpoint_seconds: float,
 ) -> tuple[float | None, str]:
-    """Execute a Spec in a worker process, and return (CPU core seconds of the run,
-    error in one line).
+    """Execute a Spec (the description of a run) in a worker process, and return (CPU
+    core seconds of the run, error in one line).
 
     The core seconds are None after an error, and the error is "" after success. An
     error is returned as text, because exceptions reach the caller in different forms

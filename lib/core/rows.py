@@ -73,12 +73,13 @@ class Row(Columns):
         return self.labels.get("seed")
 
     def with_seed(self, seed: int) -> "Row":
-        """Return this experiment at another seed: a copy of the Row and of its Spec."""
+        """Return this experiment at another seed: a copy of the Row and of its Spec
+        (the description of its run)."""
         return Row(self.spec.with_seed(seed), **self.labels | {"seed": seed})
 
     def with_spec(self, spec: Spec, **extra_labels: Any) -> "Row":
-        """Return a Row with another Spec, and with `extra_labels` added to the labels
-        of this one."""
+        """Return a Row with another Spec (description of a run), and with
+        `extra_labels` added to the labels of this one."""
         return Row(spec, **self.labels | extra_labels)
 
     def __repr__(self) -> str:
@@ -102,8 +103,8 @@ class Outcome(Columns):
     @cached_property
     # pyrefly: ignore[bad-override]  The base class has a field here, not a property.
     def cells(self) -> dict[str, Any]:
-        """Return {column: value}: the Row's labels and Spec, run, state, error, then
-        the metrics of the run."""
+        """Return {column: value}: the Row's labels and Spec (description of the
+        run), run, state, error, then the metrics of the run."""
         values = dict(self.row) | {
             "run": self.run,
             "state": self.state,

@@ -80,8 +80,8 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def with_seed(self, seed: int | None) -> Spec:
-        """Return this Spec at another seed. Raises Refused unless the seed is an
-        integer of at least 0."""
+        """Return this Spec (description of a run) at another seed. Raises Refused
+        unless the seed is an integer of at least 0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
         # Copy the cached `id` too, as it does not depend on the seed; the properties
@@ -94,7 +94,8 @@ class Spec:
 
     @cached_property
     def float32_twin(self) -> Spec:
-        """Return this Spec with float32 in place of bfloat16, also in all its inputs.
+        """Return this Spec (description of a run) with float32 in place of bfloat16,
+        also in all its inputs.
 
         A processor without bfloat16 instructions executes it instead. It is the Spec
         itself where nothing is computed in bfloat16. Specs for a GPU keep bfloat16, as
@@ -111,8 +112,8 @@ class Spec:
 
     @cached_property
     def inputs_with_seeds(self) -> dict[str, Spec]:
-        """Return {name: input Spec}, where inputs without a seed take the seed of this
-        Spec."""
+        """Return {name, such as "teacher": Spec of the run that is this input}, where
+        inputs without a seed take the seed of this Spec."""
         return {
             name: spec if spec.seed is not None else spec.with_seed(self.seed)
             for name, spec in self.inputs.items()
@@ -171,7 +172,7 @@ class Spec:
 
 
 def from_json(spec_json: Json) -> Spec:
-    """Return the Spec that `Spec.to_json` wrote as JSON.
+    """Return the Spec (description of a run) that `Spec.to_json` wrote as JSON.
 
     Raises Refused where the code of its step has another version now, which may give
     another result."""
@@ -187,8 +188,8 @@ def from_json(spec_json: Json) -> Spec:
 
 
 def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
-    """Return all Specs that some Specs depend on: their inputs, the inputs of those,
-    and so on."""
+    """Return all Specs (descriptions of runs) that some Specs depend on: their inputs,
+    the inputs of those, and so on."""
     ancestors, left = set(), list(specs)
     while left:
         new = set(left.pop().inputs_with_seeds.values()) - ancestors
@@ -217,8 +218,8 @@ PLAIN = {bool, int, float, str, type(None)}
 
 
 def to_plain_json(value: Any) -> Any:
-    """Return an argument of a Spec as plain JSON. An option, which is a dataclass,
-    becomes a dict of the fields that differ from their defaults.
+    """Return an argument of a Spec (the description of a run) as plain JSON. An option,
+    which is a dataclass, becomes a dict of the fields that differ from their defaults.
 
     Raises Refused for other types, which JSON could not give back unchanged."""
     if type(value) in PLAIN:
@@ -238,8 +239,8 @@ def to_plain_json(value: Any) -> Any:
 
 
 def drop_full_paths(value: Any) -> Any:
-    """Return the JSON arguments of a Spec with "" in place of absolute paths, also in
-    nested dicts and lists.
+    """Return the JSON arguments of a Spec (the description of a run) with "" in place
+    of absolute paths, also in nested dicts and lists.
 
     So a Spec has the same identity on every machine. Digests beside the paths identify
     the files."""

@@ -120,7 +120,7 @@ class Run:
 
     def check_files(self, spec: Spec, check_weights: bool = False) -> None:
         """Raise Damaged where a file of this run is damaged, or the run belongs to
-        another Spec.
+        another Spec (description of a run).
 
         Raises OSError for a file that cannot be read.
 
@@ -187,8 +187,8 @@ def read_run_index() -> list[dict[str, str]]:
 def open_run(
     spec: Spec, folders_by_origin: Mapping[str, Path], needs_weights: bool = False
 ) -> Run | None:
-    """Return the finished run of a Spec from the first of several folders that has it,
-    or None.
+    """Return the finished run of a Spec (description of a run) from the first of
+    several folders that has it, or None.
 
     A run that is damaged or belongs to another Spec is not used, and a line is printed
     that says why.
@@ -222,8 +222,8 @@ class Store:
         self.records = Path(records or paths.records_root())
 
     def find_run(self, spec: Spec, needs_weights: bool = False) -> Run | None:
-        """Return the finished run of a Spec, from the records or from this machine's
-        runs, or None.
+        """Return the finished run of a Spec (description of a run), from the records or
+        from this machine's runs, or None.
 
         A run that is damaged, or belongs to another Spec, is reported and not used.
         Raises OSError for a run that cannot be read.
@@ -270,7 +270,8 @@ class Store:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def look_up_state(self, spec: Spec) -> dict[str, Any]:
-        """Return {"run": finished run of a Spec or None, "state": text}.
+        """Return {"run": finished run of a Spec (description of a run) or None,
+        "state": text}.
 
         The state is "finished", "running", "failed", "stopped", "died" or "missing". A
         run in float32 stands for a Spec in bfloat16."""
@@ -289,7 +290,8 @@ class Store:
         ignore_float32_twins: bool = False,
     ) -> dict[Spec, bool]:
         """Return {Spec: whether its weights are needed} of all runs that are still to
-        be made for some Specs, inputs before the Specs that need them.
+        be made for some Specs (descriptions of runs), inputs before the Specs that need
+        them.
 
         A Spec in bfloat16 is replaced by the same Spec in float32 where that has a run,
         or where this processor has no bfloat16 instructions. The inputs of a finished
@@ -323,8 +325,9 @@ class Store:
         return todo
 
     def explain_missing_run(self, spec: Spec) -> str:
-        """Return in one line why a Spec has no finished run: the error of the last
-        attempt, or that of an input. It is "" where there was no attempt."""
+        """Return in one line why a Spec (description of a run) has no finished run: the
+        error of the last attempt, or that of an input. It is "" where there was no
+        attempt."""
         # Inputs come before the Specs that need them, so the first error is the cause
         # of those that follow.
         for missing_spec in self.list_missing_specs([spec]):

@@ -92,8 +92,8 @@ class Split:
         return len(self.a)
 
     def select_rows(self, rows: Sequence[int] | np.ndarray) -> "Split":
-        """Return a new Split with only the rows at some positions, in the order of these
-        positions."""
+        """Return a new Split with only the rows at some positions, in the order of
+        these positions."""
 
         def select_values(values: list[Any] | None) -> Any:
             return values and [values[i] for i in rows]
@@ -176,8 +176,8 @@ def task(source_name: str, task_name: str) -> Task:
 
 
 def find_described_task(data_descriptor: Json) -> Task:
-    """Return the Task of a descriptor, the dict in a Spec that says which rows a run
-    has."""
+    """Return the Task of a descriptor, the dict in a Spec (the description of a run)
+    that says which rows the run has."""
     return task(data_descriptor["source"], data_descriptor["task"])
 
 
@@ -187,9 +187,9 @@ _look = True
 
 @contextmanager
 def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
-    """Let Specs be built within a `with` block although data sets, texts or checkpoints
-    are missing, so that runs can be planned. Yield a set, to which the names of the
-    missing data are added.
+    """Let Specs (descriptions of runs) be built within a `with` block although data
+    sets, texts or checkpoints are missing, so that runs can be planned. Yield a set, to
+    which the names of the missing data are added.
 
     use_local_data: whether local data are read. If not, official digests stand for all
     data, and every machine builds the same Specs."""
@@ -297,8 +297,9 @@ def list_checkpoint_files(folder: Path) -> list[Path]:
 
 
 def digest_checkpoint(checkpoint_name: str) -> str:
-    """Return the digest of a pretrained checkpoint, which identifies it in a Spec: of
-    the local files, or the official digest where they are missing."""
+    """Return the digest of a pretrained checkpoint, which identifies it in a Spec (the
+    description of a run): of the local files, or the official digest where they are
+    missing."""
     has_place = find_checkpoint(checkpoint_name, WEIGHTS) is not None
     return digest_local_or_official(
         f"models/{checkpoint_name}", lambda: digest_weights(checkpoint_name), has_place
@@ -363,7 +364,8 @@ def digest_splits(
 
 
 def digest_task_rows(source_name: str, task_name: str) -> str:
-    """Return the digest of all rows of a task, by which a Spec identifies its data.
+    """Return the digest of all rows of a task, by which a Spec (the description of a
+    run) identifies its data.
 
     For a user's file it covers the class names, or the scale of the scores, too."""
     labels = ()
@@ -425,9 +427,9 @@ def describe_task_rows(
     words: int = 0,
     drawn: bool = False,
 ) -> Json:
-    """Return a descriptor for a Spec: a dict that says which rows of a task a run
-    trains on and is scored on, and has their digests, so that `load` gives the same
-    rows on every machine.
+    """Return a descriptor for a Spec (the description of a run): a dict that says which
+    rows of a task a run trains on and is scored on, and has their digests, so that
+    `load` gives the same rows on every machine.
 
     Where the data are missing, it has the official digests, and a run fails in `load`.
 
@@ -628,8 +630,9 @@ def read_unseen_rows(source_name: str, task_name: str, unseen_entry: Json) -> Sp
 
 
 def load_unseen_rows(data_descriptor: Json) -> Split:
-    """Return the Split of the unseen rows (labelled test rows) that a descriptor in a
-    Spec describes. Raises Refused where their digest has changed."""
+    """Return the Split of the unseen rows (labelled test rows) that a descriptor (the
+    dict in a Spec that says which rows a run has) names. Raises Refused where their
+    digest has changed."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     split = read_unseen_rows(name, task_name, data_descriptor["unseen"])
     what = f"{name}/{task_name}, its unseen rows,"

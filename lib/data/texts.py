@@ -82,7 +82,7 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
 @cache
 def digest_documents(corpus_name: str, document_count: int | None = None) -> list[Any]:
     """Return [number of documents, digest of their text] of the first documents of a
-    corpus, by which a Spec identifies its pre-training text.
+    corpus, by which the description of a run identifies its pre-training text.
 
     The result is cached on disk until a file changes.
 
@@ -103,7 +103,7 @@ def digest_documents(corpus_name: str, document_count: int | None = None) -> lis
 
 def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
     """Return a descriptor of the first `document_count` documents of a corpus (None: of
-    all) for a Spec: {"text": corpus, "digest", "documents"}.
+    all) for the description of a run: {"text": corpus, "digest", "documents"}.
 
     Where the corpus is missing, the digest is the official one, so that runs that were
     made elsewhere are found."""
