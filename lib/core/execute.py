@@ -155,7 +155,8 @@ def execute_in_worker(
 
     spec_json: the Spec as JSON.
     runs_folder, records_folder: folders of this machine's runs and of committed ones.
-    keep_weights, checkpoint_seconds: as in `execute`."""
+    keep_weights: whether the model's weights are saved.
+    checkpoint_seconds: seconds between two checkpoints of a training."""
     spec = from_json(spec_json)
     try:
         return count_core_seconds(

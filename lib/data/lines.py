@@ -237,7 +237,8 @@ def _read_objects_as_table(path: Path, blank_lines: list[str]) -> Table:
     The list of objects may be the value of the key "data". The file may also be stored
     by column ({column: values}), as pandas writes it.
 
-    blank_lines: as in `read_json_value`."""
+    blank_lines: a list to which file and number of each blank line of a .jsonl file are
+    added."""
     value = read_json_value(path, blank_lines)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]

@@ -185,7 +185,7 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
 
     header_and_rows: the table, as [(file and line, cells)]; the header may be missing.
     column_layout: {"texts": allowed names of each text column, "label": those of the
-    label}, with exceptions such as "torn" (`tasks.toml` explains them)."""
+    label}, and exceptions, such as "torn": how many incomplete rows may be skipped."""
     (place, head), *body = header_and_rows
     head = [format_cell(cell, place) for cell in head]
     positions, lacking = [], []

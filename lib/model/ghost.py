@@ -51,8 +51,9 @@ from .scores import compute_masked_scores, register_attention
 
 
 def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve M feature maps over their tokens, each channel separately (depthwise):
-    inputs [B, M, T, C] to outputs [B, R, T, C].
+    """Convolve M feature maps of T tokens and C channels over the tokens, each channel
+    separately (depthwise), to R output maps: inputs [B, M, T, C] to outputs [B, R, T,
+    C].
 
     An output channel reads the same channel of every input map. The convolution is
     two-dimensional with one row and channels last, which is four to ten times as fast
@@ -72,8 +73,9 @@ def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Ten
 
 
 def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve M feature maps along their C features, with the n tokens as channels
-    that are all mixed: inputs [B, M, n, C] to outputs [B, R, n, C].
+    """Convolve M feature maps of n tokens and C features along the features, with the
+    tokens as channels that are all mixed, to R output maps: inputs [B, M, n, C] to
+    outputs [B, R, n, C].
 
     So every batch must be padded to exactly n tokens.
 
@@ -88,8 +90,8 @@ def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
 
 
 def convolve_tokens(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve M feature maps over their tokens, with all C channels mixed: inputs [B,
-    M, T, C] to outputs [B, R, T, C].
+    """Convolve M feature maps of T tokens and C channels over the tokens, with all
+    channels mixed, to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
 
     kernels: [R, M, C, C, K], with K taps."""
     return convolve_features(inputs.transpose(2, 3), kernels).transpose(2, 3)
@@ -98,8 +100,8 @@ def convolve_tokens(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor
 def convolve_tokens_and_features(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
-    """Convolve M feature maps over tokens and features at once, as images: inputs [B,
-    M, T, C] to outputs [B, R, T, C].
+    """Convolve M feature maps of T tokens and C features over both at once, like images
+    (2-D), to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
 
     kernels: [R, M, K, K]."""
     return functional.conv2d(inputs, kernels, padding=kernels.shape[-1] // 2)

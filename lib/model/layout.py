@@ -39,8 +39,8 @@ def attend_heads(
     mask: torch.Tensor | None,
     **attention_options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute self-attention without the output projection, and return (contexts [B, T,
-    M * D], attention maps [B, M, T, T]).
+    """Compute self-attention of M heads of size D, without the output projection, and
+    return (contexts [B, T, M * D], attention maps [B, M, T, T]).
 
     attention: the module with the projections `query`, `key` and `value`.
     states: hidden states [B, T, H].

@@ -120,8 +120,9 @@ class PaddingMask:
 
 
 def share_padding_mask(model: nn.Module) -> PaddingMask:
-    """Return the PaddingMask that all modules of a model share; add it to the encoder,
-    with the hook that fills it, at the first call."""
+    """Return the object that holds the attention mask of the current batch for all
+    modules of a model; at the first call, add it to the encoder, with the hook that
+    fills it."""
     encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = PaddingMask()
