@@ -21,13 +21,14 @@ from lib.core.store import Run
 PARTS = 12
 
 
-def format_width(labels: Mapping[str, Any]) -> str:
+def format_width(row_labels: Mapping[str, Any]) -> str:
     """Return the width of a pruned model as text for tables, such as "3/12": kept heads
     of all heads.
 
-    labels: {"m": kept heads, "of": all heads}; 12 where "of" is missing or infinite."""
-    heads = labels.get("of", PARTS)
-    return f"{labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
+    row_labels: {"m": kept heads, "of": all heads}; 12 where "of" is missing or
+    infinite."""
+    heads = row_labels.get("of", PARTS)
+    return f"{row_labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
 
 
 class Columns(Mapping[str, Any]):

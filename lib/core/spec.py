@@ -238,17 +238,19 @@ def to_plain_json(value: Any) -> Any:
     )
 
 
-def drop_full_paths(value: Any) -> Any:
+def drop_full_paths(json_value: Any) -> Any:
     """Return the JSON arguments of a Spec (the description of a run) with "" in place
     of absolute paths, also in nested dicts and lists.
 
     So a Spec has the same identity on every machine. Digests beside the paths identify
     the files."""
-    if isinstance(value, dict):
-        return {k: drop_full_paths(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [drop_full_paths(v) for v in value]
-    return "" if isinstance(value, str) and value.startswith("/") else value
+    if isinstance(json_value, dict):
+        return {k: drop_full_paths(v) for k, v in json_value.items()}
+    if isinstance(json_value, list):
+        return [drop_full_paths(v) for v in json_value]
+    return (
+        "" if isinstance(json_value, str) and json_value.startswith("/") else json_value
+    )
 
 
 # canonical(value) returns JSON with sorted keys and without spaces, so that equal

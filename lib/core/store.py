@@ -137,34 +137,34 @@ class Run:
 
 
 @contextmanager
-def hold_lock(path: Path, max_seconds: float = -1) -> Iterator[None]:
+def hold_lock(lock_path: Path, max_seconds: float = -1) -> Iterator[None]:
     """Hold the lock of a run during a `with` block, so that no other process makes the
     run at the same time.
 
     While another process holds the lock, wait. It is a lock of the file system
     (filelock), so it ends with the process that holds it.
 
-    path: the lock file of the run.
+    lock_path: the lock file of the run.
     max_seconds: seconds after which Timeout is raised; below 0 there is no limit."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
-        disk.explain_full_disk(path.parent),
-        FileLock(path, max_seconds, thread_local=False),
+        disk.explain_full_disk(lock_path.parent),
+        FileLock(lock_path, max_seconds, thread_local=False),
     ):
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            lock_path.unlink(missing_ok=True)
 
 
-def is_locked(path: Path) -> bool:
+def is_locked(lock_path: Path) -> bool:
     """Return whether a process holds the lock of a run, and so is making that run.
 
-    path: the lock file of the run."""
-    if not path.exists():
+    lock_path: the lock file of the run."""
+    if not lock_path.exists():
         return False
     try:
-        with hold_lock(path, 0):
+        with hold_lock(lock_path, 0):
             return False
     except (Timeout, PermissionError):
         return True
@@ -460,17 +460,23 @@ class Scratch:
             json.loads(json.dumps({"step": step, **values}, default=float))
         )
 
-    def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        """Keep arrays in memory under a name; a subclass writes them to a file."""
-        self.arrays[name] = arrays
+    def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
+        """Keep named arrays in memory; a subclass writes them to one file.
 
-    def read_log(self, name: str) -> Arrays:
-        """Return what `log_step` logged under a name, as {key: array [n]} for the n
-        training steps that logged a dict {key: number} under it.
+        file_stem: the name of the file without its ending."""
+        self.arrays[file_stem] = arrays
+
+    def read_log(self, logged_name: str) -> Arrays:
+        """Return what `log_step` logged as `logged_name`, as {key: array [n]} for the n
+        training steps that logged a dict {key: number} under this name.
 
         "step" has the numbers of these steps. If a step logged twice, the last values
         count."""
-        notes = {line["step"]: line[name] for line in self.lines if name in line}
+        notes = {
+            line["step"]: line[logged_name]
+            for line in self.lines
+            if logged_name in line
+        }
         steps = sorted(notes)
         columns = {
             key: np.array([notes[step][key] for step in steps])
@@ -577,12 +583,12 @@ class RunWriter(Scratch):
             self.reported = time.monotonic()
             self.write_ledger("started", progress=round(fraction, 4), **values)
 
-    def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
+    def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
         self.check_folder_exists()
         # Copy arrays of another memory layout: safetensors writes their bytes in the
         # order of memory, but reads them in C order.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
-        save_file(arrays, self.folder / f"{name}.safetensors")
+        save_file(arrays, self.folder / f"{file_stem}.safetensors")
 
     @property
     def model(self) -> Path | None:

@@ -264,17 +264,17 @@ def _convert_columns_to_rows(columns: Json) -> list[Json] | Json:
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def tabulate_objects(path: str, objects: list[Json]) -> Table:
+def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
     """Return the table of some JSON objects: a header of all their keys, then a row for
     each object.
 
-    path: the file, for error messages."""
+    error_location: the file, for error messages."""
     names = list(dict.fromkeys(name for row in objects for name in row))
     body = [
-        (f"{path}, row {n}", [row.get(name) for name in names])
+        (f"{error_location}, row {n}", [row.get(name) for name in names])
         for n, row in enumerate(objects, 1)
     ]
-    return [(path, names), *body] if names else []
+    return [(error_location, names), *body] if names else []
 
 
 def download_dataset(dataset_name: str) -> DatasetDict:

@@ -349,13 +349,15 @@ def _interpret_tables(
     return _build_user_data(location, task, splits, [first, *more, *remarks])
 
 
-def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
+def _drop_empty_rows(
+    rows: Table, required_columns: Sequence[str]
+) -> tuple[Table, list[str]]:
     """Return (table without the rows that have an empty cell in one of some columns,
     remarks on these rows for the user). Raises Refused where more than 5 % of the rows
     (FEW) have one."""
     (file, head), *body = rows
     names = [format_cell(name, file) for name in head]
-    positions = [names.index(name) for name in columns if name in names]
+    positions = [names.index(name) for name in required_columns if name in names]
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
         present = [i for i in positions if i < len(cells)]
