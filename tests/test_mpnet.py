@@ -152,9 +152,11 @@ def test_a_plain_folder_is_one_of_transformers(
     opened = transformers.AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "ours"
     )
-    close(logits(opened.eval(), batch), logits(model, batch), 1e-6)
     again, _ = backbone.load(tmp_path / "ours")
     assert torch.equal(logits(again, batch), logits(model, batch))
+    # Orders of summation differ, and with them float32 by processor.
+    opened, model = opened.double().eval(), model.double()
+    close(logits(opened, batch), logits(model, batch))
 
 
 def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_path):

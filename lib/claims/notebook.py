@@ -68,8 +68,10 @@ def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
 def matches_notebook(pattern: str, notebook_id: str, path: Path) -> bool:
     """Return whether a text is a part, or a glob, of a notebook's id or path."""
     place = path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
+    is_glob = any(sign in pattern for sign in "*?[")
     return any(
-        pattern in label or Path(label).match(pattern) for label in (notebook_id, place)
+        pattern in label or (is_glob and Path(label).match(pattern))
+        for label in (notebook_id, place)
     )
 
 

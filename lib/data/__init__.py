@@ -162,6 +162,13 @@ def list_source_folders(source_name: str) -> tuple[Path, ...]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
+def has_source_folder(source_name: str) -> bool:
+    """Return whether the folder of a source's official files exists; True for a source
+    without a folder, whose rows are generated or a user's."""
+    folders = list_source_folders(source_name)
+    return not folders or folders[0].is_dir()
+
+
 def task(source_name: str, task_name: str) -> Task:
     """Return a Task by name. Raises Refused, with the most similar name, for an unknown
     one.
@@ -223,7 +230,9 @@ def read_digest_file(path: str, *file_stamp: int) -> Json:
 
 
 def digest_local_or_official(
-    data_name: str, digest_local: Callable[[], str], has_local_folder: bool = True
+    data_name: str,
+    digest_local: Callable[[], str],
+    has_local_folder: Callable[[], bool] = lambda: True,
 ) -> str:
     """Return the digest of local data, or the official digest where they are missing.
 
@@ -232,11 +241,11 @@ def digest_local_or_official(
 
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     digest_local: function that computes the digest of the local data.
-    has_local_folder: whether the folder of the data exists. If not, and there is an
-    official digest, `digest_local` is not called."""
+    has_local_folder: function that returns whether the folder of the data exists. If
+    not, and there is an official digest, `digest_local` is not called."""
     official = read_official_digests().get(data_name)
     try:
-        if not _look or (official and not has_local_folder):
+        if not _look or (official and not has_local_folder()):
             raise FileNotFoundError(f"{data_name} is not looked at")
         return digest_local()
     except FileNotFoundError:
@@ -300,9 +309,10 @@ def digest_checkpoint(checkpoint_name: str) -> str:
     """Return the digest of a pretrained checkpoint, which identifies it in a Spec (the
     description of a run): of the local files, or the official digest where they are
     missing."""
-    has_place = find_checkpoint(checkpoint_name, WEIGHTS) is not None
     return digest_local_or_official(
-        f"models/{checkpoint_name}", lambda: digest_weights(checkpoint_name), has_place
+        f"models/{checkpoint_name}",
+        lambda: digest_weights(checkpoint_name),
+        lambda: find_checkpoint(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -453,11 +463,10 @@ def describe_task_rows(
     is given, or `beside` is less than `rows` + `held_out`."""
     key, digests = f"{source_name}/{task_name}", read_official_digests()
     task(source_name, task_name)
-    has_place = not list_source_folders(source_name) or any(
-        map(os.path.isdir, list_source_folders(source_name))
-    )
     rows_digest = digest_local_or_official(
-        key, lambda: digest_local_rows(source_name, task_name)[0], has_place
+        key,
+        lambda: digest_local_rows(source_name, task_name)[0],
+        lambda: has_source_folder(source_name),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: Json = {

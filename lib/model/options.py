@@ -5,6 +5,7 @@ import difflib
 import hashlib
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import Field, dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
@@ -104,7 +105,25 @@ class Option:
     # dataclasses.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
+    # Classes and values of options that were checked before, so that they are not
+    # checked again: planning many runs makes the same few options ten thousand times.
+    _accepted: ClassVar[set[tuple[Any, ...]]] = set()
+
     def __post_init__(self) -> None:
+        values = tuple(self.__dict__.values())
+        key = (type(self), values, *map(type, values))
+        # A list has no hash, so its option is not looked up; the check makes it a
+        # tuple.
+        with suppress(TypeError):
+            if key in self._accepted:
+                return
+        self.check_fields()
+        with suppress(TypeError):
+            self._accepted.add(key)
+
+    def check_fields(self) -> None:
+        """Raise Refused for the first field of this option whose value its annotation
+        does not allow; a list becomes a tuple."""
         for field in fields(self):
             name = field.name
             kind: Any = field.type
