@@ -32,7 +32,7 @@ except ModuleNotFoundError as error:
     sys.exit(f"error: {error} in {sys.executable}, and the workbook {needs}")
 
 if TYPE_CHECKING:
-    from lib.cluster.sweep import Clock
+    from lib.cluster.sweep import TimeForecast
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -184,7 +184,9 @@ def read_notebooks(
     return grids, absent, Store()
 
 
-def describe_first_training(profile: str, missing: list[Spec], clock: Clock) -> str:
+def describe_first_training(
+    profile: str, missing: list[Spec], clock: TimeForecast
+) -> str:
     """Return a line that tells a reader with own data what is trained first and how
     long it takes; "" where nothing is to be trained."""
     from lib.papers import grids
@@ -200,7 +202,9 @@ def describe_first_training(profile: str, missing: list[Spec], clock: Clock) -> 
     )
 
 
-def run_and_print_baselines(profile: str, specs: list[Spec], clock: Clock) -> None:
+def run_and_print_baselines(
+    profile: str, specs: list[Spec], clock: TimeForecast
+) -> None:
     """Run the baselines on a reader's own rows that train no encoder, and print their
     scores.
 
@@ -213,7 +217,9 @@ def run_and_print_baselines(profile: str, specs: list[Spec], clock: Clock) -> No
     for spec in specs:
         if spec.step != "bag_of_words" or not grids.read_reader_part(profile, "data"):
             continue
-        print_lost_runs(sweep.make_runs([spec], clock.store, 1, clock=clock))
+        print_lost_runs(
+            sweep.execute_specs([spec], clock.store, 1, time_forecast=clock)
+        )
         if run := clock.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
@@ -252,23 +258,23 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
             specs = notebook.list_grid_specs(
                 *(builder.grids for builder in pages.builders)
             )
-            clock = sweep.Clock(store, estimate_seconds(scope))
+            clock = sweep.TimeForecast(store, estimate_seconds(scope))
             run_and_print_baselines(scope, specs, clock)
-            missing = store.missing_specs(specs)
-            todo = sweep.describe_work(missing, clock, args.workers)
+            missing = store.list_missing_specs(specs)
+            todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_first_pages()):
                 print(line, flush=True)
             if line := describe_first_training(scope, list(missing), clock):
                 print(line, flush=True)
             with pages.render_pages_beside_runs():
-                lost = sweep.make_runs(
+                lost = sweep.execute_specs(
                     specs,
                     store,
                     args.workers,
                     call_after_run=pages.note_finished_run,
                     backend=args.backend,
-                    clock=clock,
+                    time_forecast=clock,
                 )
             print_lost_runs(lost)
         failed = pages.render_all_pages()
@@ -297,7 +303,7 @@ def plan(args: argparse.Namespace) -> bool:
 
     with data.allow_absent_data() as absent:
         grids, cannot, store = read_notebooks(args)
-        clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
+        clock, every = sweep.TimeForecast(store, estimate_seconds(args.profile)), {}
         if not absent:
             run_and_print_baselines(
                 args.profile, notebook.list_grid_specs(*grids.values()), clock
@@ -305,7 +311,7 @@ def plan(args: argparse.Namespace) -> bool:
         steps = planned.read_planned_core_hours(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_grid_specs(variables)
-            missing = store.missing_specs(specs)
+            missing = store.list_missing_specs(specs)
             every |= missing
             about = f", {clock.describe_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
@@ -317,7 +323,7 @@ def plan(args: argparse.Namespace) -> bool:
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
     for part in store.list_unfinished_folders():
-        s = store.read_true_ledger(part)
+        s = store.read_ledger_with_true_state(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
@@ -510,7 +516,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_roots().items():
+    for name, root in paths.list_folders_by_variable().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -534,7 +540,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         return 130
     # A missing folder or a full disk raises an OSError.
     except (Refused, OSError) as error:
-        fix = paths.suggest_variable_fix(getattr(error, "filename", None))
+        fix = paths.suggest_environment_variable(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
         print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
         return 2
@@ -623,7 +629,7 @@ def set_home_and_user(stack: ExitStack) -> None:
 
     In a container the user id may have no entry, and packages that make pages need
     both."""
-    if paths.find_home() is None:
+    if paths.find_home_folder() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = stack.enter_context(home)
     try:

@@ -449,10 +449,10 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.find_unseen_rows, data.select_pool
+    drawing = data.find_unseen_rows, data.select_pool_of_training_rows
     for function in (
-        data.read_splits_once,
-        data.digest_rows_once,
+        data.read_splits_cached,
+        data.digest_rows_cached,
         *drawing,
         texts.digest_documents,
     ):

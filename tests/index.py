@@ -9,7 +9,7 @@ from itertools import groupby
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.core.store import read_run_lines
+from lib.core.store import read_run_index
 from lib.report import front
 from lib.report.verdicts import HEADINGS
 
@@ -64,7 +64,7 @@ def kind(name):
     """method, summary, settings, experiment (it has runs), or counted (without any)."""
     stem = name.partition("_")[2]
     source = notebook.find_notebook_path(name).read_text()
-    runs = {row["page"] for row in read_run_lines()}
+    runs = {row["page"] for row in read_run_index()}
     other = "experiment" if name in runs else "counted"
     return KINDS.get(stem, "settings" if SETTINGS in source else other)
 
@@ -74,7 +74,7 @@ def seeds_of(name):
     return len(
         {
             row["seed"]
-            for row in read_run_lines()
+            for row in read_run_index()
             if (row["page"], row["profile"]) == (name, "mini")
             and (paths.records_root() / row["run"]).exists()
         }

@@ -77,7 +77,7 @@ def collected(monkeypatch, *origins, error=""):
         )
 
     monkeypatch.setattr(artefact, "collect_results", collect)
-    monkeypatch.setattr(sweep, "make_runs", lambda specs, clock: {})
+    monkeypatch.setattr(sweep, "execute_specs", lambda specs, clock: {})
 
 
 def test_published_cells_keep_their_digits(page):

@@ -261,12 +261,12 @@ def test_printed_rates_of_base():
 
 def test_memory_of_large_encoders():
     small, large = (
-        executors.find_need(grids.teacher_spec(name, "SST-2"))
+        executors.estimate_resources(grids.teacher_spec(name, "SST-2"))
         for name in ("mini", "base")
     )
     assert large.memory > small.memory
     assert (
-        executors.find_need(ghostbert.student_spec("base", "SST-2", 3)).memory
+        executors.estimate_resources(ghostbert.student_spec("base", "SST-2", 3)).memory
         == large.memory
     )
 

@@ -16,7 +16,7 @@ from lib.core.store import Store
 pytestmark = pytest.mark.papers("efficientbert", "bermo", "nas_pruning")
 
 
-class Clock:
+class TimeForecast:
     """A run that takes its steps from a list of (wall, CPU) seconds."""
 
     def __init__(self, monkeypatch, *seconds):
@@ -33,7 +33,7 @@ class Clock:
 def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(
     tmp_path, monkeypatch
 ):
-    clock = Clock(monkeypatch, (9, 9), (1, 2), (3, 4), (50, 50))
+    clock = TimeForecast(monkeypatch, (9, 9), (1, 2), (3, 4), (50, 50))
     monkeypatch.setattr("lib.train.steps.training.finetune", clock.step)
     assert bench.step_seconds(
         Spec("finetune", seed=0), Store(tmp_path, tmp_path), 2

@@ -19,11 +19,11 @@ from conftest import holder, put, same_run
 from test_sweep import BACKBONE, checkpointed, importance, long, teacher, until
 
 from lib.cluster import backends, remote, sweep
-from lib.cluster.executors import Need
+from lib.cluster.executors import Resources
 from lib.core.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
-make = sweep.make_runs
+make = sweep.execute_specs
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ def test_ray_gives_each_run_its_gpu_and_our_data(nodes, monkeypatch, tmp_path):
     ray, _ = nodes(num_gpus=1)
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with closing(
-        backends.open_executor(f"ray:{ray.address}", [Need(1, True)] * 4, 1)
+        backends.open_executor(f"ray:{ray.address}", [Resources(1, True)] * 4, 1)
     ) as executor:
-        future = executor.submit(visible, need=Need(1, True))
+        future = executor.submit(visible, resources=Resources(1, True))
         assert future.result() == ("0", str(tmp_path))
         assert executor.wait_for_finished() == {future} and executor.slots == 1
 
@@ -165,13 +165,13 @@ def slurm(tmp_path, monkeypatch):
 
 
 def test_a_job_asks_for_what_its_run_needs(slurm):
-    few, many = Need(1, False, 1.2e9), Need(4, True, 5e9)
+    few, many = Resources(1, False, 1.2e9), Resources(4, True, 5e9)
     told = "slurm:slurm_partition=night,timeout_min=90"
     with closing(
         backends.open_executor(told, [few, many], 20, slurm / "logs")
     ) as executor:
         for need in (few, many):
-            executor.submit(visible, need=need)
+            executor.submit(visible, resources=need)
         assert executor.slots == 2
     single, wide = sorted(
         (p.read_text() for p in slurm.glob("*.script")), key=lambda t: "gpus" in t
@@ -211,18 +211,20 @@ def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
 
 def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
     pytest.importorskip("submitit", reason=ABSENT)
-    needs = [Need()] * 2
+    needs = [Resources()] * 2
     with closing(
         backends.open_executor("slurm:cluster=local", needs, 2, store.runs)
     ) as executor:
-        killed = executor.submit(os._exit, 1, need=Need())
-        made = executor.submit(visible, need=Need())
+        killed = executor.submit(os._exit, 1, resources=Resources())
+        made = executor.submit(visible, resources=Resources())
         ended = set()
         while len(ended) < 2:
             ended |= executor.wait_for_finished()
         assert killed.exception() and made.result()[0] in (None, "")
-    again = remote.Resumed(visible).checkpoint("an argument")
-    assert isinstance(again.function, remote.Resumed) and again.args == ("an argument",)
+    again = remote.ResubmittedCall(visible).checkpoint("an argument")
+    assert isinstance(again.function, remote.ResubmittedCall) and again.args == (
+        "an argument",
+    )
 
 
 CONFIG = """

@@ -22,7 +22,7 @@ def pair(tiny):
     """(ours, transformers' own): two classifiers with the same weights, in float64."""
     model = tiny("distilbert").double()
     theirs = classes("distilbert")[1](configuration("distilbert", A, 2)).double()
-    theirs.load_state_dict(backbone.restore_tensor_names(model))
+    theirs.load_state_dict(backbone.rename_tensors_as_transformers(model))
     assert type(theirs.distilbert.transformer.layer[0].attention).__name__ == (
         "DistilBertSelfAttention"
     )
@@ -65,7 +65,9 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     batch = sentences("distilbert")
     for each in (model, theirs):
         each(**batch).logits.square().sum().backward()
-    names = zip(backbone.restore_tensor_names(model), model.state_dict(), strict=True)
+    names = zip(
+        backbone.rename_tensors_as_transformers(model), model.state_dict(), strict=True
+    )
     expected, found = dict(theirs.named_parameters()), dict(model.named_parameters())
     for theirs_name, name in names:
         close(found[name].grad, expected[theirs_name].grad, 1e-9)

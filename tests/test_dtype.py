@@ -152,15 +152,15 @@ def test_a_twin_is_float32_in_all_its_graph_and_another_run():
 
 def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     spec = half(teacher()).with_seed(0)
-    todo = store.missing_specs([spec])
+    todo = store.list_missing_specs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
-    assert sweep.make_runs([spec], store, workers=1) == {}
+    assert sweep.execute_specs([spec], store, workers=1) == {}
     found = store.look_up_state(spec)
     assert (
         found["state"] == "finished"
         and found["run"].name == teacher().with_seed(0).name
     )
-    assert not store.missing_specs([spec]) and store.find_run(spec) is None
+    assert not store.list_missing_specs([spec]) and store.find_run(spec) is None
     assert found["run"].env["dtype"] == "float32"
     frame = collect_results([Row(spec, model="a")], store)
     assert frame["matthews"].notna().all()
@@ -170,7 +170,7 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
     spec = half(importance(teacher())).with_seed(0)
     done(store, spec)
     assert (
-        not store.missing_specs([spec])
+        not store.list_missing_specs([spec])
         and store.look_up_state(spec)["run"].name == spec.name
     )
     done(store, spec.float32_twin)
@@ -179,18 +179,18 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
     spec = half(teacher()).with_seed(0)
-    assert list(store.missing_specs([spec]))[-1] == spec
+    assert list(store.list_missing_specs([spec]))[-1] == spec
     done(store, spec.float32_twin)
     assert (
-        not store.missing_specs([spec])
+        not store.list_missing_specs([spec])
         and store.look_up_state(spec)["run"].name == spec.float32_twin.name
     )
-    assert list(store.missing_specs([spec], keep_dtype=True))[-1] == spec
+    assert list(store.list_missing_specs([spec], ignore_float32_twins=True))[-1] == spec
 
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     spec = half(teacher(lr=1e30, clip=0.0)).with_seed(0)
-    lost = sweep.make_runs([spec], store, workers=1)
+    lost = sweep.execute_specs([spec], store, workers=1)
     (error,) = collect_results([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.float32_twin] and "lower Train.lr" in error
     assert collect_results([Row(spec, model="a")], store)["error"].item() == error
@@ -240,8 +240,8 @@ def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
     third, fourth = (row["spec"] for row in evidence.make_rows_of_claim(claim)[2:])
     done(store, third.float32_twin)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [third, fourth]
-    assert third in store.missing_specs(
-        evidence.order_claim_specs([claim], store), keep_dtype=True
+    assert third in store.list_missing_specs(
+        evidence.order_claim_specs([claim], store), ignore_float32_twins=True
     )
     done(store, fourth.float32_twin)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [

@@ -13,7 +13,7 @@ from conftest import untrained
 from test_sweep import teacher, until
 
 from lib.cluster import backends, executors
-from lib.cluster.executors import Need, find_need
+from lib.cluster.executors import Resources, estimate_resources
 from lib.core import paths
 from lib.core.names import Refused
 from lib.core.options import Numerics
@@ -87,14 +87,14 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
     monkeypatch.setattr(paths, "count_cores", lambda: 8)
     monkeypatch.setattr(backends, "measure_free_memory", lambda: 5e9)
     slots = [
-        ([Need(1, False, 1e9)] * 20, None, 5),
-        ([Need(1, False, 1e8)] * 20, None, 8),
-        ([Need(1, False, 1e8), Need(4, False, 1e8)] * 20, None, 2),
-        ([Need(1, False, 9e9)] * 20, None, 1),
-        ([Need(1, False, 9e9)] * 20, 3, 3),
-        ([Need(1, False, 1e8)] * 2, None, 2),
-        ([Need(1, True, 1e9)] * 20, None, 1),
-        ([Need(1, True, 1e9)] * 20, 4, 4),
+        ([Resources(1, False, 1e9)] * 20, None, 5),
+        ([Resources(1, False, 1e8)] * 20, None, 8),
+        ([Resources(1, False, 1e8), Resources(4, False, 1e8)] * 20, None, 2),
+        ([Resources(1, False, 9e9)] * 20, None, 1),
+        ([Resources(1, False, 9e9)] * 20, 3, 3),
+        ([Resources(1, False, 1e8)] * 2, None, 2),
+        ([Resources(1, True, 1e9)] * 20, None, 1),
+        ([Resources(1, True, 1e9)] * 20, 4, 4),
     ]
     for needs, workers, count in slots:
         with closing(backends.open_executor("local", needs, workers)) as executor:
@@ -103,15 +103,18 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
 
 def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
     teachers = [
-        find_need(grids.teacher_spec(profile, "RTE")) for profile in ("toy", "mini")
+        estimate_resources(grids.teacher_spec(profile, "RTE"))
+        for profile in ("toy", "mini")
     ]
-    assert teachers == [Need(1, False, 0.9e9), Need(1, False, 2.2e9)]
+    assert teachers == [Resources(1, False, 0.9e9), Resources(1, False, 2.2e9)]
     spec = teacher()
     args = {"data": spec.args["data"], "numerics": Numerics("float32", 4, "cuda")}
-    on_card = find_need(replace(spec, args=spec.args | args))
-    assert on_card.cores == 4 and on_card.card and on_card.memory > 10e9
+    on_card = estimate_resources(replace(spec, args=spec.args | args))
+    assert on_card.cores == 4 and on_card.uses_gpu and on_card.memory > 10e9
     assert (
-        find_need(untrained()) == Need(1, False, 0.9e9) == find_need(Spec("count", {}))
+        estimate_resources(untrained())
+        == Resources(1, False, 0.9e9)
+        == estimate_resources(Spec("count", {}))
     )
 
 
@@ -119,12 +122,12 @@ def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
     tmp_path, monkeypatch
 ):
     with pytest.raises(ValueError, match="unknown backend: 'rya'; did you mean 'ray'"):
-        backends.open_executor("rya", [Need()])
+        backends.open_executor("rya", [Resources()])
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(
         Refused, match="submitit is absent: pip install -r requirements-clus"
     ):
-        backends.open_executor("slurm", [Need()], folder=tmp_path)
+        backends.open_executor("slurm", [Resources()], log_folder=tmp_path)
 
 
 @pytest.mark.parametrize("version", [1, 2])

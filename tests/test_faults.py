@@ -145,7 +145,7 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find_run(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
-    assert list(there.missing_specs([child])) == [TEACHER, child]
+    assert list(there.list_missing_specs([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
 
@@ -158,7 +158,7 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
         (other / name).write_text("{")
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
     assert (
-        sweep.Clock(there).median_seconds(TEACHER) > 0
+        sweep.TimeForecast(there).forecast_run_seconds(TEACHER) > 0
         and len(list(there.list_runs())) == 3
     )
     assert there.find_run(TEACHER)
@@ -356,7 +356,9 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
         assert there.find_run(TEACHER) is None and not list(place.rglob("*/.*"))
         state = there.look_up_state(TEACHER)["state"]
         assert state in ("failed", "died", "missing")
-        assert state != "failed" or "No space left" in there.explain_missing(TEACHER)
+        assert state != "failed" or "No space left" in there.explain_missing_run(
+            TEACHER
+        )
         subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
         same_run(again(there), whole[0].find_run(TEACHER))
 
@@ -524,7 +526,7 @@ import json
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))
-    sweep.make_runs([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
+    sweep.execute_specs([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -658,7 +660,7 @@ print(paths.ROOT, lib.__file__, command.__file__, lib.rows.__module__, sep="\\n"
 WORKS = """
 executor = executors.Local(1)
 future = executor.submit(paths.data_root)
-executor.finished()
+executor.wait_for_finished()
 print(future.result())
 executor.close()
 """
@@ -915,7 +917,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
 )
 def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
     """It is refused before anything is asked of the hub, or looked for in a folder."""
-    monkeypatch.setattr(lines, "load_from_hub", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(lines, "download_dataset", lambda _: pytest.fail("asked"))
     with pytest.raises(
         ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"
     ):
@@ -929,7 +931,7 @@ def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkey
     def nothing(name, folder):
         raise OSError("the hub did not give it")
 
-    monkeypatch.setattr(models, "_download", nothing)
+    monkeypatch.setattr(models, "_download_checkpoint", nothing)
     with pytest.raises(OSError, match="did not give"):
         models.fetch_checkpoint("a/b")
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lib.model import backbone, gates
-from lib.model.parts import count_parameters, get_layers, get_surgery
+from lib.model.parts import count_parameters, get_layers, list_applied_operations
 from lib.model.surgery import operate
 from lib.papers.nas_pruning import gated, gating
 
@@ -34,7 +34,9 @@ def gated_model(model, regions, seed=1, scale=3.0):
 def read(model):
     """The architecture of a gated model, by the rule of
     lib.papers.nas_pruning.control."""
-    sizes, _ = gating.make_cost_function(model, get_surgery(model)[-1]["regions"])
+    sizes, _ = gating.make_cost_function(
+        model, list_applied_operations(model)[-1]["regions"]
+    )
     alphas = torch.cat([alpha.detach() for alpha in gates.read_alphas(model).values()])
     return gating.list_kept_indices(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
 
@@ -128,7 +130,7 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
     torch.testing.assert_close(logits(model, batch), hard, atol=1e-12, rtol=0)
     backbone.save(model.float(), tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert get_surgery(again) == [{"op": "keep"} | found]
+    assert list_applied_operations(again) == [{"op": "keep"} | found]
     assert torch.equal(logits(again, batch), logits(model, batch))
     whole, cost = gating.make_cost_function(tiny(family), regions)
     left = [len(kept) for parts in zip(*found.values(), strict=True) for kept in parts]
@@ -149,7 +151,7 @@ def test_detached_gates_leave_the_model_as_it_was(
     assert gates.has_gates(model)
     assert not torch.equal(logits(model, batch), logits(tiny(family), batch))
     gates.remove_gates(model)
-    assert not gates.has_gates(model) and get_surgery(model) == []
+    assert not gates.has_gates(model) and list_applied_operations(model) == []
     assert [name for name, _ in model.named_parameters()] == names
     assert torch.equal(logits(model, batch), logits(tiny(family), batch))
 

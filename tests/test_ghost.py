@@ -15,8 +15,19 @@ from lib.core.names import derive_seed
 from lib.core.options import Ghost
 from lib.core.spec import to_plain_json
 from lib.model import backbone
-from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
-from lib.model.parts import count_parameters, get_encoder, get_layers, get_surgery
+from lib.model.ghost import (
+    ATTENTION,
+    Convolution,
+    GhostedLayer,
+    PerHeadGhostedLayer,
+    attend,
+)
+from lib.model.parts import (
+    count_parameters,
+    get_encoder,
+    get_layers,
+    list_applied_operations,
+)
 from lib.model.surgery import operate
 from lib.papers.published import read_table
 from lib.stats.cost import (
@@ -199,11 +210,13 @@ def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
 
 
 def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
-    """A Ghosted linear layer in float64."""
+    """A GhostedLayer linear layer in float64."""
     torch.manual_seed(0)
     settings = options(kernel=kernel, softmax=True, **changes)
     linear = nn.Linear(inputs, hidden, bias=bias)
-    return Ghosted(linear, convolution(settings, hidden), settings, None, "o").double()
+    return GhostedLayer(
+        linear, convolution(settings, hidden), settings, None, "o"
+    ).double()
 
 
 @pytest.mark.parametrize("kernel, relu", [(1, True), (3, True), (5, False), (17, True)])
@@ -365,7 +378,7 @@ def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
         nn.Linear(6, hidden, bias=bias),
     )
     kernels = convolution(settings, hidden, heads, features)
-    return Folded(linear, kernels, settings, None, "o").double()
+    return PerHeadGhostedLayer(linear, kernels, settings, None, "o").double()
 
 
 @every_kind
@@ -560,7 +573,11 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert get_surgery(again) == get_surgery(model) == operations(ghost)
+    assert (
+        list_applied_operations(again)
+        == list_applied_operations(model)
+        == operations(ghost)
+    )
     assert again.config._attn_implementation == model.config._attn_implementation
     assert (again.config._attn_implementation == ATTENTION) == ("qk" in ghost.positions)
     assert torch.equal(logits(again, batch), expected)
@@ -654,7 +671,7 @@ def test_what_does_not_go_together_is_refused_before_anything_changes(
     before_it = told(model)
     with pytest.raises(ValueError, match=message) as caught:
         operate(model, op)
-    assert "\n" not in str(caught.value) and get_surgery(model) == before
+    assert "\n" not in str(caught.value) and list_applied_operations(model) == before
     assert told(model) == before_it
 
 

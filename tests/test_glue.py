@@ -69,10 +69,12 @@ def test_mrpc_goes_by_its_official_columns(tmp_path):
     put(tmp_path, "MRPC/train.tsv", MRPC + "0\t1\t2\tThree\tfour\n")
     assert read(tmp_path, "MRPC") == [("Three", "four", 0)]
     put(tmp_path, "MRPC/msr_paraphrase_test.txt", MRPC + '1\t40\t41\t"Two\ttwo\n')
-    assert rows(reader.unseen("MRPC", tmp_path)) == [('"Two', "two", 1)]
+    assert rows(reader.load_official_test_rows("MRPC", tmp_path)) == [
+        ('"Two', "two", 1)
+    ]
     (tmp_path / "MRPC/msr_paraphrase_test.txt").unlink()
     with pytest.raises(FileNotFoundError, match="msr_paraphrase_test.txt"):
-        reader.unseen("MRPC", tmp_path)
+        reader.load_official_test_rows("MRPC", tmp_path)
 
 
 def test_stsb_scores(tmp_path):

@@ -10,7 +10,7 @@ from conftest import same_run, stop_at
 from test_sweep import NUMERICS, importance, teacher
 
 from lib.cluster import sweep
-from lib.cluster.executors import find_need
+from lib.cluster.executors import estimate_resources
 from lib.core.execute import execute
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -36,15 +36,15 @@ def store(tmp_path):
 
 def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
     spec = on_card(teacher(rows=320, batch=64, max_length=64)).with_seed(0)
-    for each in store.missing_specs([spec]):
+    for each in store.list_missing_specs([spec]):
         torch.cuda.reset_peak_memory_stats()
         execute(each, store, keep_weights=True)
-        assert torch.cuda.max_memory_allocated() < find_need(each).memory
+        assert torch.cuda.max_memory_allocated() < estimate_resources(each).memory
 
 
 def test_a_sweep_on_gpus_makes_what_is_asked(store):
     specs = [on_card(importance(teacher())).with_seed(seed) for seed in range(3)]
-    assert sweep.make_runs(specs, store, 2) == {}
+    assert sweep.execute_specs(specs, store, 2) == {}
     assert all(
         store.find_run(spec).env["device"] == torch.cuda.get_device_name()
         for spec in specs
@@ -57,7 +57,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(
     spec = on_card(teacher(rows=320, epochs=3)).with_seed(0)
     whole = Store(tmp_path / "whole", tmp_path / "records")
     for place in (store, whole):
-        for each in place.missing_specs([spec]):
+        for each in place.list_missing_specs([spec]):
             if each != spec:
                 execute(each, place, keep_weights=True)
     execute(spec, whole, keep_weights=True)

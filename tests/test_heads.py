@@ -183,7 +183,7 @@ def test_marks_of_perfect_logits_and_no_text(tokenizer):
     values, arrays = marks(
         perfect(
             rows,
-            spans.make_features(
+            spans.tokenise_questions(
                 tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"]
             ),
         )

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from lib.model import backbone
-from lib.model.ghost import Convolution, Folded
+from lib.model.ghost import Convolution, PerHeadGhostedLayer
 from lib.model.int8 import Int8
 from lib.model.options import Ghost
 from lib.model.parts import get_layers
@@ -81,7 +81,7 @@ def test_ghosts_of_each_head_read_whole_numbers_exactly():
             torch.tensor([[127.0, 3, 0, -5], [-127, 1, 2, 3], [127, 0, 0, 64]])
         )
     made, wanted = (
-        Folded(dense, convolution, options, None, "o")(x)
+        PerHeadGhostedLayer(dense, convolution, options, None, "o")(x)
         for dense in (Int8(linear), linear)
     )
     torch.testing.assert_close(made, wanted, rtol=1e-6, atol=1e-3)

@@ -22,7 +22,7 @@ from lib.model.masks import (
     mask_largest,
     mask_largest_of_all,
 )
-from lib.model.parts import count_parameters, get_layers, get_surgery
+from lib.model.parts import count_parameters, get_layers, list_applied_operations
 from lib.model.surgery import operate
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Prune
@@ -322,9 +322,14 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
         second.attention.self.value.weight[:] = 0  # all heads of this layer
         second.attention.self.query.weight[:4] = 0  # says nothing about head 0 alone
     expected, before = logits(model, batch), count_parameters(model)["parameters"]
-    assert compact.remove_zero_parts(model) == {"heads": [9, 1], "neurons": [66, 96]}
+    assert compact.remove_zero_heads_and_neurons(model) == {
+        "heads": [9, 1],
+        "neurons": [66, 96],
+    }
     heads, neurons = [[0, *range(4, 12)], [0]], [list(range(30, 96)), list(range(96))]
-    assert get_surgery(model) == [{"op": "keep", "heads": heads, "neurons": neurons}]
+    assert list_applied_operations(model) == [
+        {"op": "keep", "heads": heads, "neurons": neurons}
+    ]
     close(logits(model, batch), expected, atol=2e-5)
     gone = (3 + 11) * (4 * 4 * 48 + 3 * 4) + 30 * (2 * 48 + 1)
     assert before - count_parameters(model)["parameters"] == gone
@@ -338,9 +343,15 @@ def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny
             model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}
         )
         get_layers(model)[0].attention.self.value.weight.data[:8] = 0
-    before, done = copy.deepcopy(model.state_dict()), list(get_surgery(model))
-    assert compact.remove_zero_parts(model) == {"heads": [12, 12], "neurons": [96, 96]}
-    assert get_surgery(model) == done
+    before, done = (
+        copy.deepcopy(model.state_dict()),
+        list(list_applied_operations(model)),
+    )
+    assert compact.remove_zero_heads_and_neurons(model) == {
+        "heads": [12, 12],
+        "neurons": [96, 96],
+    }
+    assert list_applied_operations(model) == done
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from lib.core.options import MIX_NORMS
 from lib.model import backbone, mix
-from lib.model.parts import count_parameters, get_encoder, get_surgery
+from lib.model.parts import count_parameters, get_encoder, list_applied_operations
 from lib.model.surgery import operate
 from lib.papers.bermo.options import Mix
 
@@ -186,9 +186,9 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected) and get_surgery(
+    assert torch.equal(logits(again, batch), expected) and list_applied_operations(
         again
-    ) == get_surgery(model)
+    ) == list_applied_operations(model)
     twin = copy.deepcopy(model)
     assert torch.equal(logits(twin, batch), expected)
     with torch.no_grad():

@@ -46,7 +46,7 @@ def pair(tiny):
     )
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
-        tensors = backbone.restore_tensor_names(model)
+        tensors = backbone.rename_tensors_as_transformers(model)
         assert names == tensors.keys()
         for name, value in theirs.double().named_parameters():
             value.copy_(tensors[name])
@@ -105,7 +105,11 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     found = {id(p): p.grad for p in model.parameters()}
     mine = dict(model.named_parameters())
     names = dict(
-        zip(backbone.restore_tensor_names(model), model.state_dict(), strict=True)
+        zip(
+            backbone.rename_tensors_as_transformers(model),
+            model.state_dict(),
+            strict=True,
+        )
     )
     for name, value in theirs.named_parameters():
         close(found[id(mine[names[name]])], value.grad, 1e-9)
@@ -129,7 +133,7 @@ def test_arranging_twice_changes_nothing(tiny):
     bert = tiny("bert")
     assert (
         rename_layer_parts_as_bert(bert) is bert
-        and backbone.restore_tensor_names(bert) is None
+        and backbone.rename_tensors_as_transformers(bert) is None
     )
 
 
@@ -399,7 +403,7 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
         backbone.save(get_encoder(tiny("mpnet")), tokenizer, folder)
         return folder
 
-    monkeypatch.setattr(models, "_download", give)
+    monkeypatch.setattr(models, "_download_checkpoint", give)
     monkeypatch.setattr(paths, "DIGESTS", at / "none.json")
     assert models.fetch_checkpoint(owner + short) == at / "models" / short
     assert asked == [f"sentence-transformers/{short}"]

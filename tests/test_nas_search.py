@@ -15,7 +15,7 @@ from lib.core.options import Augment, Numerics, Train
 from lib.core.spec import Output, Spec
 from lib.core.store import Store
 from lib.model import backbone, gates, scores
-from lib.model.parts import count_parameters, get_encoder, get_surgery
+from lib.model.parts import count_parameters, get_encoder, list_applied_operations
 from lib.model.surgery import operate
 from lib.model.taps import record_hidden_states
 from lib.papers.nas_pruning import gated, gating, objectives
@@ -120,7 +120,9 @@ def test_what_a_search_leaves_behind(store):
             )
             assert set(np.abs(alphas)) == {5.0}
     model, tokenizer = backbone.load(run.model)
-    assert get_surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}]
+    assert list_applied_operations(model) == [
+        {"op": "gates", "regions": ["heads", "ffn"]}
+    ]
     assert not hasattr(model, "average")
     again = loop.predict(
         model, encode_split(tokenizer, data.load(DATA)["dev"], 24), NUMERICS
@@ -203,7 +205,9 @@ def test_other_regions_are_searched_and_cut(regions, store):
     last = made(store, cut(spec).with_seed(0))
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(last.model)
-    assert get_surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+    assert list_applied_operations(model) == [
+        {"op": "keep"} | run.metrics["architecture"]
+    ]
     assert gating.count_flops(model) == last.metrics["flops"]
 
 
@@ -215,7 +219,9 @@ def test_cut_and_retrained_in_two_stages(store):
     )
     run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
     model, tokenizer = backbone.load(last.model)
-    assert get_surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+    assert list_applied_operations(model) == [
+        {"op": "keep"} | run.metrics["architecture"]
+    ]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     whole = made(store, teacher()).metrics["parameters"]
     assert (

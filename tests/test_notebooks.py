@@ -317,7 +317,7 @@ def test_help_names_the_methods(capsys):
 
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    data.read_splits_once.cache_clear()
+    data.read_splits_cached.cache_clear()
     with pytest.raises(
         FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"
     ):

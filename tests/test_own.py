@@ -217,7 +217,7 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     )
     assert (
         asked == [("someone/animals", "small")]
-        and rows_of.make_task_title(name) == "small/"
+        and rows_of.format_task_title(name) == "small/"
     )
     assert data.task("own", name).labels == ("ant", "zebra")
     assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
@@ -730,7 +730,7 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
 ):
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    monkeypatch.setattr(sweep, "make_runs", lambda *_, **__: {})
+    monkeypatch.setattr(sweep, "execute_specs", lambda *_, **__: {})
 
     def finish(pages):
         for builder in pages.builders:
@@ -770,7 +770,7 @@ def test_what_needs_no_training_is_told_before_any_training(
         run.name.partition("-")[0] for run in Store().list_runs() if run.origin == "run"
     }
     assert steps == {"bag_of_words", "checkpoint"}
-    monkeypatch.setattr(sweep, "make_runs", lambda *_, **__: {})
+    monkeypatch.setattr(sweep, "execute_specs", lambda *_, **__: {})
     monkeypatch.setattr(site.Report, "render_all_pages", lambda pages: False)
     assert main(["run", *words, "--methods", "Whole"]) == 0
     told = capsys.readouterr().out.splitlines()

@@ -19,7 +19,7 @@ from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import to_plain_json
 from lib.core.store import Store
 from lib.model import backbone, parts
-from lib.model.parts import count_parameters, get_surgery, set_dropout
+from lib.model.parts import count_parameters, list_applied_operations, set_dropout
 from lib.model.surgery import operate
 from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
@@ -308,7 +308,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     assert isinstance(model, classes(family)[1])
-    assert [op["op"] for op in get_surgery(model)] == ["cut", "ghost"]
+    assert [op["op"] for op in list_applied_operations(model)] == ["cut", "ghost"]
     assert {
         layer.attention.self.num_attention_heads for layer in parts.get_layers(model)
     } == {heads}

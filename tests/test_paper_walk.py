@@ -182,7 +182,7 @@ class Here:
     def __init__(self, *_):
         self.slots, self.ended = 1, set()
 
-    def submit(self, function, *args, need=None):
+    def submit(self, function, *args, resources=None):
         future = Future()
         try:
             with contextlib.redirect_stderr(io.StringIO()):

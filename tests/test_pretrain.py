@@ -9,7 +9,7 @@ from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import grammar, toy
 from lib.model import backbone, parts
-from lib.model.parts import get_surgery
+from lib.model.parts import list_applied_operations
 from lib.papers.grids import (
     find_encoder_shape,
     list_encoder_families,
@@ -47,7 +47,10 @@ def test_the_loss_falls(runs):
 
 def test_what_is_saved_is_an_encoder(runs):
     model, tokenizer = backbone.load(runs["bert"].model)
-    assert type(model).__name__ == "BertForPreTraining" and get_surgery(model) == []
+    assert (
+        type(model).__name__ == "BertForPreTraining"
+        and list_applied_operations(model) == []
+    )
     assert runs["bert"].metrics["parameters"] == sum(
         p.numel() for p in model.parameters()
     )

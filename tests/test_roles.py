@@ -176,8 +176,8 @@ def test_columns_stand_behind_any_path(tmp_path, tail):
         assert task.pair and len(task.labels) == 5
         assert (
             own.task(task.name) == task
-            and own.make_task_title(task.name)
-            == name[-len(own.make_task_title(task.name)) :]
+            and own.format_task_title(task.name)
+            == name[-len(own.format_task_title(task.name)) :]
         )
     assert own.task(f"{tmp_path}/rows.csv{tail}: scores").labels == ()
 

@@ -13,7 +13,7 @@ from test_sweep import BACKBONE, importance, teacher
 
 from lib import data
 from lib.cluster import executors, sweep
-from lib.cluster.executors import find_need
+from lib.cluster.executors import estimate_resources
 from lib.core import disk, paths
 from lib.core.disk import read_json, write_json
 from lib.core.spec import Spec
@@ -77,8 +77,8 @@ def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
         teacher(epochs=7).with_seed(0),
     ]
     began = time.perf_counter()
-    todo = many.missing_specs([*there, *missing])
-    expected = sweep.describe_work(todo, sweep.Clock(many))
+    todo = many.list_missing_specs([*there, *missing])
+    expected = sweep.describe_missing_runs(todo, sweep.TimeForecast(many))
     seconds = time.perf_counter() - began
     assert len(todo) == 1004
     told(f"plan of 2,002 Specs among {RUNS:,} runs: {seconds:.1f} s ({expected})")
@@ -92,9 +92,9 @@ def work():
 
 def timed(store, specs, **how):
     """Seconds that a sweep takes once its inputs are there."""
-    sweep.make_runs([BACKBONE], store, keep_weights=True)
+    sweep.execute_specs([BACKBONE], store, keep_weights=True)
     began = time.perf_counter()
-    assert sweep.make_runs(specs, store, **how) == {}
+    assert sweep.execute_specs(specs, store, **how) == {}
     return time.perf_counter() - began
 
 
@@ -122,7 +122,7 @@ def taken(store, *specs):
     with closing(executors.Local(1)) as executor:
         for each in specs:
             place = (store.runs, store.records)
-            job = (sweep.make_run_in_worker, each.to_json(), *place, True, 30.0)
+            job = (sweep.execute_in_worker, each.to_json(), *place, True, 30.0)
             future = executor.submit(*job)
             assert future.result()[1] == "" and executor.wait_for_finished()
         return peak(executor.submit(os.getpid).result())
@@ -142,8 +142,8 @@ def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     store = Store(tmp_path / "runs", tmp_path / "records")
-    made = list(store.missing_specs([wanted]))
-    measured, noted = taken(store, *made), find_need(wanted).memory
+    made = list(store.list_missing_specs([wanted]))
+    measured, noted = taken(store, *made), estimate_resources(wanted).memory
     told(
         f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {noted / 1e9:.2f} noted"
     )

@@ -302,7 +302,7 @@ def test_stages_hand_their_winner_on(make):
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
     model = supernet.build_model_of_net(
-        found["net"], like_config=backbone.load(make(SUPER).model)[0].config
+        found["net"], reference_config=backbone.load(make(SUPER).model)[0].config
     )
     whole = count_parameters(model)["parameters"] - 24 * 24 - 24  # no pooler
     assert (

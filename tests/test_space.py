@@ -300,7 +300,7 @@ def test_features_hold_what_is_searched(stage, index):
     """As coded, lists of indices."""
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     space = Space(stage, net)
-    row = space.make_features([net])[0].reshape(6, -1)
+    row = space.tokenise_questions([net])[0].reshape(6, -1)
     assert row.shape[1] == (1 if stage == "stage3" else 20)
     assert row[0, : len(index)].tolist() == index and (row[0, len(index) :] == -1).all()
     if stage == "stage1":

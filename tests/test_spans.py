@@ -62,7 +62,7 @@ def rows(*given):
 def test_a_short_passage_is_one_window(bert):
     asked = (("Who?", "The Normans"), ("Where is?", "France"), ("Who?", None))
     split = rows(*((question, NORMANS, answer) for question, answer in asked))
-    found = spans.make_features(bert, split, 64, 16)
+    found = spans.tokenise_questions(bert, split, 64, 16)
     assert found.row.tolist() == [0, 1, 2] and found.first.tolist() == [4, 5, 4]
     whole, labels = bert(split.a, split.b), found.labels
     for name in ("input_ids", "token_type_ids"):
@@ -87,7 +87,7 @@ def test_windows_are_those_of_the_tokenizer(request, name, stride):
     split = rows(
         ("Who?", LONG, "w3"), ("Who?", CAFE, "1911"), ("Who?", NORMANS, "France")
     )
-    found = spans.make_features(tokenizer, split, 24, stride)
+    found = spans.tokenise_questions(tokenizer, split, 24, stride)
     assert found.first[0] == tokenizer("Who?", LONG).sequence_ids(0).index(1)
     overlap = max(0, 24 - found.first[0] - 1 - stride)
     cut = {"truncation": "only_second", "max_length": 24, "stride": overlap}
@@ -110,7 +110,7 @@ def test_windows_are_those_of_the_tokenizer(request, name, stride):
 def test_an_answer_in_the_overlap_is_labelled_in_both_windows(bert):
     # the second answer is cut by the end of the first window, and whole in the second
     split = placed(LONG, (AT[9], AT[11] + 2), (AT[19], AT[20] + 2))
-    found = spans.make_features(bert, split, 25, 8)
+    found = spans.tokenise_questions(bert, split, 25, 8)
     assert [len(each) for each in found.offsets[:5]] == [
         20,
         20,
@@ -130,13 +130,13 @@ def test_an_answer_in_the_overlap_is_labelled_in_both_windows(bert):
 
 def test_questions_are_cut_and_must_leave_room(bert):
     split = rows((LONG, NORMANS, "France"))
-    found = spans.make_features(bert, split, 30, 8, max_question_tokens=6)
+    found = spans.tokenise_questions(bert, split, 30, 8, max_question_tokens=6)
     third = bert.convert_tokens_to_ids("w2")
     assert found.first[0] == 8 and found.columns["input_ids"][0][3] == third
     with pytest.raises(
         ValueError, match="has 50 tokens, .*max_length 30; fix: .*lower max_query"
     ):
-        spans.make_features(bert, split, 30, 8)
+        spans.tokenise_questions(bert, split, 30, 8)
 
 
 MARKED = "Normans\u200b gave \u0301 region"
@@ -150,13 +150,13 @@ PARTS = [
 
 @pytest.mark.parametrize("passage, place, expected", PARTS)
 def test_answers_of_parts_of_words_and_of_nothing(bert, passage, place, expected):
-    assert spans.make_features(bert, placed(passage, place), 32, 8).labels.tolist() == [
-        expected
-    ]
+    assert spans.tokenise_questions(
+        bert, placed(passage, place), 32, 8
+    ).labels.tolist() == [expected]
 
 
 def test_bytes_of_one_character_are_labelled_whole(roberta):
-    found = spans.make_features(
+    found = spans.tokenise_questions(
         roberta, rows(("Who?", CAFE, "🎉"), ("Who?", CAFE, "Zoë")), 128, 32
     )
     assert found.first[0] == len(roberta("Who?")["input_ids"]) + 1
@@ -189,7 +189,7 @@ def best(start, end, found, split, *options, **more):
 
 def test_the_best_span_across_windows_and_no_answer(bert):
     split = rows(("Who?", LONG, "w3"), ("Who?", "The Normans in France", None))
-    found = spans.make_features(bert, split, 25, 8)
+    found = spans.tokenise_questions(bert, split, 25, 8)
     assert found.row.tolist() == [0] * 5 + [1]
     texts, differences = best(*logits(found, [(1, 10, 12), (5, 0, 0)]), found, split)
     assert texts == ["w4 w5 w6", "The"]  # the first of equals
@@ -201,7 +201,9 @@ def test_the_best_span_across_windows_and_no_answer(bert):
 
 def test_there_may_be_no_valid_span(bert):
     split, empty = rows(("Who?", LONG, "w3")), rows(("Who?", "\u200b", None))
-    found, none = (spans.make_features(bert, each, 25, 8) for each in (split, empty))
+    found, none = (
+        spans.tokenise_questions(bert, each, 25, 8) for each in (split, empty)
+    )
     nothing = logits(found, [(w, 0, 1) for w in range(5)])
     assert best(*nothing, found, split, n_best=1) == ([""], [np.inf])
     assert best(*logits(none, []), none, empty)[0] == [""] and not len(none.offsets[0])
@@ -247,7 +249,7 @@ def test_answers_are_those_of_the_definition(bert, seed, stride, n_best, max_ans
     split = rows(
         ("Who?", LONG, None), ("Where is?", NORMANS, None), ("Who?", CAFE, None)
     )
-    found = spans.make_features(bert, split, 24, stride)
+    found = spans.tokenise_questions(bert, split, 24, stride)
     random = np.random.default_rng(seed)
     start, end = random.integers(-9, 9, (2, len(found.row), 24)).astype(
         np.float32
@@ -272,7 +274,9 @@ def test_real_answers_come_back_from_their_labels(task, length, stride):
             f"no vocabulary at {words}: set DATA_ROOT to the folder above vocab"
         )
     split = split.select_rows(np.arange(0, len(split), 8))
-    found = spans.make_features(BertTokenizerFast(str(words)), split, length, stride)
+    found = spans.tokenise_questions(
+        BertTokenizerFast(str(words)), split, length, stride
+    )
     sizes, labels = (
         np.array([len(ids) for ids in found.columns["input_ids"]]),
         found.labels,

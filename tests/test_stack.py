@@ -103,7 +103,7 @@ def test_dropout_is_inside_the_residual_of_every_network():
 
 
 def test_trigrams_are_next_token_token_and_the_one_before():
-    one = stack.Trigram(9, 4, 6, padding=0).double()
+    one = stack.TrigramEmbedding(9, 4, 6, padding_id=0).double()
     ids = torch.tensor([[3, 5, 8]])
     a, b, c = one.word_embeddings.weight[[3, 5, 8]]
     none = torch.zeros(4, dtype=torch.float64)
@@ -378,7 +378,7 @@ def test_what_does_not_fit_is_refused(act, message):
 
 
 def test_values_of_the_configuration():
-    config = supernet.build_model_of_net(net(), like_config=LIKE).config
+    config = supernet.build_model_of_net(net(), reference_config=LIKE).config
     names = (
         "layer_norm_eps",
         "initializer_range",

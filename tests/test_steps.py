@@ -243,4 +243,4 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
         execute(spec, store)
     assert store.look_up_state(spec)[
         "state"
-    ] == "failed" and message in store.explain_missing(spec)
+    ] == "failed" and message in store.explain_missing_run(spec)

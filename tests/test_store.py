@@ -241,8 +241,8 @@ def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
         if name != names[2]:
             os.utime(tmp_path / name, (1, 1))
     with (
-        disk.atomic_path(tmp_path / "x.json") as one,
-        disk.atomic_path(tmp_path / "x.json") as two,
+        disk.write_atomically(tmp_path / "x.json") as one,
+        disk.write_atomically(tmp_path / "x.json") as two,
     ):
         one.write_text("1")
         two.write_text("2")
@@ -273,7 +273,7 @@ def test_a_run_without_one_of_its_parts_is_damaged(store):
     run = finished(store)
     (run.folder / "spec.json").unlink()
     disk.write_manifest(run.folder)
-    assert store.find_run(SPEC) is None and SPEC in store.missing_specs([SPEC])
+    assert store.find_run(SPEC) is None and SPEC in store.list_missing_specs([SPEC])
 
 
 def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
@@ -299,7 +299,7 @@ from pathlib import Path
 from lib.core import paths
 os.chdir("/")  # as kernels stand in another folder
 text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
-hide, roots = paths.hide_local_paths, paths.list_roots().values()
+hide, roots = paths.hide_local_paths, paths.list_folders_by_variable().values()
 print(json.dumps([hide(text) == text, [str(p) for p in roots],
                   [os.environ.get(name) for name in paths.ROOTS], hide(sys.argv[1])]))
 """

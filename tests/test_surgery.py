@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from lib.core.options import Ghost
 from lib.core.spec import to_plain_json
 from lib.model import backbone
-from lib.model.cut import count_parts
-from lib.model.parts import count_parameters, get_layers, get_surgery
+from lib.model.cut import count_parts_of_layer
+from lib.model.parts import count_parameters, get_layers, list_applied_operations
 from lib.model.surgery import operate
 from lib.stats.cost import SHAPES, parameters
 
@@ -24,7 +24,8 @@ KEEP = {"op": "keep", "heads": HEADS, "neurons": NEURONS}
 def random_scores(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
     heads, neurons = (
-        count_parts(get_layers(model)[0])[part] for part in ("heads", "neurons")
+        count_parts_of_layer(get_layers(model)[0])[part]
+        for part in ("heads", "neurons")
     )
     return {
         "head_scores": torch.rand(2, heads, generator=generator),
@@ -192,7 +193,7 @@ def test_refusals_leave_the_model_alone(op, more, message, tiny, sentences, logi
     model = tiny("bert")
     with pytest.raises(ValueError, match=message) as caught:
         operate(model, op, **more)
-    assert "\n" not in str(caught.value) and get_surgery(model) == []
+    assert "\n" not in str(caught.value) and list_applied_operations(model) == []
     assert torch.equal(logits(model, sentences()), logits(tiny("bert"), sentences()))
 
 
@@ -221,7 +222,7 @@ def test_what_cannot_come_after_another_is_refused(first, second, message, tiny)
     shapes = {k: v.shape for k, v in model.state_dict().items()}
     with pytest.raises(ValueError, match=message):
         operate(model, second)
-    assert get_surgery(model) == [first]
+    assert list_applied_operations(model) == [first]
     assert shapes == {k: v.shape for k, v in model.state_dict().items()}
 
 
@@ -235,7 +236,7 @@ def test_saved_and_loaded_gives_the_same_logits(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, words = backbone.load(tmp_path / "model")
     assert isinstance(again, type(model)) and not again.training
-    assert get_surgery(again) == get_surgery(model) == ops
+    assert list_applied_operations(again) == list_applied_operations(model) == ops
     assert torch.equal(logits(again, batch), logits(model, batch))
     assert words("word3 word11")["input_ids"] == tokenizer("word3 word11")["input_ids"]
     backbone.save(again, words, tmp_path / "again")

@@ -19,7 +19,7 @@ from lib.core import disk, paths
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec, from_json
-from lib.core.store import RunWriter, Store, count_core_seconds, read_run_lines
+from lib.core.store import RunWriter, Store, count_core_seconds, read_run_index
 from lib.report.tables import collect_results
 
 NUMERICS = Numerics("float32", 1)
@@ -53,7 +53,7 @@ def long(seed=0):
     return teacher(rows=2000, epochs=50).with_seed(seed)
 
 
-make = partial(sweep.make_runs, workers=1)
+make = partial(sweep.execute_specs, workers=1)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def done(store, spec, weights=True):
 
 
 def planned(specs, store):
-    return [spec.step for spec in store.missing_specs(specs)]
+    return [spec.step for spec in store.list_missing_specs(specs)]
 
 
 def test_a_plan_holds_the_inputs_of_what_is_missing_in_order_and_once(store):
@@ -87,7 +87,7 @@ def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
     done(store, BACKBONE)
     done(store, first, weights=False)
     assert planned([first], store) == []
-    again = store.missing_specs([first, importance(teacher()).with_seed(0)])
+    again = store.list_missing_specs([first, importance(teacher()).with_seed(0)])
     assert [s.step for s in again] == ["finetune", "importance"] and again[
         first
     ] is True
@@ -146,7 +146,7 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
 def test_the_bar_keeps_its_end(store, monkeypatch):
     drawn = []
 
-    class Bar(SimpleNamespace):
+    class ProgressBar(SimpleNamespace):
         def set_description_str(self, text, refresh):
             self.desc = text
 
@@ -159,8 +159,8 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr("tqdm.std.tqdm", lambda **told: Bar(n=0.0, **told))
-    sweep.make_runs([importance(teacher()).with_seed(0)], store, workers=1)
+    monkeypatch.setattr("tqdm.std.tqdm", lambda **told: ProgressBar(n=0.0, **told))
+    sweep.execute_specs([importance(teacher()).with_seed(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
     assert texts[-1] == "3/3 runs" and {*texts} <= {f"{n}/3 runs" for n in range(4)}
@@ -246,12 +246,12 @@ def test_a_killed_parent_leaves_no_worker_behind(store):
 
 
 def noted(clock, spec, seconds):
-    clock.note_seconds(spec, seconds)
+    clock.add_finished_run(spec, seconds)
 
 
 def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
     clock, one, ranks = (
-        sweep.Clock(store),
+        sweep.TimeForecast(store),
         teacher().with_seed(0),
         importance(teacher()).with_seed(0),
     )
@@ -263,7 +263,7 @@ def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
         noted(clock, one, seconds)
     assert (
         clock.describe_time([teacher(rows=96).with_seed(5)]) == "about 3 s of a core"
-        and clock.median_seconds(ranks) is None
+        and clock.forecast_run_seconds(ranks) is None
     )
     assert clock.describe_time([one, ranks]) == "about 6 s of a core"
     two = [one, teacher(rows=96).with_seed(5)]
@@ -273,13 +273,15 @@ def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
     )  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert (
-        clock.median_seconds(Spec("finetune", other, {"start": BACKBONE}).with_seed(0))
+        clock.forecast_run_seconds(
+            Spec("finetune", other, {"start": BACKBONE}).with_seed(0)
+        )
         is None
     )
     done(store, one)
-    assert sweep.Clock(store).median_seconds(one.with_seed(3)) == count_core_seconds(
-        store.find_run(one).status
-    )
+    assert sweep.TimeForecast(store).forecast_run_seconds(
+        one.with_seed(3)
+    ) == count_core_seconds(store.find_run(one).status)
 
 
 def test_a_chain_keeps_one_worker_busy_alone():
@@ -287,21 +289,28 @@ def test_a_chain_keeps_one_worker_busy_alone():
     first = teacher().with_seed(0)
     students = [distilled(first, [{"op": "cut", "heads": n}]) for n in (1, 2, 3, 4)]
     todo = [first, *(student.with_seed(0) for student in students)]
-    assert sweep.schedule(todo, [5, 3, 3, 3, 3], 2) == 11
-    assert sweep.schedule(todo, [5, 3, 3, 3, 3], 1) == 17
-    assert sweep.schedule(todo[:1], [5], 4) == 5 and sweep.schedule([], [], 2) == 0
+    assert sweep.simulate_schedule(todo, [5, 3, 3, 3, 3], 2) == 11
+    assert sweep.simulate_schedule(todo, [5, 3, 3, 3, 3], 1) == 17
+    assert (
+        sweep.simulate_schedule(todo[:1], [5], 4) == 5
+        and sweep.simulate_schedule([], [], 2) == 0
+    )
 
 
 def test_work_scales_what_other_runs_took_and_stands_alone_before_any(store):
     def rows_read(spec, metrics):
         return spec.args["data"]["rows"] * metrics.get("mean_tokens", 10)
 
-    clock, many = sweep.Clock(store, rows_read), teacher(rows=128).with_seed(1)
-    assert clock.median_seconds(many) == 1280
-    clock.note_seconds(teacher(rows=64), 32.0, "record", {"mean_tokens": 5})
-    assert clock.median_seconds(many) == 128  # A tenth of a second for a row and token.
-    clock.note_seconds(teacher(rows=256), 512.0)  # This machine takes twice as long.
-    assert clock.pace == 2 and clock.median_seconds(many) == 256
+    clock, many = sweep.TimeForecast(store, rows_read), teacher(rows=128).with_seed(1)
+    assert clock.forecast_run_seconds(many) == 1280
+    clock.add_finished_run(teacher(rows=64), 32.0, "record", {"mean_tokens": 5})
+    # A tenth of a second for a row and token.
+    assert clock.forecast_run_seconds(many) == 128
+    # This machine takes twice as long.
+    clock.add_finished_run(teacher(rows=256), 512.0)
+    assert (
+        clock.seconds_per_record_second == 2 and clock.forecast_run_seconds(many) == 256
+    )
 
 
 def test_the_time_left_follows_the_pace_of_this_machine(store):
@@ -316,10 +325,10 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
     took = [
         dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs
     ]
-    bar = sweep.Bar(specs, sweep.Clock(store), SimpleNamespace(slots=2))
+    bar = sweep.ProgressBar(specs, sweep.TimeForecast(store), SimpleNamespace(slots=2))
     assert bar.estimate_seconds_left([0.0] * 40) is None
     for spec, seconds in zip(specs[:2], took, strict=False):
-        bar.clock.note_seconds(spec, 30 * seconds, "record")
+        bar.clock.add_finished_run(spec, 30 * seconds, "record")
     # Before any run has ended, it is the estimate of the plan.
     (about,) = {bar.clock.describe_time(specs, 2)}
     assert (
@@ -328,7 +337,7 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
     )
     # Each core second takes 1.5 of the clock.
     for count, (spec, seconds) in enumerate(zip(specs, took, strict=True), 1):
-        bar.note(spec, seconds, 1.5 * seconds)
+        bar.add_finished_run(spec, seconds, 1.5 * seconds)
         left = bar.estimate_seconds_left([1.0] * count + [0.0] * (40 - count))
         if 8 <= count < 38:
             assert 1 / 1.5 < left / (0.75 * sum(took[count:])) < 1.5
@@ -338,11 +347,11 @@ def test_the_time_left_expects_that_what_slows_the_first_runs_ends(store):
     """The first 20 of 40 runs take 2.4 times their time, as pages are made beside
     them."""
     specs = [teacher().with_seed(seed) for seed in range(40)]
-    bar = sweep.Bar(specs, sweep.Clock(store), SimpleNamespace(slots=2))
+    bar = sweep.ProgressBar(specs, sweep.TimeForecast(store), SimpleNamespace(slots=2))
     noted(bar.clock, specs[0], 10.0)
     walls = [24.0] * 20 + [10.0] * 20
     for count, (spec, wall) in enumerate(zip(specs, walls, strict=True), 1):
-        bar.note(spec, 10.0, wall)
+        bar.add_finished_run(spec, 10.0, wall)
         left = bar.estimate_seconds_left([1.0] * count + [0.0] * (40 - count))
         if 4 <= count < 40:
             assert 0.5 < left / sum(walls[count:][::2]) < 2
@@ -351,10 +360,10 @@ def test_the_time_left_expects_that_what_slows_the_first_runs_ends(store):
 def test_no_first_seconds_decide_a_forecast(store):
     """A run of 0.1 core seconds waited for the workers to start."""
     specs = [teacher().with_seed(seed) for seed in range(12)]
-    bar = sweep.Bar(specs, sweep.Clock(store), SimpleNamespace(slots=2))
-    bar.clock.note_seconds(specs[0], 100.0, "record")
+    bar = sweep.ProgressBar(specs, sweep.TimeForecast(store), SimpleNamespace(slots=2))
+    bar.clock.add_finished_run(specs[0], 100.0, "record")
     plan = bar.estimate_seconds_left([0.0] * 12)
-    bar.note(importance(teacher()), 0.1, 100.0)
+    bar.add_finished_run(importance(teacher()), 0.1, 100.0)
     assert plan == 600 and plan < bar.estimate_seconds_left([0.0] * 12) < 1.5 * plan
     # An unfinished run on a busy machine counts, by what it has done.
     slow = {"seconds": 600.0, "core_seconds": 60.0}
@@ -366,7 +375,7 @@ def replay(runs, clock, slots=2):
     end of each run, of runs on some workers.
 
     runs: {Spec: (core seconds, seconds of the clock)}."""
-    bar = sweep.Bar([*runs], clock, SimpleNamespace(slots=slots))
+    bar = sweep.ProgressBar([*runs], clock, SimpleNamespace(slots=slots))
     now, busy, waiting, ended, points = 0.0, [], [*runs], [], []
     while busy or waiting:
         while waiting and len(busy) < slots:
@@ -375,7 +384,7 @@ def replay(runs, clock, slots=2):
         now, spec = min(busy, key=lambda pair: pair[0])
         busy.remove((now, spec))
         ended.append(spec)
-        bar.note(spec, *runs[spec])
+        bar.add_finished_run(spec, *runs[spec])
         shares = dict.fromkeys(ended, 1.0)
         shares |= {other: 1 - (end - now) / runs[other][1] for end, other in busy}
         made = sum(share * runs[spec][0] for spec, share in shares.items())
@@ -393,16 +402,16 @@ def test_recorded_timings_are_forecast_within_a_factor_of_1_5(store, load, draw)
     records = Store(store.runs, paths.records_root())
     names = {
         line["run"]: records.records / line["run"]
-        for line in read_run_lines()
+        for line in read_run_index()
         if line["page"] == "91_frontier" and line["profile"] == "mini"
     }
-    clock, runs = sweep.Clock(store), {}
+    clock, runs = sweep.TimeForecast(store), {}
     for folder in filter(Path.exists, names.values()):
         status = disk.read_json(folder / "status.json")
         spec = from_json(disk.read_json(folder / "spec.json"))
         took = status.get("core_seconds", 0)
         if took and spec.seed == 10:
-            clock.note_seconds(spec, took, "record")
+            clock.add_finished_run(spec, took, "record")
         elif took:
             runs[spec] = 1.7 * took, 1.7 * load * took  # On a slower machine.
     order = np.random.default_rng(draw).permutation(len(runs))

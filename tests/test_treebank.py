@@ -258,7 +258,7 @@ def apart(parts):
 
 @pytest.mark.parametrize("task", [*ASKS, "OddManOut", "BigramShift"])
 def test_no_asked_word_and_no_document_is_in_two_splits(root, task):
-    sentences, found = treebank._World(root).sentences, []
+    sentences, found = treebank._Treebank(root).sentences, []
     for split in treebank.load(task, root).values():
         asked = [
             (sentences[i], text) for i, text in zip(split.index, split.a, strict=True)
@@ -271,7 +271,7 @@ def test_no_asked_word_and_no_document_is_in_two_splits(root, task):
 
 
 def test_what_is_shifted_replaced_and_inverted(root):
-    sentences, seen = treebank._World(root).sentences, Counter()
+    sentences, seen = treebank._Treebank(root).sentences, Counter()
     for task in ("BigramShift", "OddManOut", "CoordinationInversion"):
         for split in treebank.load(task, root).values():
             for text, y, i in zip(split.a, split.y, split.index, strict=True):

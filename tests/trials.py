@@ -327,7 +327,7 @@ def attempt(
     """
     store = Store()
     for model in models:
-        lost = sweep.make_runs(needed(model), store, keep_weights=True)
+        lost = sweep.execute_specs(needed(model), store, keep_weights=True)
         if lost:
             raise SystemExit(f"not made: {lost}")
         line = judge(model, store)

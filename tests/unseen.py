@@ -23,7 +23,7 @@ def note_pool(name, task, unseen=0, beside=0, words=0):
     them."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.describe_task_rows(name, task, drawn=True, **fixed)
-    write({data.make_pool_key(described): described["drawn"]})
+    write({data.format_pool_key(described): described["drawn"]})
     return described["drawn"]
 
 

@@ -187,7 +187,7 @@ def record_missing_runs(
 
     claims_or_plan_lines: rows of `claims.csv` (`select_claims`) or, at a profile with a
     plan, PlanLines (`select_plan_lines`).
-    workers, backend: number of processes, and where they run (`sweep.make_runs`).
+    workers, backend: number of processes, and where they run (`sweep.execute_specs`).
     notebook_patterns: parts of notebook names. Where given, the runs of their grids are
     made instead of the claims'."""
     every = (
@@ -203,7 +203,9 @@ def record_missing_runs(
         requested = order_plan_specs(claims_or_plan_lines, profile)
     results = {*requested, *find_ancestor_searches(requested)}
     record_finished_runs(results, store)
-    left = set(store.missing_specs([*every, *requested], keep_dtype=True))
+    left = set(
+        store.list_missing_specs([*every, *requested], ignore_float32_twins=True)
+    )
     saved = SavedWeights(store)
 
     def delete_unneeded_weights(specs: Iterable[Spec]) -> None:
@@ -229,8 +231,8 @@ def record_missing_runs(
         # An earlier command that was killed may have left weights that are no longer
         # needed.
     )
-    how = {"checkpoint_seconds": 60.0, "backend": backend, "keep_dtype": True}
-    return sweep.make_runs(
+    how = {"checkpoint_seconds": 60.0, "backend": backend, "ignore_float32_twins": True}
+    return sweep.execute_specs(
         requested, store, workers, call_after_run=record_run_and_free_disk, **how
     )
 
@@ -268,7 +270,7 @@ class SavedWeights:
         It is True as well where it cannot be known, because the description of a
         running run is unreadable."""
         for part in self.store.list_unfinished_folders():
-            if self.store.read_true_ledger(part)["state"] == "running":
+            if self.store.read_ledger_with_true_state(part)["state"] == "running":
                 try:
                     reader = from_json(disk.read_json(part / "spec.json"))
                 except (OSError, ValueError, KeyError, TypeError):
@@ -306,19 +308,21 @@ def describe_claim_progress(
     with their time, words of its comparisons.
 
     The words ("agrees", ...) are the committed ones, which `verify --write` renews."""
-    clock, words = sweep.Clock(store), {}
+    clock, words = sweep.TimeForecast(store), {}
     for row in read_verdicts_csv():
         if row["profile"] == SCALE and row["family"]:
             words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
         by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
-        missing = store.missing_specs(chain(*by_seed), keep_dtype=True)
+        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_twins=True)
         left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
-    left = store.missing_specs(order_claim_specs(claims, store), keep_dtype=True)
+    left = store.list_missing_specs(
+        order_claim_specs(claims, store), ignore_float32_twins=True
+    )
     yield f"together left: {clock.describe_time(left)}"
 
 
@@ -332,10 +336,10 @@ def describe_plan_progress(
     for line in plan_lines:
         specs = list_plan_line_specs_by_seed(line, profile).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
-        left = f"{len(store.missing_specs(chain(*specs)))} runs left"
+        left = f"{len(store.list_missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         why = ", waits for the rule of the second task" * line.waits
         yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
     total = sum(line.core_hours for line in plan_lines)
-    left = len(store.missing_specs(order_plan_specs(plan_lines, profile)))
+    left = len(store.list_missing_specs(order_plan_specs(plan_lines, profile)))
     yield f"together {total:.1f} core-hours planned, {left} runs left"

@@ -28,7 +28,7 @@ from lib.core.names import check_name
 from lib.core.papers import collect_modules, find_paper_of_page, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
-from lib.core.store import Store, read_run_lines
+from lib.core.store import Store, read_run_index
 from lib.papers import frontier, grids
 from lib.stats.compare import Column
 
@@ -429,7 +429,7 @@ def digest_records_of_page(notebook_id: str) -> str:
     It covers the names of the notebook's recorded runs and its comparisons; for a
     summary, those of all notebooks or of its paper's. A committed page holds this
     digest, so that a page older than the records is recognised."""
-    names = {row["run"] for row in read_run_lines() if row["page"] == notebook_id}
+    names = {row["run"] for row in read_run_index() if row["page"] == notebook_id}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )

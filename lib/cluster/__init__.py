@@ -1,2 +1,2 @@
-"""This package makes many runs in the order of their inputs: on this machine, on Ray,
-or on Slurm."""
+"""This package executes many runs (trainings, measurements) in the order of their
+inputs: in processes of this machine, on a Ray cluster, or on Slurm."""

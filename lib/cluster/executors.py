@@ -1,7 +1,7 @@
-"""This module has the executor of this machine, which makes runs in worker processes.
+"""This module has the executor of this machine, which runs calls in worker processes.
 
-An executor makes at most `slots` runs at once. Its `submit` begins a run, and its
-`wait_for_finished` returns the runs that ended. `lib.cluster.remote` has executors for
+An executor runs at most `slots` calls at once. Its `submit` begins a call, and its
+`wait_for_finished` returns the calls that ended. `lib.cluster.remote` has executors for
 many machines."""
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from typing import Any
 from lib.core import paths
 from lib.core.spec import Spec, uses_generated_tasks
 
-# Modules that the server imports from which workers and kernels are forked, so that
-# those start fast. None is a module of lib: each process imports lib's current code.
+# Modules that the fork server imports once. Workers and notebook kernels are forked
+# from it, so they start without these slow imports. No module of lib is among them:
+# each process imports lib's current code.
 WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # Seconds that a stopped worker has to save its state before it is killed.
-# Peak memory of one worker, in bytes, for generated data, other data, and a GPU. The
-# first two are measured at toy and mini (tests/test_scale.py); the last is computed for
-# the largest model and batch of the profile paper.
+# Peak memory of one worker in bytes, by kind of run: a toy run (2 layers, generated
+# data), any other run on a CPU, and a run on a GPU. The first two were measured; the
+# last is computed for the largest model and batch of the papers.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
-# Peak memory of one worker on a CPU for encoders of BERT-base's shape, in bytes. It is
-# an estimate, which the trials of base measure (data/published/protocol_base.md).
+# {checkpoint: peak memory in bytes of one worker on a CPU} for encoders of BERT-base's
+# size, which need more than PEAK says. These are estimates.
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
 
 
@@ -54,28 +55,31 @@ GROUPS = (
 
 
 @dataclass(frozen=True)
-class Need:
-    """A Need has the resources of a run: CPU cores, whether it takes a GPU (`card`),
-    and bytes of memory, of the GPU if it takes one."""
+class Resources:
+    """A Resources says what a run needs of a machine, so that no more runs start at
+    once than fit."""
 
     cores: int = 1
-    card: bool = False
-    memory: float = 1.0
+    uses_gpu: bool = False
+    memory: float = 1.0  # Bytes: of the GPU's memory where the run uses one.
 
 
-def find_need(spec: Spec) -> Need:
-    """Return the cores, GPU and memory that the run of a Spec needs."""
+def estimate_resources(spec: Spec) -> Resources:
+    """Return the CPU cores, the GPU and the memory that the run of a Spec (the
+    description of a run) needs."""
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
     small = "data" not in spec.args or uses_generated_tasks(spec.args)
     memory = PEAK[device or "toy" * small]
     memory = memory if device else max(memory, estimate_peak_memory(spec))
-    return Need(numerics.get("threads", 1), bool(device), memory)
+    return Resources(numerics.get("threads", 1), bool(device), memory)
 
 
 def estimate_peak_memory(spec: Spec) -> float:
-    """Return the bytes of memory for the largest checkpoint of PEAK_OF among the inputs
-    behind a Spec, or 0."""
+    """Return the peak memory in bytes that a run needs because of the pretrained
+    checkpoint it starts from, or 0 where PEAK_OF lists none.
+
+    The checkpoint may be an input of an input; the largest one counts."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max(
         [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory, spec.inputs.values())]
@@ -83,17 +87,18 @@ def estimate_peak_memory(spec: Spec) -> float:
 
 
 def measure_free_memory(system_root: Path = Path("/")) -> int:
-    """Return the free bytes of memory: the smaller of the machine's and the control
-    group's.
+    """Return the bytes of memory that new processes can use.
 
-    system_root: the root of the file system with `proc` and `sys`; tests give
-    another."""
+    It is the smaller of what is free on the machine and what is left under the limit of
+    a Linux control group, as containers and batch jobs have one.
+
+    system_root: the folder that has `proc` and `sys`; tests give a false one."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
         text = (system_root / "proc/meminfo").read_text()
         free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
     for names in GROUPS:
-        # A group without a limit has the text "max" instead of a number.
+        # Skip a group without a limit: it has the text "max", which int() refuses.
         with suppress(OSError, ValueError):
             limit, used, state = (
                 (system_root / "sys/fs/cgroup" / name).read_text() for name in names
@@ -104,31 +109,31 @@ def measure_free_memory(system_root: Path = Path("/")) -> int:
 
 
 def make_process_context(uses_gpu: bool = False) -> BaseContext:
-    """Return the multiprocessing context for new processes, which starts them fast.
+    """Return the multiprocessing context for worker processes, so that they start fast.
 
-    They are forked from a server process that has the imports WARM and runs nothing
-    else. A process that was itself forked from such a server uses the same one.
-    Processes are spawned where a fork is unsafe: on other systems than Linux, and on a
-    GPU.
+    On Linux they are forked from a server process, which has imported torch and other
+    slow packages (WARM) and runs nothing else. A process that was itself forked from
+    such a server uses the same one. On other systems and with a GPU, where a fork is
+    unsafe, processes are spawned.
 
     uses_gpu: whether the processes use the GPU."""
     if uses_gpu or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     server: Any = forkserver._forkserver
     if server._forkserver_address and not server._forkserver_pid:
-        server.ensure_running = lambda: (
-            None
-        )  # Otherwise it would start a second server.
+        # This process was forked from the server: let it not start a second one.
+        server.ensure_running = lambda: None
     server.set_forkserver_preload(WARM.split())
-    # Let multiprocessing make its folder for sockets in a place with a short path: that
-    # of the temporary folder may be too long for a socket.
+    # Make multiprocessing's folder for Unix sockets now, in a folder with a short path:
+    # the path of a socket may have at most 107 bytes.
     usual, tempfile.tempdir = tempfile.gettempdir(), paths.find_socket_folder()
     util.get_temp_dir()
     tempfile.tempdir = usual
-    # Start the resource tracker first: its start would unblock the signal below.
+    # Start multiprocessing's resource tracker before signals are blocked, because its
+    # start unblocks them again.
     resource_tracker.ensure_running()
-    # Block interrupts while the server starts: it and its children inherit the mask, so
-    # that Ctrl-C reaches this process alone.
+    # Block SIGINT while the server starts. The server and its children inherit the
+    # signal mask, so that Ctrl-C reaches this process alone.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         server.ensure_running()
@@ -138,10 +143,11 @@ def make_process_context(uses_gpu: bool = False) -> BaseContext:
 
 
 def kill_fork_server() -> None:
-    """Kill the fork server, if this process started it.
+    """Kill the server process from which workers are forked, if this process started
+    it.
 
-    Otherwise, after a command was stopped, a server that is still importing would fork
-    processes that nobody waits for."""
+    A command that is stopped calls this. Otherwise a server that is still importing
+    would fork workers afterwards, and nobody would wait for them."""
     server: Any = forkserver._forkserver
     if pid := server._forkserver_pid:
         with suppress(ProcessLookupError):
@@ -152,28 +158,37 @@ class Local:
     """Local is the executor on this machine: worker processes that stay alive between
     runs.
 
-    Each worker is a separate process, so one that is killed costs only its current run.
+    Each worker is a separate process, so a worker that is killed loses only its current
+    run.
 
-    max_running: the number of workers.
-    uses_gpu: whether workers use the GPU, the first one that this process may use."""
+    max_running: the largest number of workers.
+    uses_gpu: whether workers use the GPU; only the first GPU that this process may use
+    is used."""
 
     def __init__(self, max_running: int, uses_gpu: bool = False) -> None:
-        self.slots, self.card = max_running, uses_gpu
-        # Each pool has one worker. A new pool is opened when no worker is idle.
+        self.slots, self.uses_gpu = max_running, uses_gpu
+        # {future of a running call: its pool}. Each pool has one worker; a new pool is
+        # opened when no worker is idle.
         self.running: dict[futures.Future[Any], futures.ProcessPoolExecutor] = {}
         self.idle: list[futures.ProcessPoolExecutor] = []
 
     def submit(
-        self, function: Callable[..., Any], *args: Any, need: Need | None = None
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        resources: Resources | None = None,
     ) -> futures.Future[Any]:
-        """Begin a call in an idle worker, or in a new one, and return its future.
+        """Begin a call function(*args) in an idle worker, or in a new one, and return
+        its future.
 
-        The caller sees to it that at most `slots` calls run."""
+        The caller must not submit more than `slots` calls at once.
+
+        resources: ignored here; executors of clusters pass it on."""
         if self.idle:
             pool = self.idle.pop()
         else:
             about = (
-                make_process_context(self.card),
+                make_process_context(self.uses_gpu),
                 _prepare_worker,
                 (dict(os.environ),),
             )
@@ -185,11 +200,12 @@ class Local:
     def wait_for_finished(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
-        """Wait until a call ends, and return the futures of all that ended.
+        """Wait until a submitted call ends, and return the futures of all calls that
+        ended.
 
         Their workers are idle again, unless they died.
 
-        max_seconds: the longest wait; None is without limit."""
+        max_seconds: the longest wait in seconds; None is without limit."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             pool = self.running.pop(future)
@@ -198,12 +214,15 @@ class Local:
         return done
 
     def yield_completed(
-        self, function: Callable[..., Any], argument_tuples: Iterable[tuple[Any, ...]]
+        self,
+        function: Callable[..., Any],
+        argument_tuples_of_calls: Iterable[tuple[Any, ...]],
     ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
-        """Yield (job, its future) as calls of a function end.
+        """Call a function with each of several tuples of arguments, and yield (tuple,
+        future of its call) as the calls end.
 
-        argument_tuples: a tuple of arguments for each call."""
-        left = list(argument_tuples)
+        argument_tuples_of_calls: a tuple of positional arguments for each call."""
+        left = list(argument_tuples_of_calls)
         running: dict[futures.Future[Any], tuple[Any, ...]] = {}
         while left or running:
             while left and len(running) < self.slots:
@@ -215,9 +234,9 @@ class Local:
     def close(self) -> None:
         """End the workers.
 
-        Idle workers end by themselves. A worker that is making a run is interrupted,
-        and saves the state "stopped" first. One that has not ended within LAST seconds
-        is killed."""
+        Idle workers end by themselves. A worker with a running call is interrupted, so
+        that its run can note that it was stopped. A worker that has not ended 20
+        seconds later (LAST) is killed."""
         busy = list(self.running.values())
         left = [
             process for pool in busy for process in (pool._processes or {}).values()
@@ -232,18 +251,24 @@ class Local:
             process.kill()  # No effect on a process that has ended.
 
 
-def _prepare_worker(variables: Mapping[str, str]) -> None:
-    """Prepare a new worker: it ignores Ctrl-C, which its parent handles."""
+def _prepare_worker(environment_variables: Mapping[str, str]) -> None:
+    """Prepare a new worker process (initializer of its pool).
+
+    It ignores Ctrl-C, which its parent handles, and gets the parent's environment
+    variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_worker)
-    attach_to_parent(variables)
+    signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
+    attach_to_parent(environment_variables)
 
 
 _at_work = False  # Whether this worker is running a call.
 
 
 def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Return function(*args), with _at_work set while it runs."""
+    """Return function(*args) in a worker process, with the flag _at_work set meanwhile.
+
+    The handler of SIGTERM reads the flag, to know whether there is a call to
+    interrupt."""
     global _at_work
     _at_work = True
     try:
@@ -252,23 +277,26 @@ def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
         _at_work = False
 
 
-def _end_worker(*_: Any) -> None:
-    """End a worker on SIGTERM; a call that is running is interrupted, so that it can
-    save its state."""
+def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
+    """End a worker process when it gets SIGTERM (signal handler).
+
+    A running call is interrupted by KeyboardInterrupt, so that it can save its state
+    first."""
     if _at_work:
         raise KeyboardInterrupt
     os._exit(130)
 
 
-def attach_to_parent(variables: Mapping[str, str]) -> None:
-    """Give a new process the environment variables of its parent, and end it when its
-    parent ends.
+def attach_to_parent(environment_variables: Mapping[str, str]) -> None:
+    """Give this new process the environment variables of its parent, and end it when
+    its parent ends.
 
-    A process of the fork server otherwise has the variables of the server's start."""
+    A process of the fork server otherwise has the variables that were set when the
+    server started."""
     os.environ.clear()
-    os.environ.update(variables)
-    # Exempt all objects of the imports from garbage collection, which would otherwise
-    # take 0.3 s after each run.
+    os.environ.update(environment_variables)
+    # Exempt all objects that imports made from garbage collection, which would
+    # otherwise take 0.3 s after each run.
     gc.freeze()
 
     def exit_with_parent() -> None:

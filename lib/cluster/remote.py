@@ -1,9 +1,9 @@
 """This module has the executors for many machines: a Ray cluster, and Slurm.
 
-They have the methods of `lib.cluster.executors.Local`. Store, data and code must lie in
-a shared folder, with the same paths on all machines. The locks of the store keep a run
-from being made twice, so a run whose machine is lost is simply submitted again, and
-resumes from its last checkpoint."""
+They have the methods of `lib.cluster.executors.Local`. The folders of runs, data and
+code must be shared, with the same paths on all machines. A lock file for each run keeps
+it from being executed twice at once. So a run whose machine is lost is simply submitted
+again, and resumes from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib.cluster.executors import LAST, Need
+from lib.cluster.executors import LAST, Resources
 from lib.core import paths
 from lib.core.names import Refused, error_in_one_line
 from lib.core.store import print_once
@@ -32,21 +32,25 @@ RETRIES = 5  # Times that Ray restarts a run whose worker is lost.
 def call_with_data_root(
     data_root: str, function: Callable[..., Any], *args: Any
 ) -> Any:
-    """Return function(*args) on another machine, after setting its DATA_ROOT to
-    `data_root`, the folder that the submitting process uses."""
+    """Set the environment variable DATA_ROOT on another machine, and return
+    function(*args) there.
+
+    data_root: the folder of real data sets that the submitting process uses."""
     os.environ["DATA_ROOT"] = data_root
     return function(*args)
 
 
 class Ray:
-    """Ray is an executor on a Ray cluster: one task for each run.
+    """Ray is an executor on a Ray cluster: one task for each call.
 
-    When a machine is lost, Ray starts its runs again on others. Raises Refused where no
-    cluster answers.
+    When a machine is lost, Ray starts its calls again on others. Raises Refused where
+    no cluster answers.
 
-    address: the cluster's address ("auto", "host:port"). An empty one is that of
-    RAY_ADDRESS; without that a cluster of this machine alone is started.
-    max_running: the number of runs at once."""
+    address: the cluster's address ("auto", "host:port"). Where it is empty, the
+    environment variable RAY_ADDRESS is taken; without that variable a cluster of this
+    machine alone is started.
+    max_running: the largest number of calls at once.
+    log_folder: ignored, as Ray has a log folder already."""
 
     def __init__(
         self, address: str, max_running: int, log_folder: Path | None = None
@@ -71,12 +75,15 @@ class Ray:
         self.task = ray.remote(call_with_data_root)
 
     def submit(
-        self, function: Callable[..., Any], *args: Any, need: Need
+        self, function: Callable[..., Any], *args: Any, resources: Resources
     ) -> futures.Future[Any]:
-        """Submit a call as a Ray task with the resources of a Need, and return its
-        future."""
-        how = {"num_gpus": 1} if need.card else {"memory": int(need.memory)}
-        task = self.task.options(num_cpus=need.cores, max_retries=RETRIES, **how)
+        """Submit a call function(*args) as a Ray task, and return its future.
+
+        resources: the cores, GPU and memory that Ray reserves for the call."""
+        how = (
+            {"num_gpus": 1} if resources.uses_gpu else {"memory": int(resources.memory)}
+        )
+        task = self.task.options(num_cpus=resources.cores, max_retries=RETRIES, **how)
         reference = task.remote(str(paths.data_root().absolute()), function, *args)
         future = reference.future()
         self.running[future] = reference
@@ -85,25 +92,25 @@ class Ray:
     def wait_for_finished(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
-        """Wait at most `max_seconds` until a call ends, and return the futures of all
-        that ended."""
+        """Wait at most `max_seconds` until a submitted call ends, and return the
+        futures of all calls that ended."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]
         return done
 
     def close(self) -> None:
-        """Cancel the calls that are running; kill those that have not ended after LAST
-        seconds."""
+        """Cancel the running calls, wait up to 20 seconds (LAST) for their end, and
+        disconnect from Ray, which kills the others."""
         for reference in self.running.values():
             self.ray.cancel(reference)
         futures.wait(self.running, LAST)
         self.ray.shutdown()
 
 
-class Resumed:
-    """Resumed wraps a function so that Slurm calls it again, with the same arguments,
-    after a job was preempted."""
+class ResubmittedCall:
+    """A ResubmittedCall wraps a function for submitit, so that Slurm calls it again
+    with the same arguments after a job was preempted."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -112,18 +119,19 @@ class Resumed:
         return self.function(*args)
 
     def checkpoint(self, *args: Any) -> DelayedSubmission:
-        """Return the submission that submitit makes when a job is preempted: the same
-        call."""
+        """Return the submission that replaces a preempted job: the same call once more.
+
+        submitit calls this method, by its name, when Slurm preempts a job."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *args)
 
 
 def make_job_watcher() -> SlurmInfoWatcher:
-    """Return the object by which submitit asks for the state of jobs.
+    """Return the object by which submitit asks Slurm for the state of jobs.
 
-    It reads `squeue` instead of submitit's `sacct`, as small clusters have no
-    accounting. A job that is no longer listed has ended: finished, cancelled or
+    It reads Slurm's `squeue` instead of submitit's `sacct`, as small clusters have no
+    accounting. A job that `squeue` no longer lists has ended: finished, cancelled or
     lost."""
     from submitit.slurm.slurm import SlurmInfoWatcher
 
@@ -145,13 +153,13 @@ def make_job_watcher() -> SlurmInfoWatcher:
 
 
 class Slurm:
-    """Slurm is an executor on a Slurm cluster: one job for each run.
+    """Slurm is an executor on a Slurm cluster: one job for each call.
 
     slurm_settings: parameters of submitit, such as
     "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on this
     machine instead.
-    max_running: the number of jobs at once.
-    log_folder: the folder of the logs."""
+    max_running: the largest number of jobs at once, queued ones included.
+    log_folder: the folder for the logs of jobs."""
 
     def __init__(self, slurm_settings: str, max_running: int, log_folder: Path) -> None:
         import submitit
@@ -171,21 +179,29 @@ class Slurm:
         self.slots = max_running
         self.running: set[Job[Any]] = set()
 
-    def submit(self, function: Callable[..., Any], *args: Any, need: Need) -> Job[Any]:
-        """Submit a call as a job with the cores, GPU and memory of a Need, and return
-        the job.
+    def submit(
+        self, function: Callable[..., Any], *args: Any, resources: Resources
+    ) -> Job[Any]:
+        """Submit a call function(*args) as a Slurm job, and return the job.
 
-        Raises RuntimeError where Slurm refuses it."""
-        asked = {"cpus_per_task": need.cores, "mem_gb": ceil(need.memory / 1e9)}
-        self.jobs.update_parameters(**asked, slurm_gpus_per_node=int(need.card) or None)
-        job = self.jobs.submit(Resumed(function), *args)
+        Raises RuntimeError where Slurm refuses it.
+
+        resources: the cores, GPU and memory that the job asks for."""
+        asked = {
+            "cpus_per_task": resources.cores,
+            "mem_gb": ceil(resources.memory / 1e9),
+        }
+        self.jobs.update_parameters(
+            **asked, slurm_gpus_per_node=int(resources.uses_gpu) or None
+        )
+        job = self.jobs.submit(ResubmittedCall(function), *args)
         self.running.add(job)
         return job
 
     def wait_for_finished(self, max_seconds: float | None = None) -> set[Job[Any]]:
-        """Wait a second, and return the jobs that have ended.
+        """Wait for one second, and return the jobs that have ended.
 
-        max_seconds: ignored; it is here because the other executors have it."""
+        max_seconds: ignored; the other executors have this argument."""
         time.sleep(1)
         done = {job for job in self.running if job.done()}
         self.running -= done

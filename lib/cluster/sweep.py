@@ -1,6 +1,7 @@
-"""This module makes the runs of many Specs, inputs first, under one progress bar.
+"""This module executes many Specs (descriptions of runs), inputs first, under one
+progress bar, and forecasts how long that takes.
 
-An executor makes the runs (lib.cluster.executors)."""
+An executor (lib.cluster.executors) does it in worker processes or on a cluster."""
 
 from __future__ import annotations
 
@@ -17,39 +18,46 @@ from typing import Any
 from lib.cluster import backends, executors, remote
 from lib.core import paths
 from lib.core.disk import read_json
-from lib.core.execute import make_run_in_worker
+from lib.core.execute import execute_in_worker
 from lib.core.names import error_in_one_line
 from lib.core.spec import Spec, from_json, uses_generated_tasks
-from lib.core.store import Store, count_core_seconds, explain_lost_run, read_ledger
+from lib.core.store import Store, count_core_seconds, explain_failed_input, read_ledger
 from lib.core.types import Json
 
-# Work at full speed that a forecast takes as seen, as a share of the whole work.
+# A forecast of the time to go assumes that this share of the whole work was seen to run
+# at full speed, so that a few slow first seconds do not decide it.
 CALM = 0.25
 
 
-def describe_work(
-    missing_specs: Collection[Spec], clock: Clock, workers: int | None = None
+def describe_missing_runs(
+    missing_specs: Collection[Spec],
+    time_forecast: TimeForecast,
+    workers: int | None = None,
 ) -> str:
-    """Return the work for missing runs as text: "29 runs to make, about 3 min on 2
-    workers".
+    """Return how much work some missing runs are, as text: "29 runs to make, about 3
+    min on 2 workers".
 
-    missing_specs: the Specs that `Store.missing_specs` returned."""
-    workers = workers or paths.count_cores()
-    return f"{len(missing_specs)} runs to make, {clock.describe_time(missing_specs, workers)}"
+    missing_specs: the Specs (descriptions of runs) that still have to be run.
+    time_forecast: gives the expected time.
+    workers: how many runs are made at once; by default the number of CPU cores."""
+    about = time_forecast.describe_time(missing_specs, workers or paths.count_cores())
+    return f"{len(missing_specs)} runs to make, {about}"
 
 
-class Clock:
-    """A Clock forecasts the core seconds of a run from finished runs: of the same Spec
-    at other seeds, or else of the same kind (`identify_run_kind`).
+class TimeForecast:
+    """A TimeForecast predicts how many CPU core seconds a run will take, from finished
+    runs: those of the same Spec (description of a run) at other seeds, or else similar
+    ones (`identify_similar_runs`).
 
-    It takes the median over these runs of their seconds, divided by their `prior` and
-    multiplied by that of the new run. So runs on other rows count. Without any such run
-    the prior itself is the forecast. Records, which other machines made, count by the
-    pace of this one. Of a step with many runs, the first 300 are read: their names are
-    hashes, so these are a random sample.
+    `prior` gives each run's seconds by a count of its work. The prediction is the prior
+    of the new run, times the median over finished runs of (measured seconds / prior).
+    So runs on fewer or more rows can be used. Without a finished run it is the prior
+    itself. Committed runs of other machines are scaled to the speed of this one. At
+    most 300 runs of a step are read: their names are hashes, so they are a random
+    sample.
 
-    prior: f(Spec, metrics of its run, {} before it) -> core seconds by a count of its
-    work; without it, runs of a kind are expected to take the same time."""
+    prior: f(Spec, metrics of its finished run, or {} before it) -> core seconds;
+    without it, similar runs are expected to take the same time."""
 
     def __init__(
         self, store: Store, prior: Callable[[Spec, Json], float] | None = None
@@ -57,47 +65,60 @@ class Clock:
         self.store, self.prior = store, prior
         self.took: dict[Any, dict[str, list[float]]] = defaultdict(
             lambda: {"run": [], "record": []}
-        )  # {Spec's id or kind: {origin: seconds by prior}}
+        )  # {Spec's id or key of similar runs: {origin: measured seconds / prior}}
         self.read: set[str] = set()
 
-    def count_work(self, spec: Spec, metrics: Json) -> float:
-        """Return the prior of a Spec, or 1 for each where there is no prior."""
+    def estimate_work(self, spec: Spec, metrics: Json) -> float:
+        """Return the core seconds of a run by a count of its work (`prior`), or 1 where
+        no such function was given.
+
+        metrics: the metrics of the run, or {} before it has run."""
         return self.prior(spec, metrics) if self.prior else 1.0
 
-    def note_seconds(
+    def add_finished_run(
         self,
         spec: Spec,
         seconds: float,
         origin: str = "run",
         metrics: Json | None = None,
     ) -> None:
-        """Add the core seconds of the finished run of a Spec.
+        """Add the measured core seconds of a finished run to the runs from which others
+        are predicted.
 
-        Records of the steps `digits` and `latency` are left out, because their
-        arguments do not tell the profiles apart (`identify_run_kind`)."""
+        Committed runs of two steps, `digits` (training on images) and `latency`, are
+        left out: small and large ones have the same arguments, so they would be taken
+        as similar.
+
+        origin: "run" for a run of this machine, "record" for a committed one."""
         if origin == "run" or spec.step not in ("digits", "latency"):
-            ratio = seconds / self.count_work(spec, metrics or {})
-            for key in (spec.id, identify_run_kind(spec)):
+            ratio = seconds / self.estimate_work(spec, metrics or {})
+            for key in (spec.id, identify_similar_runs(spec)):
                 self.took[key][origin].append(ratio)
-            self.__dict__.pop("pace", None)  # It is computed again.
+            # Drop the cached property, as it depends on all runs.
+            self.__dict__.pop("seconds_per_record_second", None)
 
-    def median_seconds(self, spec: Spec) -> float | None:
-        """Return the expected core seconds of the run of a Spec, or None where there
-        are neither runs like it nor a prior.
+    def forecast_run_seconds(self, spec: Spec) -> float | None:
+        """Return the expected CPU core seconds of the run that a Spec describes, or
+        None where there are neither similar finished runs nor a prior.
 
-        Runs of the same Spec at other seeds count before those of its kind."""
-        self.read_runs(spec.step)
-        for key in (spec.id, identify_run_kind(spec)):
+        Runs of the same Spec at other seeds are used if there are any, and else similar
+        runs."""
+        self.read_finished_runs(spec.step)
+        for key in (spec.id, identify_similar_runs(spec)):
             took = self.took[key]
-            ratios = took["run"] + [self.pace * ratio for ratio in took["record"]]
+            ratios = took["run"] + [
+                self.seconds_per_record_second * ratio for ratio in took["record"]
+            ]
             if ratios:
-                return statistics.median(ratios) * self.count_work(spec, {})
+                return statistics.median(ratios) * self.estimate_work(spec, {})
         return self.prior(spec, {}) if self.prior else None
 
     @cached_property
-    def pace(self) -> float:
-        """Return the seconds that this machine takes for one second of the records, by
-        the runs that both have."""
+    def seconds_per_record_second(self) -> float:
+        """Return how many seconds this machine takes for what took one second on the
+        machines of the committed runs ("records").
+
+        It is the median ratio over the kinds of runs that both have; 1 without any."""
         paces = [
             statistics.median(took["run"]) / statistics.median(took["record"])
             for took in self.took.values()
@@ -105,30 +126,32 @@ class Clock:
         ]
         return statistics.median(paces) if paces else 1.0
 
-    def read_runs(self, step: str) -> None:
-        """Read the finished runs of a step, once."""
-        if step in self.read:
+    def read_finished_runs(self, step_name: str) -> None:
+        """Read the times of the finished runs of a step (a kind of work, such as
+        "finetune"), once."""
+        if step_name in self.read:
             return
-        self.read.add(step)
-        for run in list(self.store.list_runs(f"{step}-*"))[:300]:
-            # Skip damaged runs.
+        self.read.add(step_name)
+        for run in list(self.store.list_runs(f"{step_name}-*"))[:300]:
+            # Skip runs whose files are damaged or lack an entry.
             with suppress(ValueError, KeyError, OSError):
                 body, metrics = (
                     read_json(run.folder / f"{name}.json")
                     for name in ("spec", "metrics")
                 )
                 ledger = read_ledger(run.folder)
-                # Old records have the seconds of a busy clock alone.
+                # Skip old committed runs without CPU seconds: they have only seconds of
+                # a wall clock, on a machine that also did other work.
                 if ledger["core_seconds"] or run.origin == "run":
                     seconds = count_core_seconds(ledger)
-                    self.note_seconds(from_json(body), seconds, run.origin, metrics)
+                    self.add_finished_run(from_json(body), seconds, run.origin, metrics)
 
     def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
-        """Return the expected core seconds of each Spec, or None where more than half
-        have no runs like them.
+        """Return the expected core seconds of each Spec (description of a run), or None
+        where more than half of them have no forecast.
 
-        The others without such runs take the mean of the known ones."""
-        medians = [self.median_seconds(spec) for spec in specs]
+        A Spec without a forecast counts as the mean of the others."""
+        medians = [self.forecast_run_seconds(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
         if 2 * len(known) < len(medians):
             return None
@@ -136,24 +159,27 @@ class Clock:
         return [mean if seconds is None else seconds for seconds in medians]
 
     def describe_time(self, specs: Collection[Spec], workers: int = 1) -> str:
-        """Return the expected time of runs on a number of workers as text: "about 3 min
-        of a core", "about 2 min on 2 workers"."""
+        """Return the expected time of some runs as text: "about 3 min of a core" for
+        one worker, "about 2 min on 2 workers", or "time unknown"."""
         if (forecasts := self.forecast_seconds(specs)) is None:
             return "time unknown"
-        about = format_seconds(schedule(specs, forecasts, workers))
+        about = format_seconds(simulate_schedule(specs, forecasts, workers))
         return (
             f"about {about} {'of a core' if workers == 1 else f'on {workers} workers'}"
         )
 
 
-def schedule(todo: Collection[Spec], seconds: Iterable[float], workers: int) -> float:
-    """Return the seconds until some workers have made all runs, inputs first, as
-    `make_runs` does.
+def simulate_schedule(
+    specs: Collection[Spec], seconds_of_specs: Iterable[float], workers: int
+) -> float:
+    """Return the seconds until a number of workers have made all runs, by a simulation.
 
-    A chain of runs, each an input of the next, keeps one worker busy alone.
+    A run begins when its inputs are made and a worker is idle, as in `execute_specs`.
+    So a chain of runs, each an input of the next, keeps only one worker busy.
 
-    todo: Specs, inputs before the Specs that need them. seconds: of each of them."""
-    took = dict(zip(todo, seconds, strict=True))
+    specs: the Specs (descriptions) of the runs, inputs before the Specs that need them.
+    seconds_of_specs: the seconds that each run takes."""
+    took = dict(zip(specs, seconds_of_specs, strict=True))
     place = {spec: number for number, spec in enumerate(took)}
     heirs: dict[Spec, list[Spec]] = defaultdict(list)
     waits = {spec: {*spec.inputs_with_seeds.values()} & took.keys() for spec in took}
@@ -174,17 +200,19 @@ def schedule(todo: Collection[Spec], seconds: Iterable[float], workers: int) -> 
     return now
 
 
-def identify_run_kind(spec: Spec) -> tuple[Any, ...]:
-    """Return a key that is equal for runs that take about the same time for equal work:
-    the step, whether data are generated, the values of the Numerics, and what the run
-    starts from and learns from."""
+def identify_similar_runs(spec: Spec) -> tuple[Any, ...]:
+    """Return a key that is equal for runs that take about the same time for equal work.
+
+    It has the step, whether the data are generated toy data, the numerics (dtype,
+    threads, device), the step that made the initial model, and whether there is a
+    teacher. A time forecast groups finished runs by it."""
     begin = spec.inputs.get("start")
     numerics = (spec.args.get("numerics") or {}).values()
     is_generated, is_student = uses_generated_tasks(spec.args), "teacher" in spec.inputs
     return spec.step, is_generated, *numerics, begin and begin.step, is_student
 
 
-def make_runs(
+def execute_specs(
     specs: Iterable[Spec],
     store: Store | None = None,
     workers: int | None = None,
@@ -192,24 +220,26 @@ def make_runs(
     checkpoint_seconds: float = 30.0,
     call_after_run: Callable[[Spec], object] | None = None,
     backend: str = "local",
-    keep_dtype: bool = False,
-    clock: Clock | None = None,
+    ignore_float32_twins: bool = False,
+    time_forecast: TimeForecast | None = None,
 ) -> dict[Spec, str]:
-    """Make the missing runs of some Specs and of their inputs, and return {Spec: reason
-    in one line} of those that could not be made.
+    """Execute the Specs (descriptions of runs) that have no run yet, and their inputs
+    before them. Return {Spec: reason in one line} of those that could not be run.
 
-    A Spec is among these where its run failed, its worker died, or one of its inputs
-    could not be made.
+    A Spec could not be run where its run failed, its worker died, or one of its inputs
+    could not be run.
 
-    workers, backend: as in `lib.cluster.backends.open_executor`.
+    store: the folders of runs.
+    workers: the number of runs at once; by default as many as cores and memory allow.
     keep_weights: whether the weights of the Specs themselves are saved.
     checkpoint_seconds: seconds between two checkpoints of a run.
     call_after_run: f(Spec), called after each run.
-    keep_dtype: whether Specs are run as they are, even if the run of a float32 twin
-    exists (`Store.find_run_or_twin`).
-    clock: the Clock that forecast the runs; without it, one of the store."""
+    backend: "local", "ray" or "slurm" (`lib.cluster.backends.open_executor`).
+    ignore_float32_twins: whether a Spec in bfloat16 is run although the same Spec in
+    float32 has a run already.
+    time_forecast: predicts the time to go; by default one is made from the store."""
     store = store or Store()
-    todo = store.missing_specs(specs, keep_weights, keep_dtype)
+    todo = store.list_missing_specs(specs, keep_weights, ignore_float32_twins)
     if not todo:
         return {}
     graph = {
@@ -220,17 +250,19 @@ def make_runs(
     began: dict[Spec, float] = {}
     ended: set[Spec] = set()
     lost: dict[Spec, str] = {}
-    needed = [executors.find_need(spec) for spec in todo]
+    needed = [executors.estimate_resources(spec) for spec in todo]
     executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
     place = store.runs.absolute(), store.records.absolute()
-    bar = Bar(todo, clock or Clock(store), executor)
+    bar = ProgressBar(todo, time_forecast or TimeForecast(store), executor)
     try:
         while True:
             ready = [spec for spec in waiting if graph[spec] <= ended]
             for spec in ready[: executor.slots - len(running)]:
                 job = spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds
                 future = executor.submit(
-                    make_run_in_worker, *job, need=executors.find_need(spec)
+                    execute_in_worker,
+                    *job,
+                    resources=executors.estimate_resources(spec),
                 )
                 running[future], began[spec] = spec, time.monotonic()
             if not running:
@@ -245,7 +277,7 @@ def make_runs(
                 if error:
                     lost[spec] = error
                     continue
-                bar.note(spec, took, time.monotonic() - began[spec])
+                bar.add_finished_run(spec, took, time.monotonic() - began[spec])
                 ended.add(spec)
                 if call_after_run:
                     call_after_run(spec)
@@ -253,46 +285,63 @@ def make_runs(
     finally:
         executor.close()
         bar.bar.close()
-    # Mark Specs whose inputs failed; inputs come before the Specs that need them.
+    # Give each Spec whose input failed a reason. Inputs come first in `todo`, so a
+    # failure is passed on through all Specs that depend on it.
     for spec in todo:
         for parent in graph[spec] & lost.keys():
-            lost[spec] = explain_lost_run(parent, lost[parent])
+            lost[spec] = explain_failed_input(parent, lost[parent])
     return lost
 
 
-class Bar:
-    """A Bar shows the progress of many runs in one line: how many have ended, and the
-    time to go."""
+class ProgressBar:
+    """A ProgressBar shows the progress of many runs in one line: how many have ended,
+    and the time to go.
+
+    missing_specs: the Specs of all runs, inputs first.
+    time_forecast: predicts the seconds of each run.
+    executor: makes the runs; its `slots` is the number of runs at once."""
 
     def __init__(
         self,
         missing_specs: Collection[Spec],
-        clock: Clock,
+        time_forecast: TimeForecast,
         executor: executors.Local | remote.Ray | remote.Slurm,
     ) -> None:
         from tqdm import std
 
-        self.todo, self.clock, self.slots = list(missing_specs), clock, executor.slots
+        self.todo, self.clock, self.slots = (
+            list(missing_specs),
+            time_forecast,
+            executor.slots,
+        )
         self.drawn = self.core = self.wall = 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form}
         self.bar = std.tqdm(total=len(missing_specs), desc="starting workers", **how)
-        # Seconds between two updates: few in a log file, where each adds a line.
+        # Seconds between two updates. In a log file each update adds a line, so there
+        # they are rare.
         self.interval = (
             0.5 if paths.is_in_jupyter_lab() or sys.stderr.isatty() else 20.0
         )
 
-    def note(self, spec: Spec, core: float, wall: float) -> None:
-        """Note the core seconds of a finished run, and those of a clock that passed
-        while it was made."""
-        self.clock.note_seconds(spec, core)
-        self.core, self.wall = self.core + core, self.wall + wall
+    def add_finished_run(
+        self, spec: Spec, core_seconds: float, clock_seconds: float
+    ) -> None:
+        """Add the times of a finished run, from which the time to go is estimated.
+
+        core_seconds: the CPU seconds over all cores.
+        clock_seconds: the seconds that passed on the clock."""
+        self.clock.add_finished_run(spec, core_seconds)
+        self.core, self.wall = self.core + core_seconds, self.wall + clock_seconds
 
     def draw(
         self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]
     ) -> None:
-        """Draw the line again if `interval` seconds have passed, or all runs have
-        ended."""
+        """Draw the progress line again, if `interval` seconds have passed since the
+        last time or all runs have ended.
+
+        Running runs count by the share that is done, which they write to their
+        folder."""
         if time.monotonic() - self.drawn < self.interval and len(ended_specs) < len(
             self.todo
         ):
@@ -319,16 +368,18 @@ class Bar:
     def estimate_seconds_left(
         self, finished_shares: Sequence[float], ledgers: Collection[Json] = ()
     ) -> float | None:
-        """Return the seconds until all runs are made, or None where the Clock has no
+        """Return the clock seconds until all runs are made, or None where there is no
         forecast.
 
-        It is the Clock's forecast of what is left, times the seconds that passed for a
-        core second of the runs. Other work on the machine, which slows them, may end
-        before the runs do. So a number of core seconds at full speed (CALM, a share of
-        the whole work) counts beside them, and no first seconds decide.
+        It is the forecast of the CPU seconds that are left, times the clock seconds
+        that passed so far for each CPU second. This ratio is above 1 where other work
+        slows the machine. A quarter of the whole work (CALM) counts as seen at a ratio
+        of 1, so that a few slow first seconds do not decide.
 
-        finished_shares: the share of each run that is done, in the order of `todo`.
-        ledgers: those of unfinished runs."""
+        finished_shares: the share of each run that is done, 0 to 1, in the order of
+        the runs.
+        ledgers: the contents of `status.json` of unfinished runs, which have the times
+        they have taken so far."""
         if (forecasts := self.clock.forecast_seconds(self.todo)) is None:
             return None
         rest = [
@@ -339,11 +390,11 @@ class Bar:
         wall = self.wall + calm + sum(ledger["seconds"] for ledger in ledgers)
         core = self.core + calm + sum(map(count_core_seconds, ledgers))
         pace = wall / core if core else 1.0
-        return schedule(self.todo, rest, self.slots) * pace
+        return simulate_schedule(self.todo, rest, self.slots) * pace
 
 
 def format_seconds(seconds: float) -> str:
-    """Return seconds as text: "12 s", "34 min", "5.6 h"."""
+    """Return a number of seconds as short text: "12 s", "34 min" or "5.6 h"."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

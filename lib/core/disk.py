@@ -1,8 +1,8 @@
 """This module writes files atomically, and checks what it reads by SHA-256 digests.
 
-The manifest of a folder, `manifest.json`, has a digest of each file in it, and is
-written last. Runs and checkpoints have one. A file whose digest differs from the
-manifest is damaged."""
+The manifest of a folder, `manifest.json`, has the digest of each file in the folder,
+and is written last. Folders of runs and of checkpoints have one. A file whose digest
+differs from the manifest is damaged."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ from lib.core import paths
 from lib.core.names import Refused
 
 MANIFEST = "manifest.json"
-# Age in seconds from which temporary files of killed processes are removed.
+# Age in seconds above which a temporary file is taken for that of a killed process, and
+# is removed.
 OLD = 24 * 3600.0
-# Age in nanoseconds below which a file could change again without a new modification
-# time, as clocks of file systems tick slowly.
+# Nanoseconds after a write in which a second write could leave the modification time
+# unchanged, because the clocks of file systems are coarse.
 TICK = 10**9
 
 
 class Damaged(Refused):
-    """Damaged is raised for a file whose content is wrong or malformed; the message
-    names the file."""
+    """Damaged is raised for a file or folder whose content is malformed or is not what
+    was written; the message names it."""
 
 
 @contextmanager
-def atomic_path(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
-    """Yield a temporary path to write a file or a folder to; at the end it is renamed
-    to `path`.
+def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
+    """Yield a temporary path, to which the caller writes a file or a folder; when the
+    `with` block ends without an error, it is renamed to `path`.
 
     So nobody reads a file that is half written, and after an error or on a full disk
     the old content stays. Raises OSError where `path` is a folder that is not empty.
 
-    sync_to_disk: whether the content is synced to the disk, so that it survives a power
-    loss."""
+    sync_to_disk: whether the content is flushed to the disk (fsync) before the rename,
+    so that it survives a power loss."""
     path = Path(path)
     with explain_full_disk(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,30 +60,33 @@ def atomic_path(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
         with explain_full_disk(path.parent):
             yield beside / path.name
             if sync_to_disk:
-                flush_to_disk(beside / path.name)
+                fsync_tree(beside / path.name)
             os.replace(beside / path.name, path)
             if sync_to_disk:
-                sync_path(path.parent)
+                fsync_path(path.parent)
     finally:
         remove_path(beside)
 
 
-def flush_to_disk(path: Path) -> None:
-    """Sync a file, or a folder with all files in it, to the disk (fsync)."""
+def fsync_tree(path: Path) -> None:
+    """Flush a file, or a folder with all files and folders in it, to the disk (fsync),
+    so that it survives a power loss."""
     for place, _, files in os.walk(path):
         for name in files:
-            sync_path(Path(place, name))
-        sync_path(place)
+            fsync_path(Path(place, name))
+        fsync_path(place)
     if not path.is_dir():
-        sync_path(path)
+        fsync_path(path)
 
 
-def sync_path(path: str | Path) -> None:
-    """Sync the bytes of a file, or the names in a folder, to the disk (fsync)."""
+def fsync_path(path: str | Path) -> None:
+    """Flush the bytes of one file, or the list of names of one folder, to the disk
+    (fsync). Nothing is done outside of POSIX systems."""
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            # Some file systems cannot sync a folder.
+            # Some file systems cannot fsync a folder: ignore that error, but not one of
+            # a file.
             with suppress(*[OSError] * os.path.isdir(path)):
                 os.fsync(number)
         finally:
@@ -90,8 +94,8 @@ def sync_path(path: str | Path) -> None:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# Messages of torch and safetensors when a disk is full. torch has the same message for
-# files that were cut off for other reasons.
+# Parts of the messages of torch's and safetensors' own exceptions when a disk is full;
+# those have no errno. torch has the same messages for other failed writes.
 TORN = re.compile(
     r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space"
 )
@@ -100,21 +104,25 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 
 @contextmanager
 def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
-    """Turn errors of a full disk into an OSError that names the folder and a fix.
+    """Turn errors of a full disk, inside a `with` block, into an OSError that names the
+    folder and a fix.
 
-    Without a folder, the first of `paths.list_places` whose disk is full is named."""
+    folder: the folder that is written to. Without it, the first folder of the project
+    whose disk is full is named."""
     try:
         yield
     except Exception as error:
-        folder = folder or next(filter(is_disk_full, paths.list_places().values()), "")
+        folder = folder or next(
+            filter(is_disk_full, paths.list_folders_and_temporary().values()), ""
+        )
         number = getattr(error, "errno", None)
-        # shutil.Error, which lists the errors of several files, has no errno either.
+        # Errors of torch, safetensors and shutil have no errno: search their message.
         torn = number is None and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
             torn = is_disk_full(folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.find_variable_of_path(folder)
+        name = paths.find_environment_variable(folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
@@ -124,17 +132,21 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
 
 
 def is_disk_full(folder: str | Path) -> bool:
-    """Return whether the disk of a folder has no room left."""
+    """Return whether the disk of a folder has less than 1 MiB free; False where that
+    cannot be found out."""
     with suppress(OSError):
         return shutil.disk_usage(folder).free < LITTLE
     return False
 
 
 def remove_temporary_files(path: Path) -> None:
-    """Remove the temporary files that killed processes left beside a path.
+    """Remove the temporary files that killed processes left beside a path, when they
+    were writing to it by `write_atomically`.
 
-    Only files of `atomic_path` that are more than a day old go: a younger one may
-    belong to a process that is still writing, maybe on another machine."""
+    Only those older than a day are removed: a younger one may belong to a process that
+    is still writing, maybe on another machine.
+
+    path: the path that was to be written."""
     with os.scandir(path.parent) as siblings:
         for entry in siblings:
             match = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
@@ -154,16 +166,23 @@ def remove_path(path: Path) -> None:
 
 @cache
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file as a dict, with lists as tuples. Raises Damaged,
-    naming the file, where it cannot be parsed."""
+    """Return the tables of a TOML file as a dict, with lists as tuples; cached.
 
-    def make_tuples(value: Any) -> Any:
+    Raises Damaged, naming the file, where it cannot be parsed."""
+
+    def convert_lists_to_tuples(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: make_tuples(entry) for name, entry in value.items()}
-        return tuple(map(make_tuples, value)) if isinstance(value, list) else value
+            return {
+                name: convert_lists_to_tuples(entry) for name, entry in value.items()
+            }
+        return (
+            tuple(map(convert_lists_to_tuples, value))
+            if isinstance(value, list)
+            else value
+        )
 
     try:
-        return make_tuples(tomllib.loads(read_file_bytes(path).decode()))
+        return convert_lists_to_tuples(tomllib.loads(read_file_bytes(path).decode()))
     except ValueError as error:
         raise Damaged(
             f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
@@ -171,31 +190,35 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def write_text_file(path: str | Path, text: str, sync_to_disk: bool = True) -> None:
-    """Write a text to a file, as `atomic_path` does."""
-    with atomic_path(path, sync_to_disk) as place:
+    """Write a text to a file, so that the file is never seen half written
+    (`write_atomically`).
+
+    sync_to_disk: whether it is flushed to the disk (fsync)."""
+    with write_atomically(path, sync_to_disk) as place:
         place.write_text(text)
 
 
 def write_json(path: str | Path, value: Any, sync_to_disk: bool = False) -> None:
-    """Write a value as JSON to a file, as `write_text_file` does.
+    """Write a value as JSON to a file, so that the file is never seen half written.
 
-    It is not durable by default: the files of a run, a record or a checkpoint are
-    synced together, before their folder gets its final name."""
+    sync_to_disk: whether the file is flushed to the disk (fsync). It is not by default,
+    because the files of a run are flushed together before their folder gets its final
+    name."""
     write_text_file(path, json.dumps(value, indent=1) + "\n", sync_to_disk)
 
 
 def read_file_bytes(path: str | Path) -> bytes:
-    """Return the bytes of a regular file. Raises Refused for a pipe, where a read may
-    never end."""
+    """Return the bytes of a regular file. Raises Refused for what is no regular file: a
+    read of a pipe may never end."""
     read_file_stamp(path)
     return Path(path).read_bytes()
 
 
 def read_csv(path: str | Path) -> list[dict[str, str]]:
-    """Return the rows of a committed table, by the names of its columns.
+    """Return the rows of a CSV file of this repository, as {column: cell}.
 
-    Raises Damaged that names the file, where a row has more or fewer cells than the
-    header, or two columns have one name."""
+    Raises Damaged, naming the file, where a row has more or fewer cells than the
+    header, or two columns have the same name."""
     try:
         text = io.StringIO(read_file_bytes(path).decode(), newline="")
         head, *rows = csv.reader(text, strict=True)
@@ -209,17 +232,17 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     )
 
 
-def read_json(path: str | Path, advice: str = "") -> Any:
-    """Return the value in a file of JSON. Raises Damaged that names the file.
+def read_json(path: str | Path, error_advice: str = "") -> Any:
+    """Return the value in a JSON file. Raises Damaged, naming the file, where it cannot
+    be parsed.
 
-    advice: advice for the message. Files of a run need none, as a damaged run is
-    executed again."""
+    error_advice: what the reader can do, for the error message. Files of a run need
+    none, as a damaged run is executed again."""
     try:
         return json.loads(read_file_bytes(path))
     except (ValueError, RecursionError) as error:
-        raise Damaged(
-            f"{paths.show_path(path)} is damaged ({error}){advice and f'; advice: {advice}'}"
-        ) from None
+        advice = error_advice and f"; advice: {error_advice}"
+        raise Damaged(f"{paths.show_path(path)} is damaged ({error}){advice}") from None
 
 
 def digest_bytes(data: bytes) -> str:
@@ -227,11 +250,11 @@ def digest_bytes(data: bytes) -> str:
 
 
 def read_file_stamp(path: str | Path) -> tuple[str, int, int, int, int]:
-    """Return (path, size, mtime, ctime, inode) of a file: at least one of them changes
-    when its content does.
+    """Return (path, size, mtime, ctime, inode) of a file, by which caches notice that
+    its content has changed, without reading it.
 
-    Times are in nanoseconds. rsync, tar and containers can give a new content the old
-    size and mtime, but no program can set the ctime. Raises Refused for what is no
+    Times are in nanoseconds. rsync, tar and containers can write new content with the
+    old size and mtime, but no program can set the ctime. Raises Refused for what is no
     regular file."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
@@ -240,32 +263,32 @@ def read_file_stamp(path: str | Path) -> tuple[str, int, int, int, int]:
 
 
 def digest_file(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file, cached by its `read_file_stamp`.
+    """Return the SHA-256 digest of a file; cached until the file's size, times or inode
+    change (`read_file_stamp`).
 
-    A file that changed less than TICK ago is not cached: a second write could get the
-    same modification time."""
+    The digest of a file that changed less than a second ago (TICK) is not cached: a
+    second write could get the same modification time."""
     place, *state = read_file_stamp(path)
     is_fresh = abs(time.time_ns() - state[2]) < TICK
     return (
-        _digest_uncached.__wrapped__(place)
+        _digest_file_by_stamp.__wrapped__(place)
         if is_fresh
-        else _digest_uncached(place, *state)
+        else _digest_file_by_stamp(place, *state)
     )
 
 
 @lru_cache(100_000)
-def _digest_uncached(path: str, *_: int) -> str:
+def _digest_file_by_stamp(path: str, *file_stamp: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def list_entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield (name, os.stat_result) of all files and folders below a folder, without its
-    manifest.
+    """Yield (path relative to the folder, os.stat_result) of all files and folders
+    below a folder, without its manifest.
 
-    A name is relative to the folder. Links are not followed. Names that begin with a
-    dot are left out: they belong to killed processes or to editors, and nothing reads
-    them."""
+    Links are not followed. Names that begin with a dot are left out: they are temporary
+    files of killed processes or of editors, and nothing reads them."""
     for place, folders, files in os.walk(folder, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in (*folders, *sorted(files)):
@@ -279,10 +302,12 @@ def _raise_error(error: OSError) -> NoReturn:
 
 
 def write_manifest(folder: str | Path) -> None:
-    """Write the manifest of a folder, and remove temporary files of killed processes.
+    """Write the manifest of a folder, `manifest.json`: the SHA-256 digest of each file,
+    so that damage is noticed later.
 
-    Its files get the permissions of the umask, because safetensors makes files that
-    their owner alone can read. Raises Damaged for what is no regular file."""
+    Hidden temporary files are removed first. The files get the permissions of the
+    umask, because safetensors makes files that only their owner can read. Raises
+    Damaged for what is no regular file."""
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
     for path in list(folder.rglob(".*")):
@@ -299,13 +324,15 @@ def write_manifest(folder: str | Path) -> None:
 
 
 def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> None:
-    """Raise Damaged where the files of a folder differ from its manifest.
+    """Raise Damaged where the files of a folder differ from the digests in its
+    manifest.
 
     The error names the first such file. Files or folders that are not in the manifest,
-    links and pipes are damage too. A file that cannot be read, for its permissions or
-    for a failure of the disk, raises OSError instead.
+    links and pipes are damage too. A file that cannot be read, because of its
+    permissions or a failure of the disk, raises OSError instead.
 
-    unchecked_prefixes: beginnings of names that are not checked."""
+    unchecked_prefixes: files are not checked if their path in the folder begins with
+    one of these, such as "model/"."""
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -344,8 +371,8 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
 
 
 def describe_folder_damage(folder: Path) -> str:
-    """Return in words how a folder is damaged (`check_manifest`), or "" where it is
-    sound."""
+    """Return in words how the files of a folder differ from its manifest, or "" where
+    they do not."""
     try:
         check_manifest(folder)
     except Damaged as error:
@@ -354,19 +381,22 @@ def describe_folder_damage(folder: Path) -> str:
 
 
 def digest_values(*values: Any) -> str:
-    """Return the first 24 hex digits of the SHA-256 digest of some JSON values."""
+    """Return the first 24 hex digits of the SHA-256 digest of some JSON values, as a
+    key for a cache."""
     return digest_bytes(json.dumps(values, sort_keys=True).encode())[:24]
 
 
 def cache_on_disk(
     key: Any, source_files: Iterable[Path], compute: Callable[[], Any]
 ) -> Any:
-    """Return `compute()`, a JSON value that depends on the files `source_files` alone.
+    """Return `compute()`, a JSON value that depends only on the files `source_files`,
+    from a cache on disk if possible.
 
-    The value is cached on disk until one of the files has another `read_file_stamp`, so
-    that building a grid reads no data set. A damaged cache file is made again.
+    The cached value holds until the size, times or inode of a file change. So the
+    descriptions of many runs, which have digests of data sets, are built without
+    reading the data. A damaged cache file is made again.
 
-    key: JSON that identifies the value."""
+    key: JSON that says which value it is."""
     inputs = [key, *map(read_file_stamp, source_files)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(key)}.json"
     with suppress(OSError, ValueError, TypeError):

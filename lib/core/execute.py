@@ -1,8 +1,8 @@
-"""This module executes one Spec in this process.
+"""This module executes one Spec, the description of a run, in this process.
 
-It locks the run, resumes an earlier attempt from its checkpoint, calls the step's
-function and saves the result. No other module turns a Spec into a run.
-`lib.cluster.sweep` calls it in worker processes."""
+It locks the run's folder, resumes an earlier attempt from its checkpoint, calls the
+function of the step (such as "finetune"), and saves the result. No other module does
+this; `lib.cluster.sweep` calls it in worker processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from lib.core.store import (
 )
 from lib.core.types import Json
 
-# Packages whose versions can change results, beside torch.
+# Packages, besides torch, whose versions are noted with each run, as they can change
+# results.
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
 
 
@@ -41,33 +42,38 @@ def execute(
     keep_weights: bool = False,
     checkpoint_seconds: float = 30.0,
 ) -> Run:
-    """Return the run of a Spec, and make it if it is missing.
+    """Return the finished run of a Spec (the description of a run); execute the Spec if
+    it has not run yet.
 
-    Where another process is making it, wait. An input that is missing, or has lost its
-    weights, is made too. An error of the step is written to the run's `status.json`,
-    and raised.
+    Where another process is executing it, wait. An input that is missing, or has lost
+    its weights, is executed first. An error is written to the run's `status.json`, and
+    raised.
 
-    keep_weights: whether the weights are saved."""
+    store: the folders of runs; by default those of this machine.
+    keep_weights: whether the model's weights are saved.
+    checkpoint_seconds: seconds between two checkpoints of a training."""
     store = store or Store()
     if run := store.find_run(spec, needs_weights=keep_weights):
         return run
     if is_locked(store.lock_path(spec)):
         print_once(f"waiting  {spec.name}: another process is making it")
     with hold_lock(store.lock_path(spec)):
-        return store.find_run(spec, needs_weights=keep_weights) or _make_run(
+        return store.find_run(spec, needs_weights=keep_weights) or _execute_and_save(
             spec, store, keep_weights, checkpoint_seconds
         )
 
 
-def _make_run(
+def _execute_and_save(
     spec: Spec, store: Store, keep_weights: bool, checkpoint_seconds: float
 ) -> Run:
-    # Another process may have deleted weights since this run was planned.
+    # Execute inputs here too: another process may have deleted an input's weights since
+    # this run was planned.
     inputs = {
         name: execute(parent, store, STEPS[parent.step].weights, checkpoint_seconds)
         for name, parent in spec.inputs_with_seeds.items()
     }
-    # Cache the commit now: somebody may check out another one while this code runs.
+    # Cache the commit's hash now: it is saved after the run, and somebody may check out
+    # another commit meanwhile.
     read_commit()
     keep_weights = (keep_weights or uses_generated_tasks(spec.args)) and STEPS[
         spec.step
@@ -88,7 +94,7 @@ def _make_run(
         failure = {"error": error_in_one_line(error)}
         try:
             writer.write_ledger("failed", **failure, traceback=traceback.format_exc())
-        except OSError:  # On a full disk, overwrite the file in place.
+        except OSError:  # The disk is full: overwrite the old bytes of the file.
             with suppress(OSError):
                 writer.write_ledger("failed", in_place=True, **failure)
         raise
@@ -96,10 +102,11 @@ def _make_run(
 
 
 def describe_environment(spec: Spec) -> Json:
-    """Return the versions, the processor, the device and the commit that made a run.
+    """Return what a run was executed with, for its `env.json`: versions of packages,
+    processor, device, threads and commit.
 
-    "dtype" is None for a step that has no Numerics. Host and user names are left out,
-    since records are published."""
+    "dtype" is None for a run without numeric settings. Host and user names are left
+    out, since these files are published."""
     import torch
 
     numerics = spec.args.get("numerics") or {}
@@ -119,10 +126,10 @@ def describe_environment(spec: Spec) -> Json:
 
 @cache
 def read_commit() -> dict[str, str]:
-    """Return {"commit": abbreviated hash} of this code in git, as of the first call.
+    """Return {"commit": abbreviated hash} of this repository, as of the first call.
 
-    "-dirty" follows where files differ from the commit. Outside a git checkout the dict
-    is empty."""
+    "-dirty" is appended where files differ from the commit. Outside a git checkout the
+    dict is empty."""
     words = ["git", "--no-optional-locks", "describe", "--always", "--dirty"]
     words += ["--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
@@ -132,20 +139,24 @@ def read_commit() -> dict[str, str]:
         return {}
 
 
-def make_run_in_worker(
+def execute_in_worker(
     spec_json: Json,
     runs_folder: Path,
     records_folder: Path,
     keep_weights: bool,
     checkpoint_seconds: float,
 ) -> tuple[float | None, str]:
-    """Make a run in a worker process, and return (its core seconds, its error in one
-    line).
+    """Execute a Spec (the description of a run) in a worker process, and return (CPU
+    core seconds of the run, error in one line).
 
-    The core seconds are None after an error, and the error is "" after success. A line
-    of text, unlike an exception, reaches the caller alike from every executor.
+    The core seconds are None after an error, and the error is "" after success. An
+    error is returned as text, because exceptions reach the caller in different forms
+    from a process, from Ray and from Slurm.
 
-    spec_json: the Spec of the run as JSON."""
+    spec_json: the Spec as JSON.
+    runs_folder, records_folder: folders of this machine's runs and of committed ones.
+    keep_weights: whether the model's weights are saved.
+    checkpoint_seconds: seconds between two checkpoints of a training."""
     spec = from_json(spec_json)
     try:
         return count_core_seconds(
@@ -163,10 +174,10 @@ def make_run_in_worker(
 
 
 def release_memory() -> None:
-    """Return freed memory to the operating system, before the worker's next run.
+    """Return freed memory to the operating system, before the next run of a worker.
 
-    The C library would keep it, and a worker's memory would grow from run to run
-    (lib.train.lean)."""
+    Otherwise glibc's allocator would keep it, and a worker's memory would grow from run
+    to run."""
     gc.collect()
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)

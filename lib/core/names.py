@@ -1,8 +1,8 @@
-"""This module has checks of names, seeded random generators, and the errors that
-readers see.
+"""This module has the checks of names, the derivation of seeds, and the errors that
+users see.
 
-Most are defined in `lib.model.options`, because an exported model carries `lib/model`
-alone and needs them too."""
+Most are defined in `lib.model.options`: the folder of an exported model has a copy of
+`lib/model` only, and needs them too."""
 
 from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
@@ -13,14 +13,14 @@ from lib.model.options import list_changed_fields as list_changed_fields
 
 
 class Absent(Refused, FileNotFoundError):
-    """Absent is raised where a file, a folder, weights or a run is needed and
-    missing."""
+    """Absent is raised where a file, a folder, a model's weights or a finished run is
+    needed and missing."""
 
 
 def error_in_one_line(error: BaseException) -> str:
-    """Return the message of an error in one line, behind the name of its class unless
-    it is Refused.
+    """Return the message of an error in one line, after the name of its class.
 
-    A Refused error explains itself."""
+    The class is left out for Refused, the error about a user's input: its message
+    explains itself."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Refused) else f"{type(error).__name__}: {text}"

@@ -1,8 +1,10 @@
-"""This module has the options of every method, each a frozen dataclass, free of torch.
+"""This module has the options that several papers share, each group a frozen dataclass;
+it does not import torch.
 
-A default means "off", so that a field that is added later leaves the identity of
-earlier runs alone. The values of a paper, and those of the small profiles, are written
-out in `lib/papers/`. The comment at a field also says what the paper leaves open."""
+A field's default means "off". A run is identified by a hash of the fields that differ
+from their defaults, so a field that is added later does not change the identity of
+earlier runs. The values themselves are in `lib/papers/`. Comments at fields also say
+what a paper leaves open."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,24 +23,24 @@ from lib.model.options import ShareBelow1 as ShareBelow1
 
 @dataclass(frozen=True)
 class Numerics(Option):
-    """A Numerics has the settings that change the rounding errors of a run, but not its
-    mathematics."""
+    """A Numerics has the settings of a run that change its rounding errors and its
+    speed, but not its mathematics."""
 
-    # "bfloat16" is the type of matrix products and, on a CPU, of hidden states. Weights
-    # stay in float32. A CPU without instructions for bfloat16 refuses it
-    # (lib.core.processor).
+    # With "bfloat16" matrix products and, on a CPU, hidden states have this type;
+    # weights stay in float32. It is refused on a CPU without bfloat16 instructions.
     dtype: Literal["float32", "bfloat16"]
     # CPU threads of PyTorch. Each thread adds up a part of a sum, so their number
     # changes rounding errors.
     threads: Count
-    # "" is the CPU, "cuda" a GPU. Runs on the two have different identities.
+    # "" is the CPU, "cuda" a GPU. It is part of a run's identity, so results of the two
+    # are never mixed.
     device: Literal["", "cuda"] = ""
 
 
 @dataclass(frozen=True)
 class Train(Option):
-    """A Train has the settings of one training by AdamW, with a linear decay of the
-    learning rate."""
+    """A Train has the settings of one training by AdamW, with a linear warmup and decay
+    of the learning rate."""
 
     epochs: Count
     batch: Count
@@ -49,41 +51,44 @@ class Train(Option):
     weight_decay: float = 0.0
     dropout: Share = 0.0  # Dropout rate of hidden states and of attention weights.
     pad_to: int = 0  # Tokens to which every batch is padded; 0 pads to its longest row.
-    # Which model is kept: after the "last" step, or with the "best" development score.
-    # The papers do the latter, which is optimistic.
+    # Which model is the result: that of the "last" step, or the one with the "best"
+    # development score. The papers report the latter on the same rows, which is
+    # optimistic.
     select: Literal["last", "best"] = "last"
     # Metrics whose mean decides which model is "best"; empty is the task's first
     # metric.
-    # pyrefly: ignore[implicit-any-type-argument]: an Option reads `tuple[X, ...]` as
-    # choices X
+    # pyrefly: ignore[implicit-any-type-argument]: in `tuple[X, ...]` an Option would take
+    # X for a list of the allowed values
     select_by: tuple = ()
     eval_every: int = 0  # Steps between evaluations for "best"; 0 is once an epoch.
     spare_norms: bool = False  # Whether biases and LayerNorms have no weight decay.
-    # Learning rate of the weights of ghost kernels (lib.model.ghost); 0 is `lr`.
+    # Learning rate of the weights ("taps") of GhostBERT's convolution kernels; 0 takes
+    # `lr`.
     taps: float = 0.0
-    # Whether dropout masks come from random bytes, with rates in 256ths
-    # (lib.train.lean): faster than PyTorch's masks.
+    # Whether dropout masks are drawn as random bytes, which is faster than PyTorch's
+    # masks; rates are then rounded to 256ths.
     byte_dropout: bool = False
 
 
 @dataclass(frozen=True)
 class Targets(Option):
-    """A Targets says what a finetuned model learns: the labels, a teacher's logits, or
-    both.
+    """A Targets says what a fine-tuned model learns from: the labels, a teacher's
+    logits, or both.
 
-    GhostBERT's text has labels, and its Table 8 a teacher."""
+    GhostBERT's text speaks of labels, and its Table 8 of a teacher, so both exist."""
 
     # "hard" is the labels, "soft" the teacher's logits.
     kind: Literal["hard", "soft", "both"]
-    # Whether the soft loss is summed over classes (DynaBERT) instead of averaged
-    # (TinyBERT).
+    # Whether the cross entropy with a teacher is summed over classes, as in DynaBERT's
+    # code, instead of averaged over them, as in TinyBERT's.
     sum_classes: bool = False
-    temperature: float = 1.0
+    temperature: float = 1.0  # Divisor of both models' logits before the softmax.
 
 
 @dataclass(frozen=True)
 class Span(Option):
-    """A Span says how SQuAD's passages are cut into windows.
+    """A Span says how SQuAD's passages are cut into overlapping windows, as they are
+    longer than the model's input.
 
     BERT's script has stride 128, max_query 64 and max_answer 30."""
 
@@ -94,44 +99,47 @@ class Span(Option):
 
 @dataclass(frozen=True)
 class Importance(Option):
-    """An Importance says how heads and neurons are ranked (GhostBERT 2.3, Hou et al.
-    2020)."""
+    """An Importance says how attention heads and feed-forward neurons are ranked before
+    the least important ones are pruned (GhostBERT section 2.3, Hou et al. 2020)."""
 
-    # Rows on which importance is measured. "dev" is what Hou et al.'s code does; it is
-    # optimistic, as models are judged on the same rows.
+    # Rows on which importance is measured: training rows that are held out, or the
+    # development rows, as in Hou et al.'s code. The latter is optimistic, as models are
+    # judged on the same rows.
     split: Literal["held_out", "dev"]
     batch: Count
     max_length: Count
-    # Whether gradients are never zeroed, as in Hou et al.'s code: each batch then adds
-    # |sum of all gradients so far| instead of |its own gradient|.
+    # Whether gradients are never set to zero between batches, as in Hou et al.'s code:
+    # each batch then adds the absolute value of the sum of all gradients so far,
+    # instead of the absolute value of its own gradient.
     cumulative: bool = False
-    # Name of a module of lib.methods whose function `scores` ranks; "" is first-order
-    # Taylor importance.
+    # Module in lib.methods whose function `scores` computes the ranking; "" is
+    # first-order Taylor importance.
     by: str = ""
 
 
 @dataclass(frozen=True)
 class Distil(Option):
-    """A Distil says how a teacher's states are matched (GhostBERT section 2.3,
-    L_distill)."""
+    """A Distil says how a student is trained to match a teacher's hidden states
+    (GhostBERT section 2.3, L_distill)."""
 
-    # Whether the means of the losses leave out padded tokens; earlier papers' code
-    # includes them.
+    # Whether losses are averaged over real tokens only. The code of earlier papers
+    # includes padded tokens.
     mask: bool = False
 
 
 @dataclass(frozen=True)
 class Augment(Option):
-    """An Augment says how TinyBERT's augmentation replaces words; GhostBERT prints no
-    setting."""
+    """An Augment says how TinyBERT's data augmentation makes new sentences by replacing
+    words. GhostBERT uses it too, but prints no settings."""
 
-    # New sentences that are tried for each sentence. TinyBERT's code has 10 to 30 by
-    # task.
+    # New sentences that are drawn for each sentence; repeated ones are dropped.
+    # TinyBERT's code has 10 to 30, by task.
     tries: Count
     # Probability that a word is replaced in a new sentence; TinyBERT has 0.4.
     p: ShareAbove0
-    # Candidates for each word, pieces of words included; TinyBERT has 15.
+    # Number of words from which the replacement of a word is drawn. They are tokens of
+    # the vocabulary, word pieces included. TinyBERT has 15.
     candidates: Count
-    # Where similar words come from: the model's own "embeddings". TinyBERT's code reads
-    # GloVe vectors instead.
+    # By which vectors the nearest words of a word of several pieces are found: the
+    # model's token "embeddings". TinyBERT's code reads GloVe vectors instead.
     neighbours: Literal["embeddings"]

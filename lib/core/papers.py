@@ -1,8 +1,8 @@
-"""This module finds the papers: each is a folder of `lib/papers`.
+"""This module finds the reproduced papers: each has a folder in `lib/papers`.
 
-No other module of `lib/core` names a paper. So a paper is added or removed by its
-folder alone: its steps, options, measures and points are found by the names of its
-files."""
+No other module of `lib/core` names a paper. So a paper is added or removed with its
+folder: its training steps, options and tables are found by the names of its files, such
+as `steps.py`."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -19,19 +19,20 @@ FOLDER = Path(__file__).resolve().parents[1] / "papers"
 
 @dataclass(frozen=True)
 class Paper:
-    """A Paper is a folder of `lib/papers`, with the constants of its `__init__.py`."""
+    """A Paper is a reproduced paper, as the constants in the `__init__.py` of its
+    folder in `lib/papers` describe it."""
 
     name: str  # Name of its folders in lib/papers, notebooks and data/published.
     title: str
-    prefix: str  # Beginning of the ids of its pages and notebooks.
-    order: int  # Position among the papers where pages list them.
+    prefix: str  # Beginning of the ids of its notebooks, such as "ghostbert".
+    order: int  # Position where pages list all papers.
 
 
 @cache
 def find_papers() -> dict[str, Paper]:
-    """Return {name: Paper} of the folders of `lib/papers`, by their `order`.
+    """Return {name of its folder: Paper} of all reproduced papers, sorted by `order`.
 
-    Raises Refused where an `__init__.py` lacks one of FIELDS."""
+    Raises Refused where the `__init__.py` of a folder lacks TITLE, PREFIX or ORDER."""
     papers = []
     for name in sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")):
         fields = vars(import_module(f"lib.papers.{name}"))
@@ -45,8 +46,8 @@ def find_papers() -> dict[str, Paper]:
 
 @cache
 def collect_modules(module_name: str) -> dict[str, ModuleType]:
-    """Return {paper: its module `module_name`}, such as `steps`, of the papers that
-    have it."""
+    """Import the module of one name, such as "steps", from the folder of each paper,
+    and return {paper: module} of the papers that have it."""
     return {
         name: import_module(f"lib.papers.{name}.{module_name}")
         for name in find_papers()
@@ -54,24 +55,28 @@ def collect_modules(module_name: str) -> dict[str, ModuleType]:
     }
 
 
-def find_paper_of_page(page: str) -> str:
-    """Return the name of the paper that a page belongs to, or "" for a page of no
-    single paper."""
-    prefix = page.partition("_")[0]
+def find_paper_of_page(page_id: str) -> str:
+    """Return the name of the paper that a notebook's page belongs to, or "" for a page
+    about several papers.
+
+    page_id: the id of a notebook, such as "ghostbert_t03"; its first word is the
+    paper's prefix."""
+    prefix = page_id.partition("_")[0]
     names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
     return next(names, "")
 
 
 def make_notebook_id(path: str | Path) -> str:
-    """Return the id of a notebook: prefix of its paper, "_", and its file's stem."""
+    """Return the id of a notebook by its path: the prefix of its paper, "_" and the
+    stem of its file; the stem alone where it belongs to no single paper."""
     path = Path(path)
     paper = find_papers().get(path.parent.name)
     return f"{paper.prefix}_{path.stem}" if paper else path.stem
 
 
 def find_notebook_path(notebook_id: str) -> Path:
-    """Return the path of the notebook with an id: in its paper's folder, or in
-    `notebooks` itself."""
+    """Return the path of the notebook with an id: in the folder of its paper, or in
+    `notebooks` itself. The file may be missing."""
     flat, paper = (
         paths.NOTEBOOKS / f"{notebook_id}.ipynb",
         find_paper_of_page(notebook_id),

@@ -1,8 +1,9 @@
-"""This module has the paths of all folders of the project; no other names them.
+"""This module has the paths of the project's folders; other modules ask for them here.
 
-Environment variables move those that are large or generated: `DATA_ROOT` (real data
-and checkpoints, may be read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT` (records),
-`FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks."""
+Environment variables move large or generated folders: `DATA_ROOT` (real data and
+checkpoints, may be read-only), `RUNS_ROOT` (runs of this machine), `RECORDS_ROOT`
+(committed runs without weights), `FIGURES_ROOT` (pages made from notebooks), and
+`NOTEBOOKS_ROOT` (a user's notebooks)."""
 
 from __future__ import annotations
 
@@ -20,77 +21,83 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 @cache
 def make_absolute_path(path: str | Path) -> Path:
-    """Return a path as an absolute Path; cached, because grids call this often."""
+    """Return a path as an absolute Path, with "~" expanded; cached, because it is
+    called for every run that is looked up."""
     return Path(path).expanduser().absolute()
 
 
-def read_folder_variable(name: str, default: str | Path) -> Path:
-    """Return the absolute folder that an environment variable names, or `default` where
-    it is unset or empty."""
-    return make_absolute_path(os.environ.get(name) or default)
+def read_folder_from_environment(variable_name: str, default: str | Path) -> Path:
+    """Return the absolute path of the folder that an environment variable names, or
+    `default` where the variable is unset or empty."""
+    return make_absolute_path(os.environ.get(variable_name) or default)
 
 
-# Make the folders absolute: kernels and workers inherit the variables, but have other
-# working folders.
+# Make the paths in these variables absolute: notebook kernels and worker processes
+# inherit the variables, but have other working folders.
 for _name in filter(os.environ.get, ROOTS):
     os.environ[_name] = str(make_absolute_path(os.environ[_name]))
-NOTEBOOKS = read_folder_variable("NOTEBOOKS_ROOT", ROOT / "notebooks")
-# File with the digests of the notebooks that the published pages were made of.
+NOTEBOOKS = read_folder_from_environment("NOTEBOOKS_ROOT", ROOT / "notebooks")
+# File with a digest of each notebook as committed. A page made of a changed notebook
+# differs from the published one, and is written to another folder.
 COMMITTED = NOTEBOOKS / "committed.json"
-FIGURES = read_folder_variable("FIGURES_ROOT", ROOT / "figures")
+FIGURES = read_folder_from_environment("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-# Folder with labels of unseen rows (lib.data.unseen), a file by digest of the rows. It
-# has numbers alone, as texts of data sets are not committed.
+# Folder with the labels of test rows by which predictions are scored: a file for each
+# set of rows, called by its digest. It has only numbers, as texts of data sets are not
+# committed.
 UNSEEN = DATA / "unseen"
-# File with the digests of official data and checkpoints, so that their records are
-# found on a machine that lacks them.
+# File with the digests of official data sets and checkpoints. The identity of a run
+# contains them, so committed runs are found on a machine that lacks the data.
 DIGESTS = DATA / "digests.json"
 
 
 def data_root() -> Path:
-    """Return the folder that holds `glue/<TASK>/*.tsv` and the other real data."""
-    return read_folder_variable("DATA_ROOT", DATA)
+    """Return the folder of real data sets, such as `glue/<TASK>/*.tsv` below it; the
+    environment variable DATA_ROOT moves it."""
+    return read_folder_from_environment("DATA_ROOT", DATA)
 
 
 def models_root() -> Path:
-    """Return the folder of the checkpoints: a folder for each, in Hugging Face
+    """Return the folder of pretrained checkpoints; each is a folder in Hugging Face's
     layout."""
     return make_absolute_path(f"{DATA}/models")
 
 
 def runs_root() -> Path:
-    return read_folder_variable("RUNS_ROOT", f"{DATA}/runs")
+    return read_folder_from_environment("RUNS_ROOT", f"{DATA}/runs")
 
 
 def records_root() -> Path:
-    return read_folder_variable("RECORDS_ROOT", f"{DATA}/records")
+    return read_folder_from_environment("RECORDS_ROOT", f"{DATA}/records")
 
 
 def resolve_path(path: str | Path) -> Path:
-    """Return the real, absolute path of what a reader wrote.
+    """Return the absolute path, without symbolic links, of a path that a user wrote.
 
-    A relative path is looked for in the working folder, then in the project's."""
+    A relative path is looked for in the working folder, then in the project's folder.
+    Where neither has it, the path in the working folder is returned."""
     places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
     place = next((place for place in places if place.exists()), places[0])
     return Path(os.path.realpath(place))  # Path.resolve fails for a cycle of links.
 
 
 def is_in_jupyter_lab() -> bool:
-    """Return whether this process is a kernel of Jupyter's server, which shows
-    widgets."""
+    """Return whether this process is a notebook kernel of a Jupyter server, where
+    interactive widgets can be shown."""
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 
 def show_path(path: str | Path) -> str:
-    """Return a path for a message: relative to the project's folder if it lies in
-    it."""
+    """Return a path as text for a message: relative to the project's folder if it lies
+    in that folder."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def list_roots() -> dict[str, Path]:
-    """Return {environment variable: the folder that it names}."""
+def list_folders_by_variable() -> dict[str, Path]:
+    """Return {environment variable: folder} of the folders that variables can move,
+    defaults included."""
     return {
         "RUNS_ROOT": runs_root(),
         "RECORDS_ROOT": records_root(),
@@ -100,50 +107,56 @@ def list_roots() -> dict[str, Path]:
     }
 
 
-def list_places() -> dict[str, Path]:
-    """Return {environment variable: folder} of `list_roots`, and the temporary folder
-    as TMPDIR."""
-    return {**list_roots(), "TMPDIR": Path(tempfile.gettempdir())}
+def list_folders_and_temporary() -> dict[str, Path]:
+    """Return {environment variable: folder} of the folders that variables can move, and
+    of the temporary folder, under TMPDIR."""
+    return {**list_folders_by_variable(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def find_variable_of_path(path: str | Path) -> str:
-    """Return the environment variable whose folder a path lies in, or "" for none."""
-    for name, root in list_places().items():
+def find_environment_variable(path: str | Path) -> str:
+    """Return the environment variable, such as "RUNS_ROOT", whose folder a path lies
+    in, or "" for none."""
+    for name, root in list_folders_and_temporary().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
 
 
-def suggest_variable_fix(path: str | Path | None) -> str:
-    """Return advice for an error about a file that cannot be made or read, or "" where
-    no variable moves it."""
-    if not path or not (name := find_variable_of_path(path)):
+def suggest_environment_variable(path: str | Path | None) -> str:
+    """Return advice for an error about a file that cannot be written or read: which
+    environment variable moves its folder. It is "" where none does.
+
+    path: the path of the file; None is without advice."""
+    if not path or not (name := find_environment_variable(path)):
         return ""
-    folder = show_path(list_places()[name])
+    folder = show_path(list_folders_and_temporary()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
-def find_home() -> Path | None:
-    """Return the home folder of this process, or None where it has none."""
+def find_home_folder() -> Path | None:
+    """Return the home folder of the user of this process, or None where there is none,
+    as in some containers."""
     with suppress(RuntimeError):
         return Path.home()
     return None
 
 
 def hide_local_paths(text: str) -> str:
-    """Return a text with placeholders such as `$RUNS_ROOT` or `~` in place of this
-    machine's folders.
+    """Return a text with placeholders such as `$RUNS_ROOT` or `~` in place of the paths
+    of this machine's folders.
 
-    So pages that are published do not show them. Only absolute paths are replaced, and
-    not "/" itself: shorter names could be words of the text."""
+    So published pages do not show who made them and where. Only absolute paths are
+    replaced, and not "/" itself: shorter names could be words of the text."""
     placeholders = {
         ROOT: ".",
         Path(sys.prefix): "$PREFIX",
-        find_home(): "~",
+        find_home_folder(): "~",
         Path(tempfile.gettempdir()): "$TMPDIR",
     }
     placeholders |= {
-        p: f"${name}" for name, p in list_roots().items() if not p.is_relative_to(ROOT)
+        p: f"${name}"
+        for name, p in list_folders_by_variable().items()
+        if not p.is_relative_to(ROOT)
     }
     for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):
         if os.path.isabs(path) and Path(path).parts[1:]:
@@ -162,11 +175,11 @@ def count_cores() -> int:
 
 
 def find_socket_folder() -> str:
-    """Return a folder for Unix sockets: the temporary folder, or /tmp where that has a
-    long path.
+    """Return a folder for Unix sockets: the temporary folder, or /tmp where the path of
+    the former is too long.
 
-    The path of a socket may have at most 107 bytes. Raises OSError that names TMPDIR
-    where /tmp cannot be used either."""
+    The path of a socket may have at most 107 bytes. Raises OSError, naming the variable
+    TMPDIR, where /tmp cannot be used either."""
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) <= SHORT:
         return place
@@ -177,5 +190,6 @@ def find_socket_folder() -> str:
     )
 
 
-# Longest path of a folder for sockets, in bytes: file names of some 35 bytes follow.
+# Longest path of a folder for sockets, in bytes. Names of some 35 bytes are appended to
+# it, and a socket's path may have at most 107 bytes.
 SHORT = 70

@@ -1,6 +1,6 @@
-"""This module reads which instructions the processor of this machine has.
+"""This module reads the model and the instruction sets of this machine's processor.
 
-It does not import torch, because grids use it."""
+It does not import torch, so that commands which only plan runs start fast."""
 
 import platform
 import re
@@ -8,15 +8,16 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-# Instruction sets of x86 and ARM, by Linux's names, that a run's `env.json` lists. They
-# decide the last bits of sums.
+# Instruction sets of x86 and ARM, by Linux's names, that are noted with each run. They
+# change the rounding of floating-point sums.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16")
 # Instruction sets that multiply numbers of bfloat16.
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def read_cpuinfo(field_pattern: str) -> str:
-    """Return the value of a field of /proc/cpuinfo for the first processor, or "".
+    """Return the value of a field of /proc/cpuinfo for the first processor, or "" where
+    there is no such file or field.
 
     field_pattern: a regular expression for the field's name."""
     with suppress(OSError):
@@ -28,14 +29,15 @@ def read_cpuinfo(field_pattern: str) -> str:
 
 
 def read_processor_name() -> str:
-    """Return the model name of the processor, which decides the last bits of a
-    training."""
+    """Return the model name of the processor. It is noted with each run, because models
+    round differently."""
     return read_cpuinfo("model name") or platform.processor()
 
 
 @cache
 def list_processor_features() -> list[str]:
-    """Return which of FEATURES the processor has; an empty list outside Linux."""
+    """Return which instruction sets of FEATURES, such as "avx512f", the processor has;
+    an empty list outside of Linux."""
     flags = read_cpuinfo("flags|Features").split()
     return [feature for feature in FEATURES if feature in flags]
 

@@ -1,5 +1,5 @@
-"""This module has Row, a line of a grid of experiments, and Outcome, a Row with its
-run.
+"""This module has Row, one experiment of a table of experiments (a "grid"), and
+Outcome, a Row with its finished run.
 
     Row(ghostbert.model_spec(profile, task, m, "Ghost"), task=task, m=m, model="Ghost",
     seed=seed)
@@ -16,21 +16,24 @@ from typing import Any
 from lib.core.spec import Spec
 from lib.core.store import Run
 
-# Heads of BERT-base. Widths are given as m of this many, unless a row has a label `of`.
+# Heads of BERT-base. A pruned model that keeps m heads has the width m/12, unless its
+# Row has another number of heads as the label `of`.
 PARTS = 12
 
 
-def format_width(labels: Mapping[str, Any]) -> str:
-    """Return the width of a model as text, such as "3/12": kept heads of all heads.
+def format_width(row_labels: Mapping[str, Any]) -> str:
+    """Return the width of a pruned model as text for tables, such as "3/12": kept heads
+    of all heads.
 
-    labels: a row's labels `m` (kept heads) and `of` (all heads, 12 if absent)."""
-    heads = labels.get("of", PARTS)
-    return f"{labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
+    row_labels: {"m": kept heads, "of": all heads}; 12 where "of" is missing or
+    infinite."""
+    heads = row_labels.get("of", PARTS)
+    return f"{row_labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
 
 
 class Columns(Mapping[str, Any]):
-    """A Columns is a read-only mapping from names of columns to the values in
-    `cells`."""
+    """A Columns is a line of a table as a read-only mapping {column: value}; subclasses
+    define `cells`, the dict with the values."""
 
     cells: dict[str, Any]
 
@@ -45,12 +48,12 @@ class Columns(Mapping[str, Any]):
 
 
 class Row(Columns):
-    """A Row is a line of a grid: labels by which pages and claims select it, and its
-    Spec.
+    """A Row is one experiment of a table: a Spec (the description of a run), and labels
+    by which tables and comparisons select the Row.
 
-    The labels are columns of tables: task, model, m (kept heads), of (heads of the
-    unpruned model, if not 12), seed and others. A Spec without a seed takes the label
-    `seed`."""
+    The labels become columns of tables: task, model, m (kept heads), of (heads of the
+    unpruned model, if not 12), seed and others. A Spec without a seed gets that of the
+    label `seed`."""
 
     def __init__(self, spec: Spec, /, **labels: Any) -> None:
         seed = labels.get("seed")
@@ -66,16 +69,19 @@ class Row(Columns):
 
     @property
     def seed(self) -> int | None:
-        """Return the label `seed`, or None for a run that serves all seeds."""
+        """Return the label `seed`, or None where one run stands for all seeds, as for a
+        count of FLOPs."""
         return self.labels.get("seed")
 
     def with_seed(self, seed: int) -> "Row":
-        """Return a copy of this Row, and of its Spec, at another seed."""
+        """Return this experiment at another seed: a copy of the Row and of its Spec
+        (the description of its run)."""
         return Row(self.spec.with_seed(seed), **self.labels | {"seed": seed})
 
-    def with_spec(self, spec: Spec, **labels: Any) -> "Row":
-        """Return a Row with another Spec, and with `labels` added to its labels."""
-        return Row(spec, **self.labels | labels)
+    def with_spec(self, spec: Spec, **extra_labels: Any) -> "Row":
+        """Return a Row with another Spec (description of a run), and with
+        `extra_labels` added to the labels of this one."""
+        return Row(spec, **self.labels | extra_labels)
 
     def __repr__(self) -> str:
         return f"Row({', '.join(f'{name}={value!r}' for name, value in self.labels.items())})"
@@ -83,20 +89,23 @@ class Row(Columns):
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Columns):
-    """An Outcome is a Row with its run, or with the reason why there is none.
+    """An Outcome is a Row (an experiment) with its finished run, or with the reason why
+    there is none.
 
     Read like a dict it has the row's labels and Spec, then run, state and error, then
-    the metrics of the run. A label wins over a metric of the same name."""
+    the metrics of the run. Where a metric has the name of a label, the label counts."""
 
     row: Row
     run: Run | None
     state: str  # "finished", "running", "failed", "stopped", "died" or "missing".
-    error: str = ""  # Error of the last attempt in one line; "" where nobody tried.
+    # Error of the last attempt in one line; "" where there was no attempt.
+    error: str = ""
 
     @cached_property
     # pyrefly: ignore[bad-override]  The base class has a field here, not a property.
     def cells(self) -> dict[str, Any]:
-        """Return {column: value} in the order of the columns of a table."""
+        """Return {column: value}: the Row's labels and Spec (description of the
+        run), run, state, error, then the metrics of the run."""
         values = dict(self.row) | {
             "run": self.run,
             "state": self.state,

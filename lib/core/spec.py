@@ -1,14 +1,16 @@
-"""This module has Spec: what decides the result of a run, and nothing else.
+"""This module has Spec, the description of a run: all that decides its result, and
+nothing else.
 
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
-A Spec names a step (`lib.core.steps.STEPS`), its arguments, and other Specs as inputs,
-so that a grid of Specs is a graph. Its identity is a hash of canonical JSON, in which
-full paths do not count: a reader's data and model are identified by their digests. The
-seed is not part of it: the seeds of one Spec are replicates, kept side by side in one
-folder. An input without a seed takes that of the Spec which asks for it, so that two
-models compared at one seed share their teacher and data order. An input with a seed is
-pinned, and that seed is part of the identity."""
+A Spec names a step, which is a kind of work such as "finetune"
+(`lib.core.steps.STEPS`), the arguments of the step, and other Specs as inputs, such as
+the model to start from. So Specs form a graph. The identity of a Spec is a hash of its
+JSON. Full paths do not count in it: a user's data and model are identified by digests.
+The seed is not part of it: runs of one Spec at several seeds are replicates, in one
+folder. An input without a seed takes the seed of the Spec that needs it, so two models
+that are compared at one seed share their teacher and the order of data. An input with a
+seed keeps it, and that seed is part of the identity."""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """An Output is an argument that is known only once an input has run: the metric
-    `key` of the input `input`."""
+    """An Output stands for an argument whose value is known only after an input has
+    run: the metric `key` of the input named `input`."""
 
     input: str
     key: str
@@ -37,14 +39,19 @@ class Output:
 
 @dataclass(frozen=True)
 class Spec:
-    step: str
+    """A Spec is the description of a run: all that decides its result. Equal Specs are
+    executed once, and their run is found again by `name`."""
+
+    step: str  # Kind of work, such as "finetune"; a key of lib.core.steps.STEPS.
     # {name: plain JSON value, Option or Output}; entries that are None are left out.
     args: Json = field(default_factory=dict)
     # {name: Spec whose run is needed}; entries that are None are left out.
     inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 
-    if TYPE_CHECKING:  # The constructor takes None as an input; the field has none.
+    # For type checkers: the constructor takes None as an input, and the field `inputs`
+    # has no None.
+    if TYPE_CHECKING:
 
         def __init__(
             self,
@@ -73,11 +80,12 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def with_seed(self, seed: int | None) -> Spec:
-        """Return this Spec at another seed. Raises Refused unless it is an integer from
-        0."""
+        """Return this Spec (description of a run) at another seed. Raises Refused
+        unless the seed is an integer of at least 0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        # Copy the cached identity too: the seed is no part of it.
+        # Copy the cached `id` too, as it does not depend on the seed; the properties
+        # below do.
         made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("inputs_with_seeds", "float32_twin"):
@@ -86,10 +94,11 @@ class Spec:
 
     @cached_property
     def float32_twin(self) -> Spec:
-        """Return this Spec with float32 in place of bfloat16, also in all its inputs.
+        """Return this Spec (description of a run) with float32 in place of bfloat16,
+        also in all its inputs.
 
-        Processors without instructions for bfloat16 run it instead. It is the Spec
-        itself where nothing computes in bfloat16. Specs for a GPU keep bfloat16, as
+        A processor without bfloat16 instructions executes it instead. It is the Spec
+        itself where nothing is computed in bfloat16. Specs for a GPU keep bfloat16, as
         GPUs have such instructions."""
         inputs = {name: spec.float32_twin for name, spec in self.inputs.items()}
         numerics = self.args.get("numerics") or {}
@@ -103,8 +112,8 @@ class Spec:
 
     @cached_property
     def inputs_with_seeds(self) -> dict[str, Spec]:
-        """Return {name: input}, where inputs without a seed take the seed of this
-        Spec."""
+        """Return {name, such as "teacher": Spec of the run that is this input}, where
+        inputs without a seed take the seed of this Spec."""
         return {
             name: spec if spec.seed is not None else spec.with_seed(self.seed)
             for name, spec in self.inputs.items()
@@ -121,7 +130,9 @@ class Spec:
 
     @property
     def name(self) -> str:
-        """Return the folder of the run below the store's root: step-identity/seed."""
+        """Return the run's folder, relative to that of all runs: "step-identity/seed".
+
+        Raises Refused for a Spec without a seed."""
         if self.seed is None:
             raise Refused(
                 f"this {self.step} Spec has no seed: ask for one with .with_seed(seed)"
@@ -129,7 +140,8 @@ class Spec:
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolve_outputs(self, metrics_of_inputs: Mapping[str, Json]) -> Json:
-        """Return the arguments with every Output replaced by its value.
+        """Return the step's arguments, with every Output (an argument that is a metric
+        of an input) replaced by its value.
 
         metrics_of_inputs: {input name: metrics of its run}.
         """
@@ -160,9 +172,10 @@ class Spec:
 
 
 def from_json(spec_json: Json) -> Spec:
-    """Return the Spec that `Spec.to_json` wrote.
+    """Return the Spec (description of a run) that `Spec.to_json` wrote as JSON.
 
-    Raises Refused where its step has another version now."""
+    Raises Refused where the code of its step has another version now, which may give
+    another result."""
     step, version = spec_json["step"], spec_json["version"]
     check_name("step", step, STEPS)
     if version != STEPS[step].version:
@@ -175,8 +188,8 @@ def from_json(spec_json: Json) -> Spec:
 
 
 def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
-    """Return the inputs of some Specs, their inputs, and so on, without the Specs
-    themselves."""
+    """Return all Specs (descriptions of runs) that some Specs depend on: their inputs,
+    the inputs of those, and so on."""
     ancestors, left = set(), list(specs)
     while left:
         new = set(left.pop().inputs_with_seeds.values()) - ancestors
@@ -186,10 +199,13 @@ def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
 
 
 def uses_generated_tasks(step_arguments: Json) -> bool:
-    """Return whether a step's arguments have toy data, which is generated.
+    """Return whether a step's arguments name toy data, which are generated.
 
-    Such a run keeps its weights even where no other run needs them, as they take only
-    a few megabytes."""
+    Runs on toy data need little memory, and always keep their weights, as these take
+    only a few megabytes.
+
+    step_arguments: the arguments of a Spec. "data" is the description of a task's rows,
+    or a dict of such descriptions."""
     data = step_arguments.get("data") or {}
     return "toy" in (
         description.get("source")
@@ -202,7 +218,8 @@ PLAIN = {bool, int, float, str, type(None)}
 
 
 def to_plain_json(value: Any) -> Any:
-    """Return a value as plain JSON, with options as dicts of their changed fields.
+    """Return an argument of a Spec (the description of a run) as plain JSON. An option,
+    which is a dataclass, becomes a dict of the fields that differ from their defaults.
 
     Raises Refused for other types, which JSON could not give back unchanged."""
     if type(value) in PLAIN:
@@ -221,20 +238,23 @@ def to_plain_json(value: Any) -> Any:
     )
 
 
-def drop_full_paths(value: Any) -> Any:
-    """Return arguments with "" in place of absolute paths.
+def drop_full_paths(json_value: Any) -> Any:
+    """Return the JSON arguments of a Spec (the description of a run) with "" in place
+    of absolute paths, also in nested dicts and lists.
 
     So a Spec has the same identity on every machine. Digests beside the paths identify
     the files."""
-    if isinstance(value, dict):
-        return {k: drop_full_paths(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [drop_full_paths(v) for v in value]
-    return "" if isinstance(value, str) and value.startswith("/") else value
+    if isinstance(json_value, dict):
+        return {k: drop_full_paths(v) for k, v in json_value.items()}
+    if isinstance(json_value, list):
+        return [drop_full_paths(v) for v in json_value]
+    return (
+        "" if isinstance(json_value, str) and json_value.startswith("/") else json_value
+    )
 
 
-# Function from a value to canonical JSON: sorted keys and no spaces, so that equal
-# values have equal hashes. It raises ValueError for nan and infinity.
+# canonical(value) returns JSON with sorted keys and without spaces, so that equal
+# values have equal hashes. It raises ValueError for NaN and infinity.
 canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
 ).encode

@@ -1,9 +1,9 @@
-"""This module lists the steps: the kinds of work that a run can do.
+"""This module lists the steps: the kinds of work that a run can do, such as "finetune".
 
-It does not import torch, so that notebooks build Specs fast. The steps that papers
-share are listed here, with their functions in `lib/train/steps`. Those of one paper are
-listed in its `steps.py`. Raise the version of a step when a change alters results: runs
-of the old version are then no longer found."""
+It does not import torch, so that notebooks start fast. The steps that several papers
+need are listed here, and their functions are in `lib/train/steps`. Those of one paper
+are listed in the `steps.py` of its folder. Raise the version of a step when a change of
+code alters its results: runs of the old version are then no longer found."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ SHARED = "lib.train.steps"
 
 @dataclass(frozen=True)
 class Step:
-    """A Step has the inputs and arguments that a kind of run may take, and the module
-    of its function."""
+    """A Step is a kind of work that a run does: its allowed inputs and arguments, and
+    the module of the function that does it."""
 
     name: str
     version: int
@@ -28,7 +28,8 @@ class Step:
     inputs: tuple[str, ...]
     args: tuple[str, ...]  # Names of arguments that a Spec may have.
     module: str  # Module that has a function with the name of the step.
-    weights: bool  # Whether runs make a model or large files that other runs may need.
+    # Whether its runs save a model, or other large files, that later runs may load.
+    weights: bool
 
 
 TASK_TRAINING = "data train numerics"  # Arguments of every training on a task.
@@ -45,13 +46,14 @@ MAKING = {
         f"{TASK_TRAINING} distil surgery span",
         "distilling",
     ),
-    # Data, models and teacher's states that trainings take as inputs.
+    # Augmented data, changed models and a teacher's hidden states, which trainings take
+    # as inputs.
     "augment": (2, "language_model", "data augment numerics", "augment"),
     "operate": (1, "teacher importance search", "surgery", "distilling"),
     "quantise": (1, "start", f"{TASK_TRAINING} span", "training"),
     "states": (2, "teacher", f"{TASK_TRAINING} distil", "distilling"),
 }
-MEASURING = {  # Steps that save no weights; as in MAKING.
+MEASURING = {  # Steps that save no weights, in the same form.
     "importance": (2, "teacher", "data importance numerics span", "importance"),
     "bag_of_words": (1, "start", "data cut", "bag_of_words"),
     "predict": (3, "model", f"{TASK_TRAINING} digest span", "predict"),
@@ -61,11 +63,12 @@ MEASURING = {  # Steps that save no weights; as in MAKING.
 
 
 def collect_steps() -> dict[str, Step]:
-    """Return {name: Step} of the shared steps and of the steps of all papers.
+    """Return {name: Step} of the shared steps and of those of all papers.
 
-    STEPS of a paper's `steps.py` is {name: dict of version, inputs, args and module}.
-    Its entry "on_task" adds the arguments TASK_TRAINING, and its entry "weights" says
-    that runs make a model."""
+    The `steps.py` of a paper has a dict STEPS: {name: {"version", "inputs", "args",
+    "module"}}, where "inputs" and "args" are names separated by blanks. "on_task": True
+    adds the arguments of every training on a task, and "weights": True says that runs
+    save a model."""
     steps = {}
     for name, (version, inputs, args, module) in (MAKING | MEASURING).items():
         place = f"{SHARED}.{module}"
@@ -85,12 +88,13 @@ def collect_steps() -> dict[str, Step]:
 STEPS = collect_steps()
 
 
-def find_step_function(name: str) -> Callable[..., Any]:
+def find_step_function(step_name: str) -> Callable[..., Any]:
     """Return the function f(run, **args) -> metrics that does the work of a step.
 
-    Its module is imported only now, as it may import torch. A function with a parameter
-    `training` gets a TaskTraining (lib.train.learn) in place of TASK_TRAINING."""
-    step = getattr(import_module(STEPS[name].module), name)
+    run: the folder of the run, for writing. Its module is imported only now, as it may
+    import torch. A function with a parameter `training` does not get data, train and
+    numerics, but one object made of them (lib.train.learn.TaskTraining)."""
+    step = getattr(import_module(STEPS[step_name].module), step_name)
     if "training" not in signature(step).parameters:
         return step
     return partial(import_module("lib.train.learn").call_step_on_task, step)

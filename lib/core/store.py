@@ -1,4 +1,5 @@
-"""This module has the store of runs: each Spec runs once, and its run is found again.
+"""This module has the store of runs: each Spec (description of a run) is executed once,
+and its run is found again.
 
     data/runs/<step>-<identity>/<seed>/      is a finished run.
                                <seed>.part/  is a run that is being made, or what is left of one
@@ -7,12 +8,13 @@
     data/records/<step>-<identity>/<seed>/   is a record: a run without weights and events, small
                                              enough to commit.
 
-A run folder holds `spec.json`, `status.json` (the ledger), `metrics.json`, `env.json`,
-`events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another
-Spec needs the weights. A folder without `.part` is complete: it gets its name by one
-rename at the end. Its manifest (lib.core.disk) has a digest of each file. A run that
-is damaged, or belongs to another Spec, is reported, not used, and replaced by a new
-run. A run that cannot be read stays where it is, and raises OSError."""
+A run folder holds `spec.json`, `status.json` (its "ledger": state, times, attempts),
+`metrics.json`, `env.json` (versions and processor), `events.jsonl` (the log of the
+training), arrays such as `predictions.safetensors`, and `model/` where another Spec
+needs the weights. A folder without `.part` is complete: it gets its name by one rename
+at the end. Its manifest has a digest of each file (lib.core.disk). A run that is
+damaged, or belongs to another Spec, is reported, not used, and replaced by a new run. A
+run that cannot be read stays where it is, and raises OSError."""
 
 from __future__ import annotations
 
@@ -39,9 +41,10 @@ from lib.core.spec import Spec, drop_full_paths, from_json
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
-PARTS = ("spec", "status", "metrics", "env")  # Stems of the JSON files of a run.
-# Files that a record does not copy from its run. It gets a new manifest.
-LEFT = ("model", "events.jsonl", disk.MANIFEST)
+JSON_FILES = ("spec", "status", "metrics", "env")  # Stems of the JSON files of a run.
+# Files that are not copied when a run is committed as a record: weights and log are
+# large, and the manifest is written anew.
+NOT_RECORDED = ("model", "events.jsonl", disk.MANIFEST)
 
 
 @cache
@@ -50,33 +53,37 @@ def print_once(line: str) -> None:
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
-def make_part_property(part_name: str) -> property:
-    """Return a property of Run that reads one of its JSON files (PARTS) on first
-    use."""
-    return property(lambda run: run.checked_json[part_name])
+def make_json_property(file_stem: str) -> property:
+    """Return a property for the class Run that has the content of one JSON file of a
+    run, read on first use.
+
+    file_stem: "spec", "status", "metrics" or "env"."""
+    return property(lambda run: run.checked_json[file_stem])
 
 
 @dataclass(frozen=True)
 class Run:
-    """A Run is the folder of a finished run, for reading.
+    """A Run is the folder of a finished run (a training or a measurement), for reading.
 
     Its files are checked when they are first read; Damaged is raised where one differs
-    from the manifest."""
+    from its digest in the manifest."""
 
     folder: Path
     origin: str  # "run" for a run of this machine, "record" for a committed one.
 
-    spec, status, metrics, env = map(make_part_property, PARTS)
+    spec, status, metrics, env = map(make_json_property, JSON_FILES)
 
     @cached_property
     def checked_json(self) -> dict[str, Json]:
-        """Return {part: JSON} of all PARTS, after a check of all files but the
-        weights."""
+        """Return {"spec", "status", "metrics", "env": content of that JSON file}, after
+        a check of the digests of all files but the weights.
+
+        Raises Damaged where a file is missing or differs from its digest."""
         disk.check_manifest(self.folder, ("model/",))
-        for name in PARTS:
+        for name in JSON_FILES:
             if not (self.folder / f"{name}.json").exists():
                 raise Damaged(f"{paths.show_path(self.folder)} has no {name}.json")
-        return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
+        return {name: read_json(self.folder / f"{name}.json") for name in JSON_FILES}
 
     @property
     def name(self) -> str:
@@ -84,25 +91,26 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """Return the folder of the weights, which lib.model.backbone.load reads."""
+        """Return the path of the folder of the weights, which lib.model.backbone.load
+        reads; it may be missing."""
         return self.folder / "model"
 
     def read_arrays(self, file_name: str) -> Arrays:
-        """Return {array: values} of the file `file_name`.safetensors. Raises
-        FileNotFoundError where it is missing."""
+        """Return {name: array} of the run's file `file_name`.safetensors, such as its
+        predictions. Raises FileNotFoundError where it is missing."""
         return load_file(self.folder / f"{file_name}.safetensors")
 
     def read_json_lines(self, file_name: str) -> list[Json]:
-        """Return the values in a file of JSON lines that the step wrote; an empty list
-        where it is missing."""
+        """Return the values in a file of the run that has a JSON value on each line,
+        such as the log of a training; an empty list where the file is missing."""
         path = self.folder / file_name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
     def float32_twin(self) -> Run | None:
-        """Return the float32 run of this bfloat16 run (`Spec.float32_twin`) from the
-        same store folder, or None."""
+        """Return the run that is equal to this one but computed in float32 instead of
+        bfloat16, from the same folder of runs, or None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
         return (
             None
@@ -111,10 +119,12 @@ class Run:
         )
 
     def check_files(self, spec: Spec, check_weights: bool = False) -> None:
-        """Raise Damaged where a file is damaged, or this is the run of another Spec.
+        """Raise Damaged where a file of this run is damaged, or the run belongs to
+        another Spec (description of a run).
 
         Raises OSError for a file that cannot be read.
 
+        spec: the Spec whose run this should be.
         check_weights: whether the digests of the weights are checked too, which takes
         time."""
         stored, asked = self.spec, spec.to_json()
@@ -127,44 +137,49 @@ class Run:
 
 
 @contextmanager
-def hold_lock(path: Path, max_seconds: float = -1) -> Iterator[None]:
-    """Hold the lock of a run, so that no other process makes it at the same time.
+def hold_lock(lock_path: Path, max_seconds: float = -1) -> Iterator[None]:
+    """Hold the lock of a run during a `with` block, so that no other process makes the
+    run at the same time.
 
-    While another process holds it, wait. The lock is the file system's (filelock), so
-    it ends with the process that holds it.
+    While another process holds the lock, wait. It is a lock of the file system
+    (filelock), so it ends with the process that holds it.
 
-    path: the lock file of the run.
+    lock_path: the lock file of the run.
     max_seconds: seconds after which Timeout is raised; below 0 there is no limit."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
-        disk.explain_full_disk(path.parent),
-        FileLock(path, max_seconds, thread_local=False),
+        disk.explain_full_disk(lock_path.parent),
+        FileLock(lock_path, max_seconds, thread_local=False),
     ):
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            lock_path.unlink(missing_ok=True)
 
 
-def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock at a path."""
-    if not path.exists():
+def is_locked(lock_path: Path) -> bool:
+    """Return whether a process holds the lock of a run, and so is making that run.
+
+    lock_path: the lock file of the run."""
+    if not lock_path.exists():
         return False
     try:
-        with hold_lock(path, 0):
+        with hold_lock(lock_path, 0):
             return False
     except (Timeout, PermissionError):
         return True
     except OSError as error:
-        # A read-only file system has no lock, since nobody can make a run in it.
+        # In a read-only file system nobody can make a run, so nothing is locked.
         if error.errno != errno.EROFS:
             raise
         return False
 
 
-def read_run_lines() -> list[dict[str, str]]:
-    """Return the rows of `runs.csv`, which names the run of each row of each page; an
-    empty list where there is no such file."""
+def read_run_index() -> list[dict[str, str]]:
+    """Return the lines of the committed index `runs.csv` as {column: cell}; an empty
+    list where there is no such file.
+
+    The index says by which run each line of each published table was computed."""
     path = paths.records_root() / "runs.csv"
     return disk.read_csv(path) if path.exists() else []
 
@@ -172,10 +187,14 @@ def read_run_lines() -> list[dict[str, str]]:
 def open_run(
     spec: Spec, folders_by_origin: Mapping[str, Path], needs_weights: bool = False
 ) -> Run | None:
-    """Return the run of a Spec in the first of some folders {origin: folder}, or None.
+    """Return the finished run of a Spec (description of a run) from the first of
+    several folders that has it, or None.
 
-    Where a run is damaged or belongs to another Spec, a line is printed that says why.
+    A run that is damaged or belongs to another Spec is not used, and a line is printed
+    that says why.
 
+    folders_by_origin: {"record" or "run": folder of committed runs, or of this
+    machine's runs}.
     needs_weights: whether the run must have its weights."""
     for origin, root in folders_by_origin.items():
         run = Run(root / spec.name, origin)
@@ -189,10 +208,12 @@ def open_run(
 
 
 class Store:
-    """A Store finds and writes runs in two folders: committed records, and this
-    machine's runs.
+    """A Store finds and writes runs in two folders: committed runs without weights
+    ("records"), and the runs of this machine.
 
-    Records are looked up first, so that pages are the same on every machine."""
+    Records are looked up first, so that tables are the same on every machine.
+
+    runs, records: the two folders; by default those of the project."""
 
     def __init__(
         self, runs: str | Path | None = None, records: str | Path | None = None
@@ -201,7 +222,8 @@ class Store:
         self.records = Path(records or paths.records_root())
 
     def find_run(self, spec: Spec, needs_weights: bool = False) -> Run | None:
-        """Return the finished run of a Spec, or None.
+        """Return the finished run of a Spec (description of a run), from the records or
+        from this machine's runs, or None.
 
         A run that is damaged, or belongs to another Spec, is reported and not used.
         Raises OSError for a run that cannot be read.
@@ -212,10 +234,12 @@ class Store:
     def find_run_or_twin(
         self, spec: Spec, needs_weights: bool = False
     ) -> tuple[Spec, Run | None]:
-        """Return (a Spec or its float32 twin, the finished run of that or None).
+        """Return (Spec, its finished run or None), where the Spec may be replaced by
+        its float32 twin: the same Spec in float32 instead of bfloat16.
 
-        The Spec itself comes first, then its twin, if either has a run. Where neither
-        has one, it is the twin on a processor without bfloat16, and else the Spec.
+        If the Spec has a run, that is returned; else that of the twin, if it has one.
+        Where neither has a run, it is the one to execute: the twin on a processor
+        without bfloat16 instructions, and else the Spec.
 
         needs_weights: whether the run must have its weights."""
         needs_weights = needs_weights and STEPS[spec.step].weights
@@ -226,16 +250,17 @@ class Store:
         return (spec.float32_twin if run or not processor.has_bfloat16() else spec), run
 
     def move_finished_run(self, spec: Spec) -> Run:
-        """Rename the folder of a run that has just finished to its final name.
+        """Rename the folder of a run that has just finished from `<seed>.part` to its
+        final name, and return the run.
 
-        An older run that is damaged or has no weights is deleted. If the process is
-        killed or the power is lost meanwhile, the new run is complete under one of the
-        two names."""
+        An older run there, which is damaged or has no weights, is deleted. If the
+        process is killed or the power is lost meanwhile, the new run is complete under
+        one of the two names."""
         final = self.runs / spec.name
-        disk.flush_to_disk(self.unfinished_folder(spec))
+        disk.fsync_tree(self.unfinished_folder(spec))
         disk.remove_path(final)
         self.unfinished_folder(spec).rename(final)
-        disk.sync_path(final.parent)
+        disk.fsync_path(final.parent)
         return Run(final, "run")
 
     def unfinished_folder(self, spec: Spec) -> Path:
@@ -245,32 +270,36 @@ class Store:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def look_up_state(self, spec: Spec) -> dict[str, Any]:
-        """Return {"run": Run of a Spec or of its float32 twin, or None, "state": ...}.
+        """Return {"run": finished run of a Spec (description of a run) or None,
+        "state": text}.
 
-        The state is "finished", "running", "failed", "stopped", "died" or "missing"."""
+        The state is "finished", "running", "failed", "stopped", "died" or "missing". A
+        run in float32 stands for a Spec in bfloat16."""
         spec, run = self.find_run_or_twin(spec)
         status, part = {"state": "missing"}, self.unfinished_folder(spec)
         if run:
             status = run.status
         elif part.exists():
-            status = self.read_true_ledger(part)
+            status = self.read_ledger_with_true_state(part)
         return {"run": run, "state": status["state"]}
 
-    def missing_specs(
+    def list_missing_specs(
         self,
         specs: Iterable[Spec],
         keep_weights: bool = False,
-        keep_dtype: bool = False,
+        ignore_float32_twins: bool = False,
     ) -> dict[Spec, bool]:
-        """Return {Spec: whether its weights are needed} of the runs that are still to
-        be made for some Specs.
+        """Return {Spec: whether its weights are needed} of all runs that are still to
+        be made for some Specs (descriptions of runs), inputs before the Specs that need
+        them.
 
-        Inputs come before the Specs that need them. A Spec that this processor cannot
-        compute is replaced by its float32 twin (`find_run_or_twin`). The inputs of a
-        finished run are not looked at, since its result does not need them any more.
+        A Spec in bfloat16 is replaced by the same Spec in float32 where that has a run,
+        or where this processor has no bfloat16 instructions. The inputs of a finished
+        run are left out, since its result does not need them any more.
 
         keep_weights: whether the weights of the Specs themselves are needed.
-        keep_dtype: whether the run of a twin does not count as the run of a Spec."""
+        ignore_float32_twins: whether Specs are never replaced by their float32
+        version."""
         looked: dict[Spec, bool] = {}
         todo: dict[Spec, bool] = {}
 
@@ -288,35 +317,36 @@ class Store:
         for spec in specs:
             stands, run = (
                 (spec, None)
-                if keep_dtype
+                if ignore_float32_twins
                 else self.find_run_or_twin(spec, keep_weights)
             )
             if not run:
                 add_missing(stands, keep_weights)
         return todo
 
-    def explain_missing(self, spec: Spec) -> str:
-        """Return in one line why a run is missing, or "" where nobody has tried to make
-        it.
-
-        Where an input failed, its error is given."""
-        # Inputs come before the Specs that need them, so the first error is the cause.
-        for missing_spec in self.missing_specs([spec]):
+    def explain_missing_run(self, spec: Spec) -> str:
+        """Return in one line why a Spec (description of a run) has no finished run: the
+        error of the last attempt, or that of an input. It is "" where there was no
+        attempt."""
+        # Inputs come before the Specs that need them, so the first error is the cause
+        # of those that follow.
+        for missing_spec in self.list_missing_specs([spec]):
             if error := read_ledger(self.unfinished_folder(missing_spec)).get("error"):
                 return (
                     error
                     if missing_spec == self.find_run_or_twin(spec)[0]
-                    else explain_lost_run(missing_spec, error)
+                    else explain_failed_input(missing_spec, error)
                 )
         return ""
 
-    def read_true_ledger(self, unfinished_folder: Path) -> Json:
-        """Return the ledger (`status.json`) of an unfinished run, with its true state.
+    def read_ledger_with_true_state(self, unfinished_folder: Path) -> Json:
+        """Return the `status.json` of an unfinished run (its ledger: state, times,
+        attempts), where the state "started" is replaced by a truer one.
 
-        A ledger that still says "started" has the state "running" where a process holds
-        the lock of the run, and "died" where none does.
+        It becomes "running" where a process holds the lock of the run, and "died" where
+        none does: a killed process cannot correct its ledger.
 
-        unfinished_folder: folder of the run, as `list_unfinished_folders` lists it."""
+        unfinished_folder: the folder `<seed>.part` of the run."""
         status = read_ledger(unfinished_folder)
         if status["state"] not in ("failed", "stopped"):
             status["state"] = (
@@ -327,9 +357,11 @@ class Store:
         return status
 
     def list_runs(self, folder_pattern: str = "[!.]*") -> Iterator[Run]:
-        """Yield all records, then all finished runs, damaged ones too.
+        """Yield all committed runs (records), then all finished runs of this machine,
+        damaged ones too.
 
-        folder_pattern: glob pattern of the folder names <step>-<identity>."""
+        folder_pattern: a glob pattern of folder names, which are "<step>-<identity>",
+        such as "finetune-*"; by default all that do not begin with a dot."""
         for origin, root in {"record": self.records, "run": self.runs}.items():
             files = root.glob(f"{folder_pattern}/[!.]*/*.json")
             for folder in sorted({path.parent for path in files}):
@@ -337,42 +369,45 @@ class Store:
                     yield Run(folder, origin)
 
     def list_records(self) -> list[Run]:
-        """Return every record."""
+        """Return all records: committed runs without weights."""
         return [run for run in self.list_runs() if run.origin == "record"]
 
     def list_unfinished_folders(self) -> list[Path]:
-        """Return the folders (`.part`) of runs that are being made or did not
-        finish."""
+        """Return the folders (`<seed>.part`) of runs that are being made, or that
+        failed, were stopped or were killed."""
         return sorted(self.runs.glob("*/*.part"))
 
     def copy_to_records(self, run: Run) -> Path:
-        """Copy a finished run to the records, without weights and events, and return
-        the new folder."""
+        """Copy a finished run to the folder of committed runs, without its weights and
+        its log, and return the new folder."""
         target = self.records / run.name
-        with disk.atomic_path(target) as folder:
+        with disk.write_atomically(target) as folder:
             shutil.copytree(
-                run.folder, folder, ignore=shutil.ignore_patterns(*LEFT, ".*")
+                run.folder, folder, ignore=shutil.ignore_patterns(*NOT_RECORDED, ".*")
             )
             disk.write_manifest(folder)
-            disk.flush_to_disk(folder)
+            disk.fsync_tree(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
 
 def count_core_seconds(ledger: Json) -> float:
-    """Return the CPU seconds of a run over all its cores.
+    """Return the CPU seconds that a run took, summed over all its cores.
 
-    Unlike the seconds of a clock, they do not grow with other work on the machine. An
-    old ledger without them has the seconds of a clock instead.
+    Unlike wall-clock seconds, they hardly grow with other work on the machine. Old runs
+    have no CPU seconds; then the wall-clock seconds are returned.
 
-    ledger: the ledger of the run."""
+    ledger: the content of the run's `status.json`."""
     return ledger.get("core_seconds") or ledger["seconds"]
 
 
 def read_ledger(unfinished_folder: Path) -> Json:
-    """Return the ledger (`status.json`) of an unfinished run.
+    """Return the `status.json` of an unfinished run (its ledger: state, times, number
+    of attempts).
 
-    Where it is damaged or missing, the state is "died", with no attempts."""
+    Where it is damaged or missing, the state is "died", with no time and no attempts.
+
+    unfinished_folder: the folder `<seed>.part` of the run."""
     status: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
         return status | read_json(unfinished_folder / "status.json")
@@ -380,24 +415,29 @@ def read_ledger(unfinished_folder: Path) -> Json:
         return status
 
 
-def explain_lost_run(spec: Spec, input_error: str) -> str:
+def explain_failed_input(spec: Spec, input_error: str) -> str:
     """Return in one line why a run cannot be made: the input that failed, and its
     error.
 
-    input_error: the error of that input, which may itself name an earlier one."""
+    spec: the Spec of that input.
+    input_error: the error of that input. If it already names an earlier input that
+    failed, it is returned unchanged."""
     root = f"needs {spec.name}, which could not be made: {input_error}"
     return input_error if input_error.startswith("needs ") else root
 
 
 class Scratch:
-    """A Scratch takes the logs and arrays of a training that is no run of a Spec.
+    """A Scratch takes the log and the arrays of a training that is not saved as a run.
 
-    They stay in memory; only checkpoints are written. The candidates of a search and
-    benchmarks use it. Its subclass `RunWriter` writes the run of a Spec."""
+    They stay in memory; only checkpoints are written to its folder. It serves the many
+    short trainings of an architecture search, and benchmarks. Its subclass `RunWriter`
+    writes a run to disk.
+
+    seed: the seed of the training."""
 
     result: Json  # Return value of `lib.train.learn.Trainer.fit`.
 
-    # Seconds between checkpoints: so large that none is written unless asked for.
+    # Seconds between checkpoints: by default so many that none is written.
     checkpoint_seconds = 1e9
 
     def __init__(self, folder: str | Path, seed: int) -> None:
@@ -407,25 +447,36 @@ class Scratch:
 
     @property
     def checkpoint_folder(self) -> Path:
-        """Return the folder of the checkpoints."""
+        """Return the folder to which checkpoints are written, and from which a stopped
+        training resumes."""
         return self.folder / "resume"
 
     def log_step(self, step: int, **values: Any) -> None:
-        """Append the values of a training step to the log, which checkpoints save
-        too."""
+        """Append named values of a training step, such as its loss, to the log, which
+        checkpoints save too.
+
+        step: the number of the training step."""
         self.lines.append(
             json.loads(json.dumps({"step": step, **values}, default=float))
         )
 
-    def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        """Keep arrays in memory under a name."""
-        self.arrays[name] = arrays
+    def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
+        """Keep named arrays in memory; a subclass writes them to one file.
 
-    def read_log(self, name: str) -> Arrays:
-        """Return {key: array [n]} of the n steps that logged a dict under a name.
+        file_stem: the name of the file without its ending."""
+        self.arrays[file_stem] = arrays
 
-        "step" has their numbers. If a step logged twice, its last values count."""
-        notes = {line["step"]: line[name] for line in self.lines if name in line}
+    def read_log(self, logged_name: str) -> Arrays:
+        """Return what `log_step` logged as `logged_name`, as {key: array [n]} for the n
+        training steps that logged a dict {key: number} under this name.
+
+        "step" has the numbers of these steps. If a step logged twice, the last values
+        count."""
+        notes = {
+            line["step"]: line[logged_name]
+            for line in self.lines
+            if logged_name in line
+        }
         steps = sorted(notes)
         columns = {
             key: np.array([notes[step][key] for step in steps])
@@ -434,15 +485,21 @@ class Scratch:
         return {"step": np.array(steps)} | columns
 
     def report_progress(self, fraction: float, **values: Any) -> None:
-        """Ignore the share of the training that is done; `RunWriter` writes it to the
-        ledger."""
+        """Do nothing with the share of the training that is done; the subclass
+        `RunWriter` writes it to the run's `status.json`.
+
+        fraction: the share that is done, 0 to 1."""
 
 
 class RunWriter(Scratch):
-    """A RunWriter is the folder of a run that is being made.
+    """A RunWriter is the folder of a run that is being made, for writing.
 
-    The function of a step gets it to log, to save arrays and weights, and to read its
-    inputs."""
+    The function that does a run's work gets it, to log, to save arrays and weights, and
+    to read the runs that are its inputs.
+
+    inputs: {name, such as "teacher": finished run}.
+    keep_weights: whether the model's weights are saved.
+    checkpoint_seconds: seconds between two checkpoints."""
 
     def __init__(
         self,
@@ -453,7 +510,9 @@ class RunWriter(Scratch):
         checkpoint_seconds: float = 30.0,
     ) -> None:
         folder = store.unfinished_folder(spec)
-        assert spec.seed is not None  # Otherwise store.part has raised Refused.
+        # For the type checker: unfinished_folder raises Refused for a Spec without
+        # seed.
+        assert spec.seed is not None
         super().__init__(folder, spec.seed)
         self.checkpoint_seconds = checkpoint_seconds
         self.store, self.spec, self.inputs, self.keep = (
@@ -478,15 +537,15 @@ class RunWriter(Scratch):
         self.write_ledger("started")
 
     def folder_stamp(self) -> tuple[int, int, int]:
-        """Return inodes and time that differ if another process deletes this folder and
-        makes it again."""
+        """Return inodes and a modification time of this folder, by which it is noticed
+        if another process has deleted the folder and made it again."""
         spec = (self.folder / "spec.json").stat()
         return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
 
-    def check_folder_stands(self) -> None:
-        """Raise Absent where somebody has deleted the folder while the run is made.
+    def check_folder_exists(self) -> None:
+        """Raise Absent where somebody has deleted this folder while the run is made.
 
-        Otherwise later writes would make a run that lacks its first files."""
+        Otherwise later writes would complete a run that lacks its first files."""
         with suppress(FileNotFoundError):
             if self.folder_stamp() == self.made_as:
                 return
@@ -494,12 +553,12 @@ class RunWriter(Scratch):
         raise Absent(f"{where}: the same command makes it anew")
 
     def write_ledger(self, state: str, in_place: bool = False, **values: Any) -> None:
-        """Write the run's ledger (`status.json`): state, time, costs and number of
-        attempts.
+        """Write the run's `status.json` (its ledger): state, date, seconds, CPU
+        seconds, number of attempts, and further `values`.
 
-        in_place: whether to write over the old bytes, which works on a full disk
-        too."""
-        self.check_folder_stands()
+        state: "started", "finished", "failed" or "stopped".
+        in_place: whether to overwrite the old bytes, which works on a full disk too."""
+        self.check_folder_exists()
         status = {
             "state": state,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -516,27 +575,35 @@ class RunWriter(Scratch):
             write_json(self.folder / "status.json", status)
 
     def report_progress(self, fraction: float, **values: Any) -> None:
-        """Write the share of the run that is done to its ledger (`status.json`), at
-        most once a second."""
+        """Write the share of the run that is done to its `status.json`, at most once a
+        second, so that progress bars can read it.
+
+        fraction: the share that is done, 0 to 1."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
             self.write_ledger("started", progress=round(fraction, 4), **values)
 
-    def save_arrays(self, name: str, **arrays: np.ndarray) -> None:
-        self.check_folder_stands()
-        # safetensors writes the bytes of an array in memory order, and reads C order.
+    def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
+        self.check_folder_exists()
+        # Copy arrays of another memory layout: safetensors writes their bytes in the
+        # order of memory, but reads them in C order.
         arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
-        save_file(arrays, self.folder / f"{name}.safetensors")
+        save_file(arrays, self.folder / f"{file_stem}.safetensors")
 
     @property
     def model(self) -> Path | None:
-        """Return the folder for the weights, or None where they are not to be saved."""
+        """Return the path of the folder to which weights are saved, or None where they
+        are not to be saved."""
         return self.folder / "model" if self.keep else None
 
     def write_final_files(self, metrics: Json, environment: Json) -> None:
-        """Write the last files of a run and its manifest; then
-        `Store.move_finished_run` renames its folder."""
-        self.check_folder_stands()
+        """Write the last files of a run, and its manifest with a digest of each file.
+
+        Then `Store.move_finished_run` gives the folder its final name.
+
+        metrics: the result of the run, for `metrics.json`.
+        environment: versions, processor and commit, for `env.json`."""
+        self.check_folder_exists()
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", environment)
         body = "".join(json.dumps(line) + "\n" for line in self.lines)

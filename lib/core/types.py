@@ -1,4 +1,4 @@
-"""This module has types that several packages of lib use."""
+"""This module has type aliases that several packages of lib use."""
 
 from typing import Any
 

@@ -1,10 +1,12 @@
-"""This package reads the rows of every task through one interface: `describe_task_rows`
-names them in a Spec, `load` reads them. It does not import torch.
+"""This package reads the rows of every task (GLUE, SQuAD, SentEval, generated toy
+tasks, a user's files): `describe_task_rows` chooses and describes them for a Spec (the
+description of a run), and `load` reads them. It does not import torch.
 
 A **source** is where rows come from. The source `toy` generates them, `own` reads the
-files of a user (`lib.data.own`), and `lib.data.read` reads the tasks of the table
-`tasks.toml`. Official files lie below DATA_ROOT, in the folders of FOLDERS. A
-**descriptor** is a small dict in a Spec:
+files of a user (`lib.data.own`), and `lib.data.read` reads the tasks that `tasks.toml`
+lists. Official files lie in folders below DATA_ROOT. **Unseen rows** are labelled test
+rows, on which models are scored besides the development rows, but never trained or
+selected. A **descriptor** is a small dict in a Spec that says which rows a run has:
 
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside",
     "digest"}}
@@ -12,8 +14,9 @@ files of a user (`lib.data.own`), and `lib.data.read` reads the tasks of the tab
 With "drawn": {"rows", "digest"} each seed draws its own training and held-out rows from
 a pool of "rows" rows with this digest, so all seeds of a Spec have one descriptor.
 
-Digests are computed from the parsed rows, so a local file and a download from the hub
-have the same digest. Images are read by `lib.papers.nas_pruning.digits`."""
+Digests are computed from the parsed rows, so a local file and a download from the
+Hugging Face hub have the same digest. Images are read by
+`lib.papers.nas_pruning.digits`."""
 
 import hashlib
 import importlib
@@ -38,14 +41,17 @@ from lib.data import unseen as left
 
 @dataclass(frozen=True)
 class Task:
-    """A Task says what a row has and how predictions are scored.
+    """A Task is a task of classification, regression or span extraction: what a row has
+    and how predictions are scored.
 
     name: the name as the benchmark spells it, such as "CoLA".
     pair: whether a row has two texts.
     labels: the class names in the order of the official codes; () for a regression.
-    metrics: names of metrics of lib.stats.metrics. Papers' tables show the first one.
+    metrics: names of metrics, such as "accuracy" or "matthews" (lib.stats.metrics).
+    Papers' tables show the first one.
     span: whether the answer is a span of the second text, as in SQuAD.
-    scale: for a regression, the scores in a user's file that become 0 and 5."""
+    scale: for a regression on a user's file, its lowest and highest score; models are
+    trained on scores from 0 to 5."""
 
     name: str
     pair: bool
@@ -56,15 +62,16 @@ class Task:
 
     @property
     def output_width(self) -> int:
-        """Return the width of the model's last layer: one output for each class, one
-        for a score, two for the start and the end of a span."""
+        """Return the number of outputs of a model for this task: one for each class,
+        one for a score, two for the start and the end of a span."""
         return 2 if self.span else len(self.labels) or 1
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A Split has N rows of a task. It is compared by identity, so that functions of it
-    can be cached.
+    """A Split has N rows of a task, such as its training rows. Two Splits are equal
+    only if they are the same object, so that results of functions can be cached by
+    Split.
 
     a: the first text of each row.
     b: the second text of each row; None where a row has one text.
@@ -73,7 +80,7 @@ class Split:
     no answer.
     index: the number of each row in its source, int64 [N], by which predictions of two
     runs are matched.
-    answers: for spans, all accepted texts of each row."""
+    answers: for spans, the accepted answer texts of each row."""
 
     a: list[str]
     b: list[str] | None
@@ -85,7 +92,8 @@ class Split:
         return len(self.a)
 
     def select_rows(self, rows: Sequence[int] | np.ndarray) -> "Split":
-        """Return the Split of the rows at the positions `rows`, in their order."""
+        """Return a new Split with only the rows at some positions, in the order of
+        these positions."""
 
         def select_values(values: list[Any] | None) -> Any:
             return values and [values[i] for i in rows]
@@ -108,23 +116,29 @@ FOLDERS = {
     "senteval": "probing",
     "treebank": "ud_english_ewt",
 }
-# Files of this package. When one changes, cached digests of rows are computed again.
+# Files of this package. When one of them changes, rows may be parsed differently, so
+# cached digests of rows are computed again.
 CODE = sorted(Path(__file__).parent.glob("*.*"))
 WEIGHTS = "model.safetensors"
-# Patterns of the files of a checkpoint.
+# Patterns of the files that are copied of a pretrained checkpoint.
 PATTERNS = ("*.json", "*.txt", WEIGHTS)
-# Sources whose tasks are listed in `tasks.toml`, and read by `lib.data.read`.
+# Sources that one module, `lib.data.read`, reads by the table `tasks.toml`; each other
+# source has a module of its name.
 TABLED = ("glue", "squad", "senteval")
 
 
 @cache
 def import_source(source_name: str) -> ModuleType:
-    """Return the module that reads a source. Raises Refused for an unknown name.
+    """Return the module that reads a source of data. Raises Refused for an unknown
+    name.
 
-    The module has `load(task, root) -> {split name: Split}` and a dict of its tasks. A
-    source with official unseen rows has `UNSEEN` and `unseen(task, root)` too. `toy`
-    and `own` take no root. `own` has no fixed tasks: it has `task(name)` and
-    `files(name)`."""
+    Its function `load(task, folder)` returns {split name: Split}. If some tasks have
+    official test rows with labels, UNSEEN lists these tasks, and the function
+    `load_official_test_rows(task, folder)` reads them. The modules `toy` and `own` take
+    no folder. `own` has no fixed list of tasks, but functions `task(name)` and
+    `files(name)`.
+
+    source_name: a key of FOLDERS, such as "glue", "toy" or "own"."""
     check_name("data source", source_name, FOLDERS)
     return importlib.import_module(
         f"lib.data.{'read' if source_name in TABLED else source_name}"
@@ -132,7 +146,8 @@ def import_source(source_name: str) -> ModuleType:
 
 
 def list_tasks(source_name: str) -> dict[str, Task]:
-    """Return {name: Task} of a source other than `own`."""
+    """Return {name: Task} of a source of data, such as "glue"; not for `own`, a user's
+    files, which have no fixed tasks."""
     return (
         import_source(source_name).SOURCES[source_name]
         if source_name in TABLED
@@ -140,23 +155,27 @@ def list_tasks(source_name: str) -> dict[str, Task]:
     )
 
 
-def find_source_folder(source_name: str) -> tuple[Path, ...]:
-    """Return (folder of a source,), or () for a source without a folder."""
+def list_source_folders(source_name: str) -> tuple[Path, ...]:
+    """Return the folder of a source's official files as a tuple of one path; () for a
+    source without a folder, whose rows are generated or a user's."""
     subfolder = FOLDERS[source_name]
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
 def has_source_folder(source_name: str) -> bool:
-    """Return whether the folder of a source exists, or the source has none."""
-    folders = find_source_folder(source_name)
+    """Return whether the folder of a source's official files exists; True for a source
+    without a folder, whose rows are generated or a user's."""
+    folders = list_source_folders(source_name)
     return not folders or folders[0].is_dir()
 
 
 def task(source_name: str, task_name: str) -> Task:
-    """Return the Task of a source by name. Raises Refused, with the most similar name,
-    for an unknown one.
+    """Return a Task by name. Raises Refused, with the most similar name, for an unknown
+    one.
 
-    source_name: the source. Only the source `own` opens files for this."""
+    source_name: where the task's rows come from, such as "glue". Only the source "own",
+    a user's files, opens files for this.
+    task_name: such as "CoLA"; for "own" the line by which the user names the files."""
     if source_name == "own":
         return import_source(source_name).task(task_name)
     check_name(f"task of source {source_name!r}", task_name, list_tasks(source_name))
@@ -164,7 +183,8 @@ def task(source_name: str, task_name: str) -> Task:
 
 
 def find_described_task(data_descriptor: Json) -> Task:
-    """Return the Task that a descriptor names."""
+    """Return the Task of a descriptor, the dict in a Spec (the description of a run)
+    that says which rows the run has."""
     return task(data_descriptor["source"], data_descriptor["task"])
 
 
@@ -174,11 +194,12 @@ _look = True
 
 @contextmanager
 def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
-    """Allow Specs of missing data, texts or checkpoints, for a plan. Yields the set of
-    their keys, which fills up.
+    """Let Specs (descriptions of runs) be built within a `with` block although data
+    sets, texts or checkpoints are missing, so that runs can be planned. Yield a set, to
+    which the names of the missing data are added.
 
-    use_local_data: whether local data are used. Without them every machine makes the
-    same Specs."""
+    use_local_data: whether local data are read. If not, official digests stand for all
+    data, and every machine builds the same Specs."""
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), use_local_data
     try:
@@ -188,18 +209,23 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
 
 
 def read_official_digests() -> Json:
-    """Return {key: digest} of official rows, texts and weights (`data/digests.json`).
+    """Return {name, such as "glue/CoLA": digest} of official data sets, texts and
+    checkpoints, from the committed file `data/digests.json`.
 
-    With them, records are found on a machine that lacks the data."""
+    A run is identified by the digests of its data. So committed runs are found on a
+    machine that lacks the data."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
-    return read_digests(*disk.read_file_stamp(paths.DIGESTS))
+    return read_digest_file(*disk.read_file_stamp(paths.DIGESTS))
 
 
 @cache
-def read_digests(path: str, *_: int) -> Json:
-    """Return the digests in a file, cached by its `read_file_stamp`, as grids call this
-    often."""
+def read_digest_file(path: str, *file_stamp: int) -> Json:
+    """Return {name: digest} of a JSON file, cached, as it is read for every planned
+    run.
+
+    path, file_stamp: what `disk.read_file_stamp` returns, so that a changed file is
+    read again."""
     return disk.read_json(path, "take it from git")
 
 
@@ -210,13 +236,13 @@ def digest_local_or_official(
 ) -> str:
     """Return the digest of local data, or the official digest where they are missing.
 
-    Where there is no official digest either, it returns "absent" inside of
-    `allow_absent_data`, and else raises FileNotFoundError.
+    Where there is no official digest either, "absent" is returned within
+    `allow_absent_data`, and else FileNotFoundError is raised.
 
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
-    digest_local: function that returns the digest of the local data.
-    has_local_folder: function that returns whether the folder of the data exists;
-    without it, data with an official digest are not looked for."""
+    digest_local: function that computes the digest of the local data.
+    has_local_folder: function that returns whether the folder of the data exists. If
+    not, and there is an official digest, `digest_local` is not called."""
     official = read_official_digests().get(data_name)
     try:
         if not _look or (official and not has_local_folder()):
@@ -231,7 +257,8 @@ def digest_local_or_official(
 
 
 def find_checkpoint(checkpoint_name: str, file_name: str) -> Path | None:
-    """Return the local folder of a checkpoint that has a file `file_name`, or None."""
+    """Return the local folder of a pretrained checkpoint, if it has a file `file_name`,
+    or None."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next(
         (
@@ -244,8 +271,8 @@ def find_checkpoint(checkpoint_name: str, file_name: str) -> Path | None:
 
 
 def locate_checkpoint(checkpoint_name: str) -> Path:
-    """Return the local folder of a checkpoint. Raises Absent, with ways to get it,
-    where it is missing."""
+    """Return the local folder of a pretrained checkpoint. Raises Absent, with ways to
+    get it, where it is missing."""
     if folder := find_checkpoint(checkpoint_name, WEIGHTS):
         return folder
     why = f"no checkpoint {checkpoint_name!r} under {paths.show_path(paths.models_root())}"
@@ -254,11 +281,14 @@ def locate_checkpoint(checkpoint_name: str) -> Path:
 
 
 def digest_weights(checkpoint_name: str) -> str:
-    """Return the SHA-256 digest of a local checkpoint. Raises Absent where it is
-    missing.
+    """Return the SHA-256 digest of a local pretrained checkpoint. Raises Absent where
+    it is missing.
 
-    It is the digest of the weights; for a user's folder, named by its full path, it is
-    one of all files."""
+    It is the digest of the file of weights. For a user's model it is a digest of all
+    files, tokenizer and configuration included.
+
+    checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
+    folder."""
     folder = locate_checkpoint(checkpoint_name)
     if not Path(checkpoint_name).is_absolute():
         return disk.digest_file(folder / WEIGHTS)
@@ -269,13 +299,15 @@ def digest_weights(checkpoint_name: str) -> str:
 
 
 def list_checkpoint_files(folder: Path) -> list[Path]:
-    """Return the files of a checkpoint (PATTERNS), without hidden ones."""
+    """Return the files of a checkpoint's folder that matter: weights, JSON files and
+    vocabulary, without hidden files."""
     files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
     return [path for path in files if path.name[0] != "."]
 
 
 def digest_checkpoint(checkpoint_name: str) -> str:
-    """Return the digest of a local checkpoint, or the official digest where it is
+    """Return the digest of a pretrained checkpoint, which identifies it in a Spec (the
+    description of a run): of the local files, or the official digest where they are
     missing."""
     return digest_local_or_official(
         f"models/{checkpoint_name}",
@@ -285,28 +317,30 @@ def digest_checkpoint(checkpoint_name: str) -> str:
 
 
 def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
-    """Return {split name: Split} of a task.
+    """Return {split name, such as "train": Split} of all rows of a task.
 
-    Official rows are read once in a process. Files of the source `own` are read again
-    when they change, because a user may edit them while a notebook's kernel runs.
+    Official rows are read once in a process. A user's files (source "own") are read
+    again when they change, because they may be edited while a notebook is open.
 
     Raises Absent where files are missing, and Refused with file and line where a row is
     malformed."""
     if source_name == "own":
         return import_source(source_name).load(task_name)
-    return read_splits_once(source_name, task_name)
+    return read_splits_cached(source_name, task_name)
 
 
 @cache
-def read_splits_once(source_name: str, task_name: str) -> dict[str, Split]:
-    """Return `read_splits` of a source other than `own`, cached in this process."""
+def read_splits_cached(source_name: str, task_name: str) -> dict[str, Split]:
+    """Return {split name: Split} of all rows of a task, cached in this process; not for
+    the source "own", whose files a user may edit."""
     return import_source(source_name).load(
-        task(source_name, task_name).name, *find_source_folder(source_name)
+        task(source_name, task_name).name, *list_source_folders(source_name)
     )
 
 
 def read_split(source_name: str, task_name: str, split_name: str) -> Split:
-    """Return one split of a task by name. Raises Absent where it is missing."""
+    """Return one split of a task by name, such as "train" or "dev". Raises Absent where
+    it is missing."""
     task_splits = read_splits(source_name, task_name)
     if split_name not in task_splits:
         names = ", ".join(task_splits)
@@ -318,15 +352,18 @@ def read_split(source_name: str, task_name: str, split_name: str) -> Split:
 
 
 def digest_splits(
-    splits: dict[str, Split], labels: tuple[str, ...] | tuple[float, float] = ()
+    splits: dict[str, Split],
+    labels_or_scale: tuple[str, ...] | tuple[float, float] = (),
 ) -> str:
     """Return the digest of the rows of several splits: 16 hex digits of a SHA-256.
 
     Test splits are left out, since only some copies of a data set have them.
 
-    labels: class names or scale of the scores, which the rows of a user's file decide
-    and which are then part of the digest."""
-    body = hashlib.sha256(json.dumps(labels).encode() if labels else b"")
+    labels_or_scale: for a user's file, the class names, or the lowest and highest
+    score, which are inferred from its rows; they become part of the digest."""
+    body = hashlib.sha256(
+        json.dumps(labels_or_scale).encode() if labels_or_scale else b""
+    )
     for key, split in splits.items():
         if not key.startswith("test"):
             answers = [] if split.answers is None else [split.answers]
@@ -337,8 +374,10 @@ def digest_splits(
 
 
 def digest_task_rows(source_name: str, task_name: str) -> str:
-    """Return the digest of a task's rows; for a user's file, class names or scale of
-    the scores are part of it."""
+    """Return the digest of all rows of a task, by which a Spec (the description of a
+    run) identifies its data.
+
+    For a user's file it covers the class names, or the scale of the scores, too."""
     labels = ()
     if source_name == "own":
         user_task = task(source_name, task_name)
@@ -350,28 +389,30 @@ def digest_local_rows(source_name: str, task_name: str) -> tuple[str, list[str]]
     """Return (digest, names of the splits) of a task's local rows. Raises Absent where
     they are missing.
 
-    The result is cached, as grids call this often: for official rows once in a process,
-    for a user's files until they change."""
+    The result is cached, as it is asked for every planned run: for official rows while
+    the process lives, for a user's files until they change."""
     user_files = (
         import_source(source_name).files(task_name) if source_name == "own" else ()
     )
-    return digest_rows_once(
+    return digest_rows_cached(
         source_name, task_name, *((str(f), disk.digest_file(f)) for f in user_files)
     )
 
 
 @cache
-def digest_rows_once(
+def digest_rows_cached(
     source_name: str, task_name: str, *files_with_digests: tuple[str, str]
 ) -> tuple[str, list[str]]:
-    """Return `digest_local_rows`, cached in this process and on disk.
+    """Return (digest, names of the splits) of a task's local rows, cached in this
+    process and on disk.
 
-    The cache on disk is valid until a file of the source or of this package changes:
-    reading every task takes seconds, and each command needs most of them.
+    The cache on disk holds until a data file or the code of this package changes. It
+    saves seconds for each command, as most commands need the digests of most tasks.
 
-    files_with_digests: (path, digest) of each file of a user."""
+    files_with_digests: (path, digest) of each of a user's files; none for an official
+    task."""
     files = [Path(path) for path, _ in files_with_digests]
-    for root in find_source_folder(source_name):
+    for root in list_source_folders(source_name):
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
     def digest_rows() -> list[str]:
@@ -396,22 +437,26 @@ def describe_task_rows(
     words: int = 0,
     drawn: bool = False,
 ) -> Json:
-    """Return the descriptor of a task for a Spec.
+    """Return a descriptor for a Spec (the description of a run): a dict that says which
+    rows of a task a run trains on and is scored on, and has their digests, so that
+    `load` gives the same rows on every machine.
 
     Where the data are missing, it has the official digests, and a run fails in `load`.
 
     rows: the number of training rows; None takes all.
-    held_out: the number of further training rows, for importance and selection.
+    held_out: the number of further training rows that are held out, to measure
+    importance and to select models.
     unseen: the largest number of unseen rows: labelled rows on which models are scored,
     but never trained or selected.
-    beside: the number of rows, first in the random order of drawing, on which any run
-    of the task may train or select. Unseen rows are drawn after these. The default is
-    `rows` + `held_out`, or 0 where the source has official unseen rows.
+    beside: the number of training rows, first in a fixed random order, on which any run
+    of the task may train or select. Unseen rows are taken from the rows after these.
+    The default is `rows` + `held_out`, or 0 where the source has official test rows
+    with labels.
     in_order: whether to train on the first rows of the file and to hold out its last
     ones, instead of random rows.
     words: the least number of words of an unseen row that is taken from training rows.
-    drawn: whether each seed draws its own training rows. Unseen rows are then fixed
-    first, and the pool to draw from is all training rows that share no text with them.
+    drawn: whether each seed draws its own training rows. Unseen rows are then chosen
+    first, and the seeds draw from all training rows that share no text with them.
 
     Raises Refused where there are too few rows, where `drawn` and `in_order` are both
     given, and for unseen rows from the training rows where `rows` is None, `in_order`
@@ -452,9 +497,9 @@ def describe_task_rows(
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if drawn:
-        drawn_entry: Json | None = noted.get(make_pool_key(body))
+        drawn_entry: Json | None = noted.get(format_pool_key(body))
         if not drawn_entry:
-            split = read_pool(body)
+            split = read_pool_of_training_rows(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
         body["drawn"] = drawn_entry
         check_enough_rows(
@@ -464,58 +509,74 @@ def describe_task_rows(
 
 
 def check_enough_rows(
-    data_name: str, available: int, rows: int, held_out: int, noun: str = ""
+    data_name: str,
+    available_rows: int,
+    train_rows: int,
+    held_out_rows: int,
+    noun_for_message: str = "",
 ) -> None:
-    """Raise Refused where fewer rows are `available` than `rows` + `held_out`.
+    """Raise Refused where a data set has fewer rows than are to be trained on and held
+    out.
 
-    noun: words for the message that name the available rows."""
-    if rows + held_out > available:
-        asked = f"{rows} training and {held_out} held-out rows asked of {data_name}"
-        raise Refused(f"{asked}, which has {available}{noun}: ask for fewer")
+    data_name: the name of the data set for the message.
+    noun_for_message: words for the message that say what the available rows are."""
+    if train_rows + held_out_rows > available_rows:
+        asked = f"{train_rows} training and {held_out_rows} held-out rows asked of {data_name}"
+        raise Refused(
+            f"{asked}, which has {available_rows}{noun_for_message}: ask for fewer"
+        )
 
 
-def load(descriptor: Json, seed: int | None = None) -> dict[str, Split]:
-    """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as
-    described, and the other splits of the source.
+def load(data_descriptor: Json, seed: int | None = None) -> dict[str, Split]:
+    """Return {split name: Split} of the rows that a descriptor in a Spec describes:
+    "train", "held_out" and "unseen" as described, "dev" and others whole.
 
     Training and held-out rows are the first rows of a fixed random order, or with
-    `in_order` the first and last rows of the file. Raises Refused where the data have
-    changed since they were described or have too few rows, and for "drawn" rows without
-    a seed.
+    "in_order" the first and last rows of the file. Raises Refused where the data have
+    changed since they were described or have too few rows, and for "drawn" rows (each
+    seed has its own) without a seed.
 
+    data_descriptor: the dict that `describe_task_rows` returned.
     seed: the seed of the run, which decides the order of "drawn" rows. Runs of one seed
     have the same training rows, also if they hold out more or fewer rows."""
-    name, task_name = descriptor["source"], descriptor["task"]
+    name, task_name = data_descriptor["source"], data_descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(read_splits(name, task_name))
-    check_digest(key, digest_task_rows(name, task_name), descriptor["digest"])
-    train, held = read_split(name, task_name, "train"), descriptor.get("held_out", 0)
-    if drawn_entry := descriptor.get("drawn"):
+    check_digest(key, digest_task_rows(name, task_name), data_descriptor["digest"])
+    train, held = (
+        read_split(name, task_name, "train"),
+        data_descriptor.get("held_out", 0),
+    )
+    if drawn_entry := data_descriptor.get("drawn"):
         if seed is None:
             raise Refused(
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
-        train, what = read_pool(descriptor), f"{key}, the rows to draw from,"
+        train, what = (
+            read_pool_of_training_rows(data_descriptor),
+            f"{key}, the rows to draw from,",
+        )
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
-    rows = descriptor.get("rows", len(train) - held)
+    rows = data_descriptor.get("rows", len(train) - held)
     check_enough_rows(key, len(train), rows, held)
     order, first = permute_row_numbers(train), rows
     if drawn_entry:
         assert seed is not None
         order = np.random.default_rng(derive_seed(seed, "rows")).permutation(len(train))
-    elif descriptor.get("in_order"):
+    elif data_descriptor.get("in_order"):
         order, first = np.arange(len(train)), len(train) - held
     task_splits["train"] = train.select_rows(np.sort(order[:rows]))
     if held:
         task_splits["held_out"] = train.select_rows(
             np.sort(order[first : first + held])
         )
-    if "unseen" in descriptor:
-        task_splits["unseen"] = load_unseen(descriptor)
+    if "unseen" in data_descriptor:
+        task_splits["unseen"] = load_unseen_rows(data_descriptor)
     return task_splits
 
 
 def check_digest(data_name: str, actual_digest: str, expected_digest: str) -> None:
-    """Raise Refused where the digest of local data differs from that of a Spec.
+    """Raise Refused where local data are not those for which a run was described: their
+    digest differs from that in its Spec.
 
     data_name: the name of the data for the message.
     actual_digest, expected_digest: the digest of the local data, and that of the
@@ -528,40 +589,44 @@ def check_digest(data_name: str, actual_digest: str, expected_digest: str) -> No
 
 
 def permute_row_numbers(split: Split) -> np.ndarray:
-    """Return the fixed random order in which rows are drawn from a split: a permutation
-    [N]."""
+    """Return the fixed random order in which training and test rows are drawn from a
+    split of N rows: a permutation of 0 to N - 1, [N], equal on every machine."""
     return np.random.default_rng(0).permutation(len(split))
 
 
 @cache
 def find_unseen_rows(
-    train: Split, first_rows: int, max_unseen: int, min_words: int
+    train_split: Split, skipped_rows: int, max_unseen: int, min_words: int
 ) -> list[int]:
-    """Return the positions of at most `max_unseen` unseen rows in the training set.
+    """Choose unseen rows (labelled test rows) among the training rows of a task, and
+    return their positions.
 
-    They come after the first `first_rows` rows of `permute_row_numbers`, share no text
-    with these, and have at least `min_words` words."""
-    order = permute_row_numbers(train)
-    behind = order[first_rows:]
+    They are the first `max_unseen` rows, in a fixed random order after the first
+    `skipped_rows` rows, that share no text with those skipped rows and have at least
+    `min_words` words. Runs train on the skipped rows."""
+    order = permute_row_numbers(train_split)
+    behind = order[skipped_rows:]
     if min_words:
-        behind = behind[left.count_words(train)[behind] >= min_words]
+        behind = behind[left.count_words(train_split)[behind] >= min_words]
     return left.select_rows_without_shared_text(
-        train, order[:first_rows], behind, max_unseen
+        train_split, order[:skipped_rows], behind, max_unseen
     )
 
 
 def read_unseen_rows(source_name: str, task_name: str, unseen_entry: Json) -> Split:
-    """Return a Split of unseen rows.
+    """Return a Split of a task's unseen rows: labelled test rows on which models are
+    scored, but never trained or selected.
 
     Raises Refused where there are none.
 
-    unseen_entry: {"beside", "rows", "words"} of a descriptor. With "beside" 0 they are
-    the official unseen rows of the source, and else training rows
-    (`find_unseen_rows`)."""
+    unseen_entry: {"rows": largest number, "beside", "words": least number of words}.
+    With "beside" 0 they are official test rows of the source. Otherwise they are
+    training rows that share no text with the first "beside" rows of a fixed random
+    order."""
     beside, count = unseen_entry["beside"], unseen_entry["rows"]
     if not beside:
-        split = import_source(source_name).unseen(
-            task_name, *find_source_folder(source_name)
+        split = import_source(source_name).load_official_test_rows(
+            task_name, *list_source_folders(source_name)
         )
         return split.select_rows(np.sort(permute_row_numbers(split)[:count]))
     train = read_split(source_name, task_name, "train")
@@ -573,95 +638,110 @@ def read_unseen_rows(source_name: str, task_name: str, unseen_entry: Json) -> Sp
     return train.select_rows(np.sort(chosen))
 
 
-def load_unseen(descriptor: Json) -> Split:
-    """Return the unseen rows of a descriptor. Raises Refused where their digest has
-    changed."""
-    name, task_name = descriptor["source"], descriptor["task"]
-    split = read_unseen_rows(name, task_name, descriptor["unseen"])
+def load_unseen_rows(data_descriptor: Json) -> Split:
+    """Return the Split of the unseen rows (labelled test rows) that a descriptor (the
+    dict in a Spec that says which rows a run has) names. Raises Refused where their
+    digest has changed."""
+    name, task_name = data_descriptor["source"], data_descriptor["task"]
+    split = read_unseen_rows(name, task_name, data_descriptor["unseen"])
     what = f"{name}/{task_name}, its unseen rows,"
-    check_digest(what, digest_splits({"unseen": split}), descriptor["unseen"]["digest"])
+    check_digest(
+        what, digest_splits({"unseen": split}), data_descriptor["unseen"]["digest"]
+    )
     return split
 
 
-def make_pool_key(descriptor: Json) -> str:
-    """Return the key of a descriptor's pool in `data/digests.json`.
+def format_pool_key(data_descriptor: Json) -> str:
+    """Return the name in `data/digests.json` of the rows from which each seed draws its
+    training rows, such as "glue/CoLA/pool".
 
-    The pool depends on unseen rows that come from the training rows, so the key has
-    their digest."""
-    unseen_entry = descriptor.get("unseen") or {}
+    Where unseen rows were taken from the training rows, the rest depends on them, so
+    their digest is a part of the name."""
+    unseen_entry = data_descriptor.get("unseen") or {}
     rest = [unseen_entry["digest"]] if unseen_entry.get("beside") else []
-    return "/".join([descriptor["source"], descriptor["task"], "pool", *rest])
+    return "/".join([data_descriptor["source"], data_descriptor["task"], "pool", *rest])
 
 
-def read_pool(descriptor: Json) -> Split:
-    """Return the training rows from which each seed draws its own, in the order of the
-    file.
+def read_pool_of_training_rows(data_descriptor: Json) -> Split:
+    """Return the pool: the training rows from which each seed draws its own, in the
+    order of the file.
 
-    Where unseen rows come from the training rows, the pool has all rows that share no
-    text with them. With official unseen rows it has all rows, since unseen rows that
-    share a text with a training row do not count in scores."""
-    train = read_split(descriptor["source"], descriptor["task"], "train")
-    entry = descriptor.get("unseen") or {}
+    Where unseen (test) rows were taken from the training rows, the pool has all
+    training rows that share no text with them. Where they are official test rows, it
+    has all training rows: a test row that repeats a training text does not count in
+    scores."""
+    train = read_split(data_descriptor["source"], data_descriptor["task"], "train")
+    entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
         return train
-    return select_pool(train, entry["beside"], entry["rows"], entry.get("words", 0))
+    return select_pool_of_training_rows(
+        train, entry["beside"], entry["rows"], entry.get("words", 0)
+    )
 
 
 @cache
-def select_pool(
-    train: Split, first_rows: int, max_unseen: int, min_words: int
+def select_pool_of_training_rows(
+    train_split: Split, skipped_rows: int, max_unseen: int, min_words: int
 ) -> Split:
-    """Return the training rows that share no text with the unseen rows of
-    `find_unseen_rows`, whose arguments it has."""
-    taken = find_unseen_rows(train, first_rows, max_unseen, min_words)
-    rest = np.setdiff1d(np.arange(len(train)), taken)
-    return train.select_rows(
+    """Return the training rows that share no text with the unseen (test) rows that
+    `find_unseen_rows` chooses for the same arguments; seeds draw from them."""
+    taken = find_unseen_rows(train_split, skipped_rows, max_unseen, min_words)
+    rest = np.setdiff1d(np.arange(len(train_split)), taken)
+    return train_split.select_rows(
         np.array(
-            left.select_rows_without_shared_text(train, taken, rest, len(train)), int
+            left.select_rows_without_shared_text(
+                train_split, taken, rest, len(train_split)
+            ),
+            int,
         )
     )
 
 
-def read_judging_arrays(descriptor: Json) -> Arrays:
-    """Return the arrays by which predictions for the unseen rows of a descriptor are
-    scored (lib.data.unseen.make_judging_arrays).
+def read_judging_arrays(data_descriptor: Json) -> Arrays:
+    """Return the arrays that are needed to score predictions for the unseen (test) rows
+    of a descriptor: their labels, which rows count, clusters of rows that share text,
+    and numbers of words (lib.data.unseen.compute_labels_and_clusters).
 
-    They are read from `data/unseen/` if it has a file of these rows, and then the data
-    set is not needed."""
-    name, task_name = descriptor["source"], descriptor["task"]
-    unseen_entry = descriptor["unseen"]
+    They are read from the committed folder `data/unseen/` if it has them, so that
+    scores can be checked without the data set."""
+    name, task_name = data_descriptor["source"], data_descriptor["task"]
+    unseen_entry = data_descriptor["unseen"]
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
     if path.exists():
         return load_file(path)
     check_digest(
-        f"{name}/{task_name}", digest_task_rows(name, task_name), descriptor["digest"]
+        f"{name}/{task_name}",
+        digest_task_rows(name, task_name),
+        data_descriptor["digest"],
     )
     every = None if unseen_entry["beside"] else read_split(name, task_name, "train")
-    return left.make_judging_arrays(
-        load_unseen(descriptor), read_split(name, task_name, "dev"), every
+    return left.compute_labels_and_clusters(
+        load_unseen_rows(data_descriptor), read_split(name, task_name, "dev"), every
     )
 
 
-def pack_predictions(labels: tuple[str, ...], scores: np.ndarray) -> Arrays:
-    """Return predictions for N unseen rows as one small array, which a run saves.
+def pack_predictions(class_names: tuple[str, ...], scores: np.ndarray) -> Arrays:
+    """Return the predictions for N test rows as {kind: one small array}, which a run
+    saves.
 
-    Two classes take one bit for each row, more are class codes; scores of a regression
-    are not changed.
+    Two classes take one bit for each row ("bits"), more are class codes ("classes"),
+    and scores of a regression are not changed ("scores").
 
-    labels: the names of the C classes; () for a regression.
+    class_names: the names of the C classes; () for a regression.
     scores: logits [N, C], or scores [N, 1]."""
-    if not labels:
+    if not class_names:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
-    if len(labels) == 2:
+    if len(class_names) == 2:
         return {"bits": np.packbits(said == 1)}
-    return {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
+    return {"classes": said.astype(np.min_scalar_type(len(class_names) - 1))}
 
 
 def unpack_predictions(arrays: Arrays, row_count: int) -> np.ndarray:
-    """Return the classes or scores [N] of an array of `pack_predictions`.
+    """Return the predicted class codes or scores [N] from the arrays that
+    `pack_predictions` made.
 
-    row_count: N."""
+    row_count: N, the number of rows."""
     [(kind, values)] = arrays.items()
     return (
         np.unpackbits(values.astype(np.uint8), count=row_count)

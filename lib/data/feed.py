@@ -1,5 +1,6 @@
-"""This module measures how much of a user's rows an encoder can read: words that its
-tokenizer does not know, and rows longer than its input. It does not import torch."""
+"""This module measures how much of a user's texts a model can read: which share of the
+tokens its tokenizer does not know, and which rows are longer than its input. It does
+not import torch."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ from lib.data.lines import read_json_value
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Rows that are looked at, and the share of lost tokens or rows above which a user is
-# warned.
+# Number of rows that are measured, and the share of unknown tokens, or of cut or empty
+# rows, above which the user is warned.
 ROWS, MUCH = 1000, 0.05
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
 
 @dataclass(frozen=True)
-class Feed:
-    """A Feed has statistics of a tokenizer on the first rows of a Split.
+class TokenizerCoverage:
+    """A TokenizerCoverage says how well a tokenizer fits the first rows of a Split.
 
-    unknown: the share of tokens that are the unknown token.
-    lengths: tokens of each row, special ones included.
-    empty: the number of rows that have special tokens alone.
+    unknown: the share of tokens that are the unknown token, 0 to 1.
+    lengths: the number of tokens of each row, special ones included, [rows].
+    empty: the number of rows that have only special tokens.
     length: the number of tokens to which the model cuts rows; 0 cuts none."""
 
     unknown: float
@@ -39,7 +40,8 @@ class Feed:
 
     @property
     def truncated_share(self) -> float:
-        """Return the share of rows that are longer than the model reads."""
+        """Return the share of rows, 0 to 1, that are longer than the model's input and
+        are cut."""
         return float(np.mean(self.lengths > self.length)) if self.length else 0.0
 
     @property
@@ -55,29 +57,33 @@ class Feed:
         return f"{line}, {cut} (95 % have at most {usual}{more})"
 
     @property
-    def is_poor(self) -> bool:
-        """Return whether a share above MUCH of tokens or rows is unknown, cut or
-        empty."""
+    def needs_warning(self) -> bool:
+        """Return whether more than 5 % (MUCH) of the tokens are unknown, or of the rows
+        cut or empty."""
         return (
             max(self.unknown, self.truncated_share, self.empty / len(self.lengths))
             > MUCH
         )
 
 
-def measure_feed(
+def measure_tokenizer_coverage(
     split: Split, tokenizer_folder: str | Path, max_length: int
-) -> Feed | None:
-    """Return the Feed of a Split for the tokenizer in a folder; None where the folder
-    has no files of a BERT tokenizer or of the tokenizers library."""
+) -> TokenizerCoverage | None:
+    """Measure how well the tokenizer in a folder fits the first 1,000 rows of a Split.
+
+    Returns None where the folder has no files of a BERT tokenizer or of the tokenizers
+    library.
+
+    max_length: the number of tokens to which the model cuts rows; 0 cuts none."""
     files = [Path(tokenizer_folder, name) for name in FILES]
     stamps = [disk.read_file_stamp(path) for path in files if path.exists()]
-    return _measure_rows(split, str(tokenizer_folder), max_length, *stamps)
+    return _measure_coverage_cached(split, str(tokenizer_folder), max_length, *stamps)
 
 
 @lru_cache(8)
-def _measure_rows(
-    split: Split, tokenizer_folder: str, max_length: int, *_: Any
-) -> Feed | None:
+def _measure_coverage_cached(
+    split: Split, tokenizer_folder: str, max_length: int, *file_stamps: Any
+) -> TokenizerCoverage | None:
     tokenizer = _load_tokenizer(Path(tokenizer_folder))
     if tokenizer is None:
         return None
@@ -96,7 +102,9 @@ def _measure_rows(
     total = max(1, int(lengths.sum()))
     special = tokenizer.num_special_tokens_to_add(rows.b is not None)
     empty = int(np.sum(lengths == 0))
-    return Feed(sum(map(sum, marks)) / total, lengths + special, empty, max_length)
+    return TokenizerCoverage(
+        sum(map(sum, marks)) / total, lengths + special, empty, max_length
+    )
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer | None:

@@ -1,11 +1,12 @@
-"""This module has the small English grammar that generates the toy tasks: a lexicon,
-meanings, and sentences that express them. It does not import torch.
+"""This module has the small English grammar that generates the toy data sets: a
+lexicon, meanings, and sentences that express them. It does not import torch.
 
 A **meaning** (`Entity`, `Event`) says who did what to whom; the labels of tasks follow
 from meanings. A **sentence** is a list of `Word`: `make_clause` and `make_question`
 express an event in the active or the passive voice. All words come from the lexicon
-(`grammar.toml`), and `list_vocabulary` lists all their forms. Random numbers come from
-`random.Random.random` alone, whose stream is the same in every version of Python."""
+(`grammar.toml`), and `list_vocabulary` lists all their forms. Random numbers come only
+from `random.Random.random`, whose stream is the same in every version of Python, so
+that the data are the same on every machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ MANY = {
 INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in LEXICON["verbs"].values())
 # Penn Treebank tags of verb forms.
 TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")
-# {verb: {tag: form}}.
+# {verb: {tag: form}}, such as {"chase": {"VBZ": "chases", ...}}.
 VERB = {
     verb: dict(zip(TAGS, [verb, verb, *forms.split()], strict=True))
     for verbs in LEXICON["verbs"].values()
@@ -43,14 +44,14 @@ SYNONYM = {
 
 
 def are_synonyms(first_word: str, second_word: str) -> bool:
-    """Return whether two nouns, or two verbs, mean the same."""
+    """Return whether two nouns, or two verbs, of the lexicon are equal or synonyms."""
     return first_word == second_word or second_word in SYNONYM.get(first_word, ())
 
 
 @cache
 def list_vocabulary() -> list[str]:
-    """Return the special tokens in BERT's order, then every form of the lexicon,
-    sorted."""
+    """Return the vocabulary of a tokenizer for the generated sentences: special tokens
+    in BERT's order, then every form of every word in the lexicon, sorted."""
     words = {*LEXICON["function"].split(), *ADJECTIVES, *MANY, *MANY.values()}
     words.update(SINGULAR, PLURAL, PREPOSITIONS)
     words.update(form for forms in VERB.values() for form in forms.values())
@@ -59,10 +60,12 @@ def list_vocabulary() -> list[str]:
 
 @dataclass(frozen=True)
 class Entity:
-    """An Entity is the meaning of a noun phrase.
+    """An Entity is the meaning of a noun phrase, such as "the old dogs in the park".
 
-    place: (preposition, Entity) of a phrase such as "in the park", or (). clause: the
-    Event of a relative clause, in which the role of this entity is None."""
+    quantifier: the determiner, such as "the", "every" or "two".
+    place: (preposition, Entity) of a phrase such as "in the park", or ().
+    clause: the Event of a relative clause ("that slept"), or None. In that Event the
+    agent or patient that is this entity is None."""
 
     noun: str
     plural: bool = False
@@ -74,9 +77,13 @@ class Entity:
 
 @dataclass(frozen=True)
 class Event:
-    """An Event is the meaning of a clause: who did what to whom.
+    """An Event is the meaning of a clause: who (agent) did what (verb) to whom
+    (patient).
 
-    passive: whether the clause is in the passive voice."""
+    patient: None for an intransitive verb.
+    past: whether it is in the past tense, or else in the present.
+    positive: whether it is affirmed, or else negated.
+    passive: whether it is expressed in the passive voice."""
 
     verb: str
     agent: Entity | None
@@ -86,14 +93,14 @@ class Event:
     passive: bool = False
 
 
-def deny_event(event: Event) -> Event:
+def negate_event(event: Event) -> Event:
     return replace(event, positive=not event.positive)
 
 
 class Word(NamedTuple):
-    """A Word is a word of a sentence with its tag.
+    """A Word is a word of a generated sentence with its part of speech.
 
-    tag: a Penn Treebank tag, "AUX" or "NEG".
+    tag: a Penn Treebank tag, "AUX" for an auxiliary verb, or "NEG" for "not".
     lemma: the verb of which the word is a form, or ""."""
 
     text: str
@@ -102,7 +109,8 @@ class Word(NamedTuple):
 
 
 def join_words(words: Iterable[Word]) -> str:
-    """Return the text of a sentence, with "a" or "an" by the next word."""
+    """Return the text of a sentence, with a final "." and with "a" or "an" as the next
+    word asks for."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -112,7 +120,8 @@ def join_words(words: Iterable[Word]) -> str:
 
 
 def make_noun_phrase(entity: Entity) -> list[Word]:
-    """Return the words of the noun phrase for the entity `entity`."""
+    """Return the words of the noun phrase that expresses an entity: "the old dogs in
+    the park that slept"."""
     words = [Word(entity.quantifier, "DT")]
     if entity.adjective:
         words.append(Word(entity.adjective, "JJ"))
@@ -131,10 +140,10 @@ def make_noun_phrase(entity: Entity) -> list[Word]:
 
 
 def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
-    """Return the words of the finite verb of the event `event`: "chases", "did not
-    chase", "was not chased".
+    """Return the words of the verb of an event, with auxiliary and negation: "chases",
+    "did not chase", "was not chased".
 
-    is_plural: whether the subject is plural."""
+    is_plural: whether the subject, with which the verb agrees, is plural."""
     if event.passive:
         be = (
             ("were" if is_plural else "was")
@@ -152,10 +161,10 @@ def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
 
 
 def make_clause(event: Event, modified_entity: Entity | None = None) -> list[Word]:
-    """Return the words of the clause for the event `event`.
+    """Return the words of the clause that expresses an event: "the dog chased the pig".
 
-    modified_entity: for a relative clause without a subject, the entity that it
-    modifies, with which the verb agrees."""
+    modified_entity: for a relative clause without a subject of its own ("who slept"),
+    the entity that it modifies, with which the verb agrees."""
     subject, other = (
         (event.patient, event.agent) if event.passive else (event.agent, event.patient)
     )
@@ -170,18 +179,20 @@ def make_clause(event: Event, modified_entity: Entity | None = None) -> list[Wor
     return words
 
 
-def make_question(event: Event, role: str) -> list[Word]:
-    """Return the words of a question about the event `event`: "who chased the dog",
-    "who was chased by the pig".
+def make_question(event: Event, asked_role: str) -> list[Word]:
+    """Return the words of a question about an event: "who chased the dog", "who was
+    chased by the pig".
 
-    role: "agent" or "patient", which is asked for."""
-    out: dict[str, Any] = {role: None}
-    asked = replace(event, passive=role == "patient", **out)
+    asked_role: "agent" or "patient": which of the two the question asks for."""
+    out: dict[str, Any] = {asked_role: None}
+    asked = replace(event, passive=asked_role == "patient", **out)
     return [Word("who", "WP"), *make_clause(asked, modified_entity=Entity("boy"))]
 
 
 def join_clauses(clauses: Iterable[Iterable[Word]]) -> list[Word]:
-    """Return the words of several clauses, joined by "but"."""
+    """Return the words of one sentence of several clauses, with "but" between them.
+
+    clauses: the words of each clause."""
     return [word for clause in clauses for word in (Word("but", "CC"), *clause)][1:]
 
 
@@ -192,27 +203,29 @@ def pick_option(rng: Random, options: Sequence[T]) -> T:
 def sample_entity(
     rng: Random,
     random_quantifiers: bool = False,
-    adjective: float = 0.1,
-    place: float = 0.0,
-    clause: float = 0.0,
+    adjective_probability: float = 0.1,
+    place_probability: float = 0.0,
+    clause_probability: float = 0.0,
 ) -> Entity:
-    """Draw an Entity that is a person or an animal.
+    """Draw a random Entity (meaning of a noun phrase) that is a person or an animal.
 
-    random_quantifiers: whether a random quantifier takes the place of "the".
-    adjective, place, clause: the probability of each modifier."""
+    random_quantifiers: whether a random determiner takes the place of "the".
+    adjective_probability, place_probability, clause_probability: how likely it gets an
+    adjective, a phrase such as "in the park", or a relative clause. It gets at most one
+    of the last two."""
     e = Entity(pick_option(rng, NOUNS[pick_option(rng, ANIMATE)]), rng.random() < 0.5)
     if random_quantifiers:
         e = replace(e, quantifier=pick_option(rng, PLURAL if e.plural else SINGULAR))
-    if rng.random() < adjective:
+    if rng.random() < adjective_probability:
         e = replace(e, adjective=pick_option(rng, ADJECTIVES))
     roll = rng.random()
-    if roll < place:
+    if roll < place_probability:
         where = Entity(
             pick_option(rng, NOUNS["place"]), quantifier=pick_option(rng, ("the", "a"))
         )
         return replace(e, place=(pick_option(rng, PREPOSITIONS), where))
-    if roll < place + clause:
-        return replace(e, clause=draw_relative_event(rng, sample_event(rng)))
+    if roll < place_probability + clause_probability:
+        return replace(e, clause=drop_modified_role(rng, sample_event(rng)))
     return e
 
 
@@ -221,31 +234,36 @@ def sample_event(
     verbs: Sequence[str] = TRANSITIVE,
     agent: Entity | None = None,
     random_quantifiers: bool = False,
-    modifiers: Mapping[str, float] | tuple[()] = (),
-    **fields: bool,
+    modifier_probabilities: Mapping[str, float] | tuple[()] = (),
+    **event_fields: bool,
 ) -> Event:
-    """Draw an Event with one of the verbs.
+    """Draw a random Event (meaning of a clause) with one of the verbs.
 
     A transitive verb gets a patient, whose noun is no synonym of the agent's. Tense and
-    polarity are random unless `fields` sets them; the voice is active by default.
+    negation are random unless `event_fields` sets them; the voice is active by default.
 
     agent: the agent; None draws one.
-    random_quantifiers: whether a random quantifier takes the place of "the".
-    modifiers: the probabilities of the agent's modifiers (`sample_entity`).
-    fields: fields of the Event to set."""
+    random_quantifiers: whether a random determiner takes the place of "the".
+    modifier_probabilities: further arguments of `sample_entity` for the agent, such as
+    {"adjective_probability": 0.2}.
+    event_fields: fields of the Event to set, such as past=True."""
     verb, patient = pick_option(rng, verbs), None
-    agent = agent or sample_entity(rng, random_quantifiers, **dict(modifiers))
+    agent = agent or sample_entity(
+        rng, random_quantifiers, **dict(modifier_probabilities)
+    )
     while verb in TRANSITIVE and (
         patient is None or are_synonyms(agent.noun, patient.noun)
     ):
-        patient = sample_entity(rng, random_quantifiers, adjective=0.0)
+        patient = sample_entity(rng, random_quantifiers, adjective_probability=0.0)
     drawn = {"past": rng.random() < 0.5, "positive": rng.random() < 0.5}
-    return Event(verb, agent, patient, **drawn | fields)
+    return Event(verb, agent, patient, **drawn | event_fields)
 
 
-def draw_relative_event(rng: Random, event: Event) -> Event:
-    """Return an event for a relative clause: its agent or its patient is None, as the
-    clause modifies that entity."""
+def drop_modified_role(rng: Random, event: Event) -> Event:
+    """Return an event as the meaning of a relative clause, with its agent or its
+    patient set to None: the noun that the clause modifies takes that role.
+
+    In the passive voice it is the patient; otherwise one of the two is drawn."""
     out: dict[str, Any] = {
         "patient" if event.passive else pick_option(rng, ROLES): None
     }

@@ -1,8 +1,8 @@
-"""This module reads text files by line, tables of several formats, and data sets of the
-Hugging Face hub.
+"""This module reads text files by line, tables in several formats (.tsv, .csv, JSON,
+Parquet), and data sets of the Hugging Face hub.
 
-Its errors name the place (file and line or row) and a fix. A table has its header
-first, if there is one. Only the hub needs the package `datasets`."""
+Its errors name the file, the line or row, and a fix. The first row of a table is its
+header, if it has one. Only the hub needs the package `datasets`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 T = TypeVar("T")
-# [(place for errors, cells of a row)]; a cell may be any JSON value.
+# [(file and line of a row for error messages, its cells)]; a cell may be any JSON
+# value.
 Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
-# Raise Python's limit of 131,072 characters in a cell: a cell may have a long text.
+# Raise the csv module's limit of 131,072 characters in a cell, as texts may be longer.
 csv.field_size_limit(2**31 - 1)
-# Cell in quotes, in which quotes are doubled.
+# A quoted cell of a line with tabs between cells: a quote inside of it is doubled.
 QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
@@ -39,9 +40,10 @@ def refuse_content(
     expected: str,
     fix: str = "download the file again",
 ) -> Refused:
-    """Return a Refused about the content of a file.
+    """Return a Refused (an error for the user) about the content of a file, for the
+    caller to raise.
 
-    path: the path, with the line if known.
+    path: the path, with the number of the line if known.
     fault, expected, fix: what is wrong, what is allowed, and what to do."""
     return Refused(f"{path}: {fault}; expected {expected}; fix: {fix}")
 
@@ -50,18 +52,20 @@ def quote_for_message(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def short_path(full_path: str) -> str:
-    """Return a path as a reader would type it in the working folder."""
+def shorten_path(full_path: str) -> str:
+    """Return a path for a message as a user would type it: relative to the working
+    folder if it lies below that."""
     path = Path(full_path)
     is_below = path.is_relative_to(Path.cwd())
     return str(path.relative_to(Path.cwd())) if is_below else full_path
 
 
 def iterate_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, which may be larger than the memory.
+    """Yield the lines of a text file, one at a time, as it may be larger than the
+    memory.
 
-    It is UTF-8, or UTF-16 with a byte order mark, as spreadsheets write it. Raises
-    Refused where it is neither."""
+    The file is UTF-8, or UTF-16 with a byte order mark, as spreadsheets write it.
+    Raises Refused where it is neither."""
     with open(path, "rb") as file:
         is_wide = file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE)
     encoding = "utf-16" if is_wide else "utf-8-sig"
@@ -73,15 +77,15 @@ def iterate_lines(path: Path) -> Iterator[str]:
         fix = (
             "save it as UTF-8 where it comes from (a spreadsheet has 'CSV UTF-8'), or "
         )
-        file = shlex.quote(short_path(str(path)))
+        file = shlex.quote(shorten_path(str(path)))
         fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
         fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
         raise refuse_content(path, error, "UTF-8 text", fix) from None
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file with any kind of line end, without blank lines
-    at its end."""
+    """Return the lines of a UTF-8 or UTF-16 file with any kind of line ends, without
+    blank lines at its end."""
     lines = list(iterate_lines(path))
     while lines and not lines[-1].strip():
         lines.pop()
@@ -89,12 +93,12 @@ def read_lines(path: Path) -> list[str]:
 
 
 def format_cell(value: Any, error_location: str) -> str:
-    """Return a cell as text: "" for a missing value, and a blank for each tab and line
-    break.
+    """Return a cell of a table as text without tabs and line breaks, which become
+    blanks; a missing value (None or NaN) becomes "".
 
     "NA" counts as text. Raises Refused for lists, objects and bytes.
 
-    error_location: the place of the cell for errors."""
+    error_location: the file and line of the cell, for the error."""
     if isinstance(value, (list, dict, bytes)):
         fault, fix = f"a cell {value!r:.60}", "mend or drop the row"
         raise refuse_content(error_location, fault, "text or a number", fix)
@@ -104,7 +108,8 @@ def format_cell(value: Any, error_location: str) -> str:
 
 
 def parse_number(text: str, default: T = None) -> float | T:
-    """Return a text as a float, or `default` where it is no number."""
+    """Return the number that a text spells as a float, or `default` where it spells
+    none."""
     try:
         return float(text)
     except (ValueError, TypeError):
@@ -112,27 +117,31 @@ def parse_number(text: str, default: T = None) -> float | T:
 
 
 def parse_table(
-    path: Path, kind: str | None = None, blank: list[str] | None = None
+    path: Path, file_ending: str | None = None, blank_lines: list[str] | None = None
 ) -> Table:
-    """Return the table in a file, which is read by its ending. Raises Refused with the
-    file, and the line if known.
+    """Return the table in a file as [(file and line, cells)]. The ending of the file
+    says its format. Raises Refused with the file, and the line if known.
 
     A .csv file has commas, semicolons, tabs or bars between its cells, and may have
     quotes around them. A .json file is a list of objects, a .jsonl file has one object
     on each line, and .parquet is read too. Any other file has tabs between its cells,
     and quotes are text.
 
-    kind: an ending that takes the place of the file's own.
-    blank: a list to which the places of lines without text are added."""
-    kind, blank = kind or path.suffix.lower(), [] if blank is None else blank
-    if kind in (".json", ".jsonl", ".parquet"):
-        rows = _read_records(path, blank)
-    elif kind == ".csv":
-        rows = _parse_csv(path, blank)
+    file_ending: an ending, such as ".csv", by which the file is read instead of its
+    own.
+    blank_lines: a list to which file and number of each line without text are added."""
+    file_ending, blank_lines = (
+        file_ending or path.suffix.lower(),
+        [] if blank_lines is None else blank_lines,
+    )
+    if file_ending in (".json", ".jsonl", ".parquet"):
+        rows = _read_objects_as_table(path, blank_lines)
+    elif file_ending == ".csv":
+        rows = _parse_csv(path, blank_lines)
     else:
         lines = [(f"{path}:{n}", line) for n, line in enumerate(iterate_lines(path), 1)]
         rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
-        blank += [place for place, line in lines if not line.strip()]
+        blank_lines += [place for place, line in lines if not line.strip()]
     if not rows:
         raise refuse_content(path, "no rows", "a header line, then one row a line")
     return rows
@@ -142,19 +151,19 @@ def has_quoted_cells(path: Path) -> bool:
     """Return whether a file with tabs between its cells has quotes around cells.
 
     `DataFrame.to_csv(sep="\\t")` writes such files: each quote encloses a cell, or is
-    doubled inside of one. In other files a quote is text."""
+    doubled inside of one. Where any quote is used otherwise, quotes are text."""
     text = "\n".join(read_lines(path))
     rest, count = QUOTED.subn("", text)
     return count > 0 and '"' not in rest
 
 
-def _parse_csv(path: Path, blank: list[str]) -> Table:
+def _parse_csv(path: Path, blank_lines: list[str]) -> Table:
     lines, rows, first = list(iterate_lines(path)), [], 1
 
     def count_columns(delimiter: str) -> int:
         return len(next(csv.reader(lines[:1], delimiter=delimiter), []))
 
-    # A spreadsheet may name the separator in the first line.
+    # A spreadsheet may name the separator in the first line, as "sep=;".
     if lines and re.fullmatch("sep=[,;|\t]", lines[0]):
         between, first = lines.pop(0)[-1], 2
     else:
@@ -166,7 +175,7 @@ def _parse_csv(path: Path, blank: list[str]) -> Table:
             if "".join(cells).strip():
                 rows.append((place, cells))
             else:
-                blank.append(place)
+                blank_lines.append(place)
     except csv.Error as error:
         place = f"{path}:{reader.line_num + first - 1}"
         fix = (
@@ -177,13 +186,14 @@ def _parse_csv(path: Path, blank: list[str]) -> Table:
     return rows
 
 
-def read_json_value(path: Path, blank: list[str] | None = None) -> Any:
+def read_json_value(path: Path, blank_lines: list[str] | None = None) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
     file. Raises Refused with the file.
 
-    A .json file may have JSON lines too, as many programs write them so.
+    A .json file may have one JSON value on each line too, as many programs write it so.
 
-    blank: as in `parse_table`."""
+    blank_lines: a list to which file and number of each blank line of a .jsonl file are
+    added."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
 
@@ -194,25 +204,25 @@ def read_json_value(path: Path, blank: list[str] | None = None) -> Any:
             raise refuse_content(path, what, "a Parquet file", MEND) from None
     lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
-        return _parse_json_lines(path, lines, blank)
+        return _parse_json_lines(path, lines, blank_lines)
     try:
         return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
-            return _parse_json_lines(path, lines, blank)
+            return _parse_json_lines(path, lines, blank_lines)
         raise refuse_content(path, error, "JSON", MEND) from None
 
 
 def _parse_json_lines(
-    path: Path, lines: list[str], blank: list[str] | None
+    path: Path, lines: list[str], blank_lines: list[str] | None
 ) -> list[Any]:
     values = []
     for n, line in enumerate(lines, 1):
         try:
             if line.strip():
                 values.append(json.loads(line))
-            elif blank is not None:
-                blank.append(f"{path}:{n}")
+            elif blank_lines is not None:
+                blank_lines.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
             raise refuse_content(
                 f"{path}:{n}", error, "JSON on each line", MEND
@@ -220,27 +230,32 @@ def _parse_json_lines(
     return values
 
 
-def _read_records(path: Path, blank: list[str]) -> Table:
-    """Return the table of the objects in a JSON or Parquet file, with all their keys as
-    its header.
+def _read_objects_as_table(path: Path, blank_lines: list[str]) -> Table:
+    """Return the table in a JSON or Parquet file, whose rows are objects: a header of
+    all their keys, then a row for each object.
 
-    The objects may be the value of the key "data", and the file may be stored by
-    column, as pandas does."""
-    value = read_json_value(path, blank)
+    The list of objects may be the value of the key "data". The file may also be stored
+    by column ({column: values}), as pandas writes it.
+
+    blank_lines: a list to which file and number of each blank line of a .jsonl file are
+    added."""
+    value = read_json_value(path, blank_lines)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict):
-        value = _rows_from_columns(value)
+        value = _convert_columns_to_rows(value)
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         form = "a list of objects, one for each row, or lists of equal length by column"
         fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
         raise refuse_content(path, f"{value!r:.60}", form, fix)
-    return make_table(str(path), value)
+    return tabulate_objects(str(path), value)
 
 
-def _rows_from_columns(columns: Json) -> list[Json] | Json:
-    """Return the rows of a table that is stored by column, or the argument itself where
-    it is no dict of columns of equal length."""
+def _convert_columns_to_rows(columns: Json) -> list[Json] | Json:
+    """Return a table that is stored by column, {column: list or {index: cell}}, as a
+    list of rows {column: cell}.
+
+    The argument itself is returned where it is no dict of columns of equal length."""
     cells = [list(c.values()) if isinstance(c, dict) else c for c in columns.values()]
     if not cells or not all(isinstance(column, list) for column in cells):
         return columns
@@ -249,30 +264,34 @@ def _rows_from_columns(columns: Json) -> list[Json] | Json:
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def make_table(path: str, objects: list[Json]) -> Table:
-    """Return the Table of some JSON objects, with all their keys as its header."""
+def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
+    """Return the table of some JSON objects: a header of all their keys, then a row for
+    each object.
+
+    error_location: the file, for error messages."""
     names = list(dict.fromkeys(name for row in objects for name in row))
     body = [
-        (f"{path}, row {n}", [row.get(name) for name in names])
+        (f"{error_location}, row {n}", [row.get(name) for name in names])
         for n, row in enumerate(objects, 1)
     ]
-    return [(path, names), *body] if names else []
+    return [(error_location, names), *body] if names else []
 
 
-def load_from_hub(dataset_name: str) -> DatasetDict:
-    """Return {split: rows} of a data set of the Hugging Face hub. Raises
-    ConnectionError in one line where it cannot be loaded.
+def download_dataset(dataset_name: str) -> DatasetDict:
+    """Download a data set from the Hugging Face hub, and return {split: rows}. Raises
+    ConnectionError in one line where it cannot be had.
 
-    dataset_name: "owner/name" or "owner/name/part"."""
+    dataset_name: "owner/name" or "owner/name/configuration", such as
+    "nyu-mll/glue/cola"."""
     import datasets
 
     parts = dataset_name.split("/")
     try:
-        # Pass the name of a part, if any, as the second argument.
+        # The third word, if any, is the configuration, the second argument here.
         # pyrefly: ignore[bad-argument-type]
         dataset: Any = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
         return datasets.DatasetDict(dataset)
-    # Catch all errors: their classes differ between versions of `datasets`.
+    # Catch every error, as their classes differ between versions of `datasets`.
     except Exception as error:
         fix = "check the network, or put its rows into a file by hand"
         reason = f"{dataset_name} cannot be had from the hub ({type(error).__name__})"
@@ -280,8 +299,8 @@ def load_from_hub(dataset_name: str) -> DatasetDict:
 
 
 def list_dataset_rows(dataset: Dataset) -> list[Json]:
-    """Return the rows of a data set, with class names in place of class codes and
-    without rows that have no class."""
+    """Return the rows of a `datasets.Dataset` as dicts, with class names in place of
+    class codes. Rows without a class (None or -1) are left out."""
     classes = {
         c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
     }
@@ -293,5 +312,5 @@ def list_dataset_rows(dataset: Dataset) -> list[Json]:
 
 
 def write_json_lines(path: Path, rows: Iterable[Json]) -> None:
-    """Write rows as a file of JSON lines."""
+    """Write rows to a file, one JSON object on each line."""
     write_text_file(path, "".join(f"{json.dumps(row)}\n" for row in rows))

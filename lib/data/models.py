@@ -1,9 +1,9 @@
-"""This module downloads, checks and copies published checkpoints.
+"""This module downloads, checks and copies published pretrained models ("checkpoints").
 
 A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/`
 or `DATA_ROOT/models/<name>/`. Where the hub or DATA_ROOT has only a pickle
-(`pytorch_model.bin`), `fetch_checkpoint` converts it once. Runs never load a pickle,
-and no code of a checkpoint is executed."""
+(`pytorch_model.bin`), `fetch_checkpoint` converts it once. Trainings never load a
+pickle, and no code of a checkpoint is executed."""
 
 import re
 import shutil
@@ -29,25 +29,27 @@ PICKLE = "pytorch_model.bin"
 
 
 def shorten_hub_name(checkpoint_name: str) -> str:
-    """Return the short name (a key of HUB) of a checkpoint with a name at the Hugging
-    Face hub, or the name itself."""
+    """Return the short name that this project uses for a checkpoint of the Hugging Face
+    hub, such as "bert-base-uncased" for "google-bert/bert-base-uncased"; an unknown
+    name is returned unchanged."""
     return next(
         (local for local, hub in HUB.items() if hub == checkpoint_name), checkpoint_name
     )
 
 
 def fetch_checkpoint(checkpoint_name: str) -> Path:
-    """Copy a checkpoint to `data/models/<name>`, from DATA_ROOT/models or else from the
-    hub, and return its folder.
+    """Copy a pretrained checkpoint to `data/models/<name>`, from DATA_ROOT/models or
+    else from the Hugging Face hub, and return its folder.
 
     Raises OSError in one line where the hub cannot be reached. Raises Refused for an
     unknown name, where the weights are not the official ones, or where a pickle has
     anything but tensors.
 
-    checkpoint_name: a key of HUB or a name at the hub; or the folder of a pickle, whose
-    weights are then written beside it as safetensors."""
+    checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
+    with a pickle (`pytorch_model.bin`), beside which its weights are then written as
+    safetensors."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
-        with disk.atomic_path(pickle.with_name(WEIGHTS)) as weights_path:
+        with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
             convert_pickle(pickle, weights_path)
         return pickle.parent
     checkpoint_name = shorten_hub_name(checkpoint_name)
@@ -63,9 +65,9 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,
-            disk.atomic_path(target) as made,
+            disk.write_atomically(target) as made,
         ):
-            source = here or _download(checkpoint_name, Path(temporary))
+            source = here or _download_checkpoint(checkpoint_name, Path(temporary))
             _copy_files(source, made)
             if not (made / WEIGHTS).exists():
                 convert_pickle(source / PICKLE, made / WEIGHTS)
@@ -78,22 +80,24 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             disk.write_manifest(made)
     finally:
         if target.parent != paths.models_root():
-            # Remove the owner's folder if nothing was downloaded to it.
+            # The name is "owner/name". Remove the folder of the owner if nothing was
+            # downloaded to it.
             with suppress(OSError):
                 target.parent.rmdir()
     return target
 
 
 def _copy_files(source_folder: Path, target_folder: Path) -> None:
-    """Copy the files of a checkpoint into a folder, which is created if missing."""
+    """Copy weights, configuration and tokenizer of a checkpoint into a folder, which is
+    created if missing."""
     target_folder.mkdir(parents=True, exist_ok=True)
     for path in list_checkpoint_files(source_folder):
         shutil.copy(path, target_folder / path.name)
 
 
-def convert_pickle(source_folder: Path, target_folder: Path) -> None:
-    """Write the tensors of a pickle as safetensors. The same pickle gives the same
-    bytes.
+def convert_pickle(pickle_path: Path, weights_path: Path) -> None:
+    """Write the tensors of a pickled checkpoint (`pytorch_model.bin`) as a file of
+    safetensors. The same pickle gives the same bytes.
 
     PyTorch's restricted unpickler reads it, which executes no code. Raises Refused
     where the pickle is no dict of tensors."""
@@ -101,21 +105,23 @@ def convert_pickle(source_folder: Path, target_folder: Path) -> None:
     from safetensors.torch import save_file
 
     try:
-        tensors = torch.load(source_folder, map_location="cpu", weights_only=True)
-        # Clone the tensors: safetensors refuses tensors that share memory.
+        tensors = torch.load(pickle_path, map_location="cpu", weights_only=True)
+        # Clone tied weights: safetensors refuses tensors that share memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
-        save_file(tensors, target_folder, {"format": "pt"})
-    # Damaged files and forbidden contents raise errors of many classes.
+        save_file(tensors, weights_path, {"format": "pt"})
+    # Catch every error: damaged files and forbidden contents raise many classes.
     except Exception as error:
-        reason = f"{source_folder.name} is no plain table of tensors ({type(error).__name__})"
+        reason = (
+            f"{pickle_path.name} is no plain table of tensors ({type(error).__name__})"
+        )
         raise Refused(
             f"{reason}: it may be damaged; get the checkpoint as safetensors"
         ) from None
 
 
-def _download(checkpoint_name: str, folder: Path) -> Path:
-    """Download a checkpoint from the hub, as safetensors or as a pickle, and return its
-    folder. Raises OSError in one line."""
+def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
+    """Download a checkpoint from the Hugging Face hub into a folder, as safetensors or
+    as a pickle, and return the folder. Raises OSError in one line where that fails."""
     from huggingface_hub import snapshot_download
 
     options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
@@ -132,12 +138,13 @@ def _download(checkpoint_name: str, folder: Path) -> Path:
 def copy_checkpoint(
     checkpoint_name: str, expected_digest: str, target_folder: Path
 ) -> None:
-    """Copy the files of a local checkpoint to the folder `target_folder`.
+    """Copy the files of a local pretrained checkpoint to a folder, such as that of a
+    run that starts from it.
 
     Raises Refused where the checkpoint has another digest than expected, or a file has
     changed since it was downloaded.
 
-    expected_digest: the digest of the checkpoint in the Spec."""
+    expected_digest: the digest that the Spec of the run has for this checkpoint."""
     folder = locate_checkpoint(checkpoint_name)
     if (folder / disk.MANIFEST).exists() and (
         why := disk.describe_folder_damage(folder)

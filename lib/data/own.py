@@ -1,5 +1,6 @@
-"""This module reads a user's own data: a file, a folder with training and development
-files, or a data set of the hub. A line names them:
+"""This module reads a user's data: a file, a folder with training and development
+files, or a data set of the Hugging Face hub. One line of text, here called the user's
+line, names them:
 
     reviews.tsv                              has a header, one or two texts, and a label
     reviews.csv: title, body, stars          names its columns: texts first, then the label
@@ -10,11 +11,12 @@ files, or a data set of the hub. A line names them:
     questions.json                           has questions about passages in SQuAD's layout
 
 What the line does not say is inferred from the names of the columns and the spelling of
-the labels (lib.data.roles), and reported in `Reading.lines`. Scores are mapped to 0
-(the lowest) to 5 (the highest), as in STS-B, for training, and shown on the scale of
-the file (`Task.scale`). Where there is no development file, a fifth of the different
-texts becomes development rows. A file `test` is read only for the final model. The name
-of a task is its line, with the full path, all columns and the kind of label."""
+the labels (lib.data.roles), and reported in `UserData.lines`. For training, scores are
+mapped linearly to 0 (the lowest) to 5 (the highest), as in STS-B; they are shown on the
+scale of the file (`Task.scale`). Where there is no development file, a fifth of the
+different texts becomes development rows. Rows of a file `test` are scored only for the
+final model. The name of the task is the line with the full path, all columns and the
+kind of label."""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ import numpy as np
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused
 from lib.data import Split, Task, lines, read, roles, squad
-from lib.data.lines import SUFFIXES, Table, format_cell, refuse_content, short_path
+from lib.data.lines import SUFFIXES, Table, format_cell, refuse_content, shorten_path
 from lib.data.roles import FEW
 
 if TYPE_CHECKING:
@@ -40,24 +42,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HUB = "hub:"
-# {stem of a file or name of a split: split that it has}.
+# {name that a user may give a file or a split: its split here}.
 SPLITS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
     ("dev", "val", "valid", "validation", "eval", "development"), "dev"
 )
 # Files by which a folder of `Dataset.save_to_disk` is recognised.
 SAVED = ("dataset_dict.json", "dataset_info.json")
-# Least number of different rows; share and largest number of drawn development rows.
+# Least number of different rows of a data set; share of them that becomes development
+# rows where the user has no development file, and the largest number of these.
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000
-SEED = 0  # Seed by which development rows are drawn.
+SEED = 0  # Seed by which development rows are drawn from the training rows.
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A Reading is the result of reading a user's data.
+class UserData:
+    """A UserData is a user's data as they were read: task, rows, and what the user is
+    told about them.
 
+    splits: {"train", "dev", perhaps "test": Split}.
     lines: sentences on how the data were understood; the first names texts and label.
-    cautions: sentences of warning, such as on development rows that are training
-    rows."""
+    cautions: warnings, such as that some development rows are training rows too; they
+    are among `lines` too."""
 
     task: Task
     splits: dict[str, Split]
@@ -65,22 +70,27 @@ class Reading:
     cautions: tuple[str, ...] = ()
 
 
-def make_task_title(task_name: str) -> str:
-    """Return the title of a task in tables: the name of its file or folder."""
+def format_task_title(task_name: str) -> str:
+    """Return the title of a user's task in tables: the name of its file or folder.
+
+    task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""
     place = Path(_divide_user_line(task_name)[0])
     return place.name + "/" * place.is_dir()
 
 
 def files(task_name: str) -> list[Path]:
-    """Return the paths of the files from which a task is read."""
-    place = Path(_resolve_place(_divide_user_line(task_name)[0]))
+    """Return the paths of the files from which a user's task is read.
+
+    task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""
+    place = Path(_resolve_location(_divide_user_line(task_name)[0]))
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     return list(_find_split_files(str(place))[0].values())
 
 
 def task(user_line: str) -> Task:
-    """Return the Task of a user's line, or of the name of a task, which is such a line.
+    """Return the Task (labels, metrics) of the data that a user's line names, such as
+    "reviews.csv: body, stars: scores".
 
     A path may be relative to the working folder or to the project. Raises Absent where
     files are missing, and Refused with file and row where columns or rows are not
@@ -89,38 +99,42 @@ def task(user_line: str) -> Task:
 
 
 def load(task_name: str) -> dict[str, Split]:
-    """Return {split name: Split} of a task: "train", "dev", and "test" if its folder
-    has that file. Raises Refused with file and row where a row is malformed."""
+    """Return {split name: Split} of a user's task: "train", "dev", and "test" if the
+    data have it. Raises Refused with file and row where a row is malformed.
+
+    task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""
     return dict(read_user_line(task_name).splits)
 
 
-def read_user_line(user_line: str) -> Reading:
-    """Return the Reading of a user's line, cached in this process until a file
-    changes."""
+def read_user_line(user_line: str) -> UserData:
+    """Read the data that a user's line names, and return task, rows and remarks, cached
+    in this process until a file changes.
+
+    user_line: such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
     place, columns = _divide_user_line(user_line)
-    place = _resolve_place(place)
+    place = _resolve_location(place)
     return _read_files(place, columns, *map(disk.digest_file, files(place)))
 
 
 def read_dataset(
-    dataset: Dataset | Mapping[str, Dataset], columns: str = ""
-) -> Reading:
-    """Return the Reading of a `datasets.Dataset`, or of a `DatasetDict` with a split
-    train.
+    dataset: Dataset | Mapping[str, Dataset], columns_text: str = ""
+) -> UserData:
+    """Read a `datasets.Dataset`, or a `DatasetDict` with a split train, and return
+    task, rows and remarks.
 
-    columns: such as "title, body, stars: scores"; "" infers texts and label from the
-    names of the columns."""
-    return _read_tables(
-        "the data set", *_read_dataset_tables("the data set", dataset), columns
+    columns_text: the columns to read, the label last, such as "title, body, stars:
+    scores"; "" infers texts and label from the names of the columns."""
+    return _interpret_tables(
+        "the data set", *_read_dataset_tables("the data set", dataset), columns_text
     )
 
 
 def _divide_user_line(user_line: str) -> tuple[str, str]:
-    """Return (place, columns) of a user's line: file, folder or data set, and the text
-    after the colon.
+    """Divide a user's line, such as "reviews.csv: body, stars", into (file, folder or
+    "hub:NAME", text on the columns).
 
-    The place is the longest beginning of the line that is an existing path, since paths
-    may contain colons."""
+    Paths may contain colons, so the longest beginning of the line that is an existing
+    path is taken."""
     marks = [match.start() for match in re.finditer(":", user_line)]
     for end in [len(user_line), *reversed(marks)]:
         if user_line[:end].strip() and paths.resolve_path(user_line[:end]).exists():
@@ -132,30 +146,32 @@ def _divide_user_line(user_line: str) -> tuple[str, str]:
     return place, columns
 
 
-def _resolve_place(location: str) -> str:
-    """Return the full path of a line's file or folder; a data set of the hub is
+def _resolve_location(location: str) -> str:
+    """Return the full path of a user's file or folder; a data set "hub:NAME" is
     downloaded first."""
     return str(
-        _fetch_dataset(location)
+        _download_hub_dataset(location)
         if location.startswith(HUB)
         else paths.resolve_path(location)
     )
 
 
-def _fetch_dataset(location: str) -> Path:
-    """Return the folder with a data set of the hub, which is downloaded once. Raises
-    Refused where it has no training rows."""
-    name = location.removeprefix(HUB)
+def _download_hub_dataset(hub_location: str) -> Path:
+    """Return the folder of a data set of the Hugging Face hub, which is downloaded at
+    the first call. Raises Refused where it has no training rows.
+
+    hub_location: "hub:OWNER/NAME" or "hub:OWNER/NAME/CONFIGURATION"."""
+    name = hub_location.removeprefix(HUB)
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
         raise Refused(
-            f"no data set {location!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
+            f"no data set {hub_location!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
         )
     if not (folder := paths.DATA / "hub" / name).exists():
-        dataset = lines.load_from_hub(name)
+        dataset = lines.download_dataset(name)
         if "train" not in dataset:
             given = ", ".join(map(str, dataset))
             raise Refused(f"{name} has no split train, but {given}: name another")
-        with disk.atomic_path(folder) as made:
+        with disk.write_atomically(folder) as made:
             dataset.save_to_disk(made)
     return folder
 
@@ -164,16 +180,18 @@ def _is_saved_dataset(location: Path) -> bool:
     return any((location / name).is_file() for name in SAVED)
 
 
-def _match_splits(
-    location: str, parts_by_name: Mapping[str, T]
+def _assign_names_to_splits(
+    location: str, files_or_rows_by_name: Mapping[str, T]
 ) -> tuple[dict[str, T], list[str]]:
-    """Return ({split name: part}, names of the other parts).
+    """Find out by their names which files or parts of a data set are training,
+    development and test rows. Return ({"train", "dev" or "test": file or rows}, names
+    that are none of these).
 
-    Raises Refused where two parts are of one split.
+    Raises Refused where two names are of one split, such as "val" and "dev".
 
-    parts_by_name: {name of a file or split: file or rows}."""
+    files_or_rows_by_name: {name of a file or split: file or rows}."""
     by_split, names, rest = {}, {}, []
-    for name, part in parts_by_name.items():
+    for name, part in files_or_rows_by_name.items():
         split = SPLITS.get(Path(name).stem.lower())
         if split in names:
             fault = f"both {names[split]} and {name}"
@@ -188,8 +206,8 @@ def _match_splits(
 
 
 def _find_split_files(location: str) -> tuple[dict[str, Path], list[str]]:
-    """Return ({split name: path}, names of tables that are not read) of a file or a
-    folder. Raises Absent where there is no training file."""
+    """Return ({"train", "dev" or "test": path}, names of files that are not read) of a
+    user's file or folder. Raises Absent where there is no training file."""
     path = Path(location)
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         return {"train": path}, []
@@ -198,7 +216,7 @@ def _find_split_files(location: str) -> tuple[dict[str, Path], list[str]]:
         for file in (sorted(path.iterdir()) if path.is_dir() else ())
         if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
     }
-    split_paths, rest = _match_splits(location, tables)
+    split_paths, rest = _assign_names_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
         return {name: split_paths[name] for name in order if name in split_paths}, rest
@@ -218,18 +236,24 @@ def _find_split_files(location: str) -> tuple[dict[str, Path], list[str]]:
 
 
 @lru_cache(8)
-def _read_files(location: str, columns: str, *_: object) -> Reading:
-    """Return the Reading of a user's files. Raises Refused for a malformed row, and for
-    too few rows."""
+def _read_files(location: str, columns_text: str, *file_digests: object) -> UserData:
+    """Read a user's file or folder, and return task, rows and remarks, cached. Raises
+    Refused for a malformed row, and for too few rows.
+
+    location: the full path of the file or folder.
+    columns_text: the columns to read, such as "body, stars: scores", or "".
+    file_digests: the digests of the files, so that changed files are read again."""
     if _is_saved_dataset(Path(location)):
         from datasets import load_from_disk
 
         dataset: Any = load_from_disk(location)
-        return _read_tables(location, *_read_dataset_tables(location, dataset), columns)
+        return _interpret_tables(
+            location, *_read_dataset_tables(location, dataset), columns_text
+        )
     split_paths, rest = _find_split_files(location)
     remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
-    if not columns and all(map(_has_squad_layout, split_paths.values())):
-        return _read_questions(location, split_paths, remarks)
+    if not columns_text and all(map(_has_squad_layout, split_paths.values())):
+        return _read_squad_files(location, split_paths, remarks)
     tables = {}
     for split, path in split_paths.items():
         is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
@@ -243,17 +267,19 @@ def _read_files(location: str, columns: str, *_: object) -> Reading:
     if len(split_paths) > 1 or rest:
         names = [f"{split} {path.name}" for split, path in split_paths.items()]
         remarks.insert(0, f"files: {', '.join(names)}")
-    return _read_tables(location, tables, {}, remarks, columns)
+    return _interpret_tables(location, tables, {}, remarks, columns_text)
 
 
 def _read_dataset_tables(
     location: str, dataset: Dataset | Mapping[str, Dataset]
 ) -> tuple[dict[str, Table], dict[str, str], list[str]]:
-    """Return ({split name: Table}, {column: CLASSES or SCORES}, remarks) of a data set.
+    """Return ({split name: table}, {column: "classes" or "scores"}, remarks for the
+    user) of a `datasets.Dataset` or `DatasetDict`.
 
-    The kind of a column is known where its features have class names or floats."""
+    The kind of a label is known for columns whose feature type has class names, or is a
+    float."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, rest = _match_splits(location, parts)
+    by_split, rest = _assign_names_to_splits(location, parts)
     if "train" not in by_split:
         raise Refused(
             f"{location} has no split train, but {', '.join(parts)}: name it so"
@@ -270,24 +296,28 @@ def _read_dataset_tables(
         if lost := len(dataset_part) - len(body):
             count = f"{lost} of {len(dataset_part)} {split} rows"
             remarks.append(f"left out {count} without a class")
-        if table := lines.make_table(f"{location}, {split}", body):
+        if table := lines.tabulate_objects(f"{location}, {split}", body):
             tables[split] = table
     return tables, kinds, remarks
 
 
-def _read_tables(
+def _interpret_tables(
     location: str,
     tables: Mapping[str, Table],
     column_kinds: Mapping[str, str],
     remarks: Iterable[str],
-    columns: str,
-) -> Reading:
-    """Return the Reading of some tables.
+    columns_text: str,
+) -> UserData:
+    """Find out which columns of a user's tables are texts and label, and return task,
+    rows and remarks.
 
-    column_kinds: {column: CLASSES or SCORES}, if known.
-    remarks: sentences on the files, for the Reading.
-    columns: the text of a user's line after the colon, or ""."""
-    names, kind = roles.parse_columns(columns)
+    location: the path of the data, for the task's name and for errors.
+    tables: {split name: table}.
+    column_kinds: {column: "classes" or "scores"}, as far as known.
+    remarks: sentences on the files, for the user.
+    columns_text: the columns that the user named, such as "body, stars: scores", or
+    ""."""
+    names, kind = roles.parse_column_line(columns_text)
     chosen = roles.recognise_columns(location, tables["train"], names)
     known_kind = kind or column_kinds.get(chosen.label, "")
     remarks = list(remarks)
@@ -298,10 +328,10 @@ def _read_tables(
             remarks.append("the test rows have no labels, so they are not read")
         else:
             body, lost = _drop_empty_rows(body, (*chosen.texts, chosen.label))
-            rows[split], remarks = read.make_rows(body, layout), remarks + lost
-    coding = roles.encode_labels(location, chosen.label, known_kind, rows)
+            rows[split], remarks = read.parse_rows(body, layout), remarks + lost
+    coding = roles.fit_label_coding(location, chosen.label, known_kind, rows)
     splits = {
-        split: read.make_split(part, coding.labels, lambda row: coding.code(row.label))
+        split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()
     }
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
@@ -312,19 +342,22 @@ def _read_tables(
         more.append(f"left out: {', '.join(chosen.unused)}")
     if coding.is_open:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{short_path(location)}: {chosen.format_columns(other)}"
+        typed = f"{shorten_path(location)}: {chosen.format_columns(other)}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     pair = len(chosen.texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
-    return _check_reading(location, task, splits, [first, *more, *remarks])
+    return _build_user_data(location, task, splits, [first, *more, *remarks])
 
 
-def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[str]]:
-    """Return (table without rows that have an empty cell in some columns, remarks on
-    these rows). Raises Refused where their share is above FEW."""
+def _drop_empty_rows(
+    rows: Table, required_columns: Sequence[str]
+) -> tuple[Table, list[str]]:
+    """Return (table without the rows that have an empty cell in one of some columns,
+    remarks on these rows for the user). Raises Refused where more than 5 % of the rows
+    (FEW) have one."""
     (file, head), *body = rows
     names = [format_cell(name, file) for name in head]
-    positions = [names.index(name) for name in columns if name in names]
+    positions = [names.index(name) for name in required_columns if name in names]
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
         present = [i for i in positions if i < len(cells)]
@@ -346,8 +379,8 @@ def _drop_empty_rows(rows: Table, columns: Sequence[str]) -> tuple[Table, list[s
 
 
 def _is_labelled(rows: Table, label_column: str) -> bool:
-    """Return whether a table has labels. Test files of a public contest have none, or
-    only -1."""
+    """Return whether the rows of a table have labels. Test files of public contests
+    have no such column, or only -1 in it."""
     (place, head), *body = rows
     names = [format_cell(name, place) for name in head]
     if label_column not in names:
@@ -361,7 +394,8 @@ def _is_labelled(rows: Table, label_column: str) -> bool:
 
 
 def _has_squad_layout(path: Path) -> bool:
-    """Return whether a file has SQuAD's layout."""
+    """Return whether a file is JSON in SQuAD's layout, data[].paragraphs[]: questions
+    about passages."""
     if path.suffix.lower() != ".json":
         return False
     value = lines.read_json_value(path)
@@ -370,13 +404,16 @@ def _has_squad_layout(path: Path) -> bool:
     return isinstance(first, dict) and "paragraphs" in first
 
 
-def _read_questions(
+def _read_squad_files(
     location: str, split_paths: Mapping[str, Path], remarks: list[str]
-) -> Reading:
-    """Return the Reading of files in SQuAD's layout.
+) -> UserData:
+    """Read a user's files in SQuAD's layout, and return task, rows and remarks.
 
-    Questions with an answer that is not in the passage at its place are left out.
-    Raises Refused where their share is above FEW."""
+    Questions with an answer that is not in the passage at the given position are left
+    out. Raises Refused where they are more than 5 % (FEW) of a file.
+
+    split_paths: {split name: path}.
+    remarks: sentences on the files, for the user."""
     splits = {}
     for split, path in split_paths.items():
         rows = squad.read_questions(path)
@@ -391,17 +428,20 @@ def _read_questions(
             remarks.append(f"left out {count} of {path.name}: {first}")
         if not placed:
             raise refuse_content(path, "no questions", "some")
-        splits[split] = squad.make_split(placed)
+        splits[split] = squad.build_split(placed)
     task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
-    return _check_reading(location, task, splits, [about, *remarks])
+    return _build_user_data(location, task, splits, [about, *remarks])
 
 
-def _check_reading(
+def _build_user_data(
     location: str, task: Task, splits: dict[str, Split], remarks: list[str]
-) -> Reading:
-    """Return the Reading of a task's rows, with development rows. Raises Refused for
-    too few rows, and for a split whose rows are all training rows."""
+) -> UserData:
+    """Check the rows of a user's task, draw development rows where there are none, and
+    return task, rows and remarks.
+
+    Raises Refused for too few different rows, and where all rows of another split are
+    training rows too."""
     train, cautions = splits["train"], []
     different = {*_list_text_pairs(train)}
     if repeated := len(train) - len(different):
@@ -424,7 +464,7 @@ def _check_reading(
         remarks.append(
             f"development rows are drawn: {len(splits['dev'])} of {len(train)}"
         )
-    return Reading(task, splits, (*remarks, *cautions), tuple(cautions))
+    return UserData(task, splits, (*remarks, *cautions), tuple(cautions))
 
 
 def _list_text_pairs(rows: Split) -> list[tuple[str, str]]:
@@ -432,7 +472,8 @@ def _list_text_pairs(rows: Split) -> list[tuple[str, str]]:
 
 
 def _divide_into_train_and_dev(rows: Split) -> dict[str, Split]:
-    """Return {"train", "dev": Split} of rows, at random.
+    """Divide rows at random into {"train", "dev": Split}, with a fifth of the different
+    texts, at most 1,000, in "dev".
 
     Rows with the same texts stay together, and so do all questions about one passage.
     Rows of a class that would have no training row stay in "train"."""

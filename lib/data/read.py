@@ -1,14 +1,15 @@
-"""This module reads GLUE, SQuAD and SentEval, whose files and columns `tasks.toml`
-describes.
+"""This module reads the tasks of GLUE, SQuAD and SentEval from their official files;
+`tasks.toml` lists files, columns and classes.
 
     <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
     <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
     <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
 Any split may be missing. Test rows of GLUE have no public labels and are not read.
-Where an official file is missing, the JSON lines that `fetch` writes are read, or else
-stand-ins such as dev_matched.reconstructed.tsv. Columns are found by name, quotes are
-text, and blanks around a text are dropped. Labels of GLUE are names or digits."""
+Where an official file is missing, the JSON lines that `fetch` downloads are read, or
+else files of another origin, such as dev_matched.reconstructed.tsv. Columns are found
+by name, quotes are text, and blanks around a text are dropped. Labels of GLUE are names
+or digits."""
 
 import os
 from collections.abc import Callable
@@ -23,9 +24,9 @@ from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
     Table,
+    download_dataset,
     format_cell,
     list_dataset_rows,
-    load_from_hub,
     parse_number,
     parse_table,
     quote_for_message,
@@ -34,9 +35,10 @@ from lib.data.lines import (
 )
 
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
-# Words in the names of files that are read where an official file is missing.
+# Words in the names of files of another origin, which are read where an official file
+# is missing: "dev.subset.tsv" stands in for "dev.tsv".
 STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
-# {first cell of a row: its split} in files of SentEval, which have all splits.
+# {first cell of a row: its split}: a file of SentEval has the rows of all splits.
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
@@ -61,8 +63,9 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 
 def _list_existing_files(official_file: Path) -> list[Path]:
-    """Return the files to read in the place of an official one: the file itself, or its
-    JSON lines from the hub, or all stand-ins (STAND_INS), or none."""
+    """Return the files to read for an official file: itself if it exists, or else its
+    rows downloaded from the hub (.jsonl), or else all stand-ins of another origin
+    (STAND_INS); an empty list without any."""
     for path in (official_file, official_file.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -70,68 +73,77 @@ def _list_existing_files(official_file: Path) -> list[Path]:
     return sorted(path for name in names for path in official_file.parent.glob(name))
 
 
-def files(task: str, root: Path | str) -> dict[str, list[Path]]:
-    """Return {split name: files} of the files that `load` reads. Raises Absent where
-    there are none.
+def files(task_name: str, source_folder: Path | str) -> dict[str, list[Path]]:
+    """Return {split name: paths} of the files from which a task is read. Raises Absent
+    where there are none.
 
-    A file that has all splits is under the name "all"."""
-    layout = LAYOUTS[task]
-    folder = Path(root) / layout["folder"]
+    A file that has the rows of all splits is under the name "all".
+
+    source_folder: the folder of the benchmark, such as that of GLUE."""
+    layout = LAYOUTS[task_name]
+    folder = Path(source_folder) / layout["folder"]
     split_paths = {
         split: _list_existing_files(folder / name)
         for split, name in layout["files"].items()
     }
     if not any(split_paths.values()):
         names = ", ".join(layout["files"].values())
-        fetch = f"python -m lib fetch {layout['source']}/{task}, or "
+        fetch = f"python -m lib fetch {layout['source']}/{task_name}, or "
         fix = fetch * ("hub" in layout)
-        reason = f"{folder} has no rows of {task}; expected {names}"
+        reason = f"{folder} has no rows of {task_name}; expected {names}"
         raise Absent(f"{reason}; fix: {fix}put them there by hand (data/README.md)")
     return {split: chosen for split, chosen in split_paths.items() if chosen}
 
 
-def fetch(task: str, root: Path | str) -> Path:
-    """Download a task from the hub, write a file of JSON lines for each split, and
-    return the folder.
+def fetch(task_name: str, source_folder: Path | str) -> Path:
+    """Download a task from the Hugging Face hub, write a file of JSON lines for each
+    split, and return the folder with these files.
 
     Raises Refused for a task without a data set at the hub, or where the hub lacks a
     split.
 
-    root: the folder of the task's source."""
+    source_folder: the folder of the benchmark, such as that of GLUE."""
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
-    check_name("task of the hub", task, layouts)
-    layout = layouts[task]
-    folder, by_split = Path(root) / layout["folder"], load_from_hub(layout["hub"])
+    check_name("task of the hub", task_name, layouts)
+    layout = layouts[task_name]
+    folder, by_split = (
+        Path(source_folder) / layout["folder"],
+        download_dataset(layout["hub"]),
+    )
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
         if not dataset or not (rows := list_dataset_rows(dataset)):
             given = ", ".join(map(str, by_split))
-            raise Refused(f"the hub's {task} has no split {hub_split}, but {given}")
+            raise Refused(
+                f"the hub's {task_name} has no split {hub_split}, but {given}"
+            )
         write_json_lines((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
 
 class Row(NamedTuple):
-    """A Row is a parsed row of a table: place for errors, texts, label and first
-    cell."""
+    """A Row is a parsed row of a table: an example with its texts and its label."""
 
-    place: str
+    place: str  # File and line, for error messages.
     texts: list[str]
     label: str
-    first: str
+    first: str  # First cell of the row; in SentEval's files it names the split.
 
 
-def load(task: str, root: Path | str) -> dict[str, Split]:
-    """Return {split name: Split} of a task. Raises Absent where it has no file, and
-    Refused with file and line where a row is malformed."""
-    split_paths, layout = files(task, root), LAYOUTS[task]
-    if task in SQUAD:
+def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
+    """Read all rows of an official task, and return {split name: Split}. Raises Absent
+    where it has no file, and Refused with file and line where a row is malformed.
+
+    source_folder: the folder of the benchmark, such as that of GLUE."""
+    split_paths, layout = files(task_name, source_folder), LAYOUTS[task_name]
+    if task_name in SQUAD:
         return {
-            split: squad.read_split(task, paths) for split, paths in split_paths.items()
+            split: squad.read_split(task_name, paths)
+            for split, paths in split_paths.items()
         }
     parted = {
-        split: [row for path in paths for row in make_rows(parse_table(path), layout)]
+        split: [row for path in paths for row in parse_rows(parse_table(path), layout)]
         for split, paths in split_paths.items()
     }
     if all_rows := parted.get("all"):
@@ -145,7 +157,8 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
             raise refuse_content(
                 split_paths["all"][0], fault, "tr, va or te before each"
             )
-    if task == "WordContent":  # The classes are the sorted words of the training rows.
+    if task_name == "WordContent":
+        # The classes are the words that are labels of training rows, sorted.
         words = {row.label for row in parted["train"]}
         layout = layout | {"labels": tuple(sorted(words))}
     return {
@@ -154,19 +167,26 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     }
 
 
-def unseen(task: str, root: Path | str) -> Split:
-    """Return the Split of a task's official test rows with public labels (tasks of
-    UNSEEN). Raises FileNotFoundError where the file is missing."""
-    path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
-    return _make_official_split(make_rows(parse_table(path, ".tsv"), layout), layout)
+def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
+    """Return the Split of a task's official test rows, for the tasks whose test labels
+    are public (UNSEEN). Raises FileNotFoundError where the file is missing.
+
+    source_folder: the folder of the benchmark, such as that of GLUE."""
+    path, layout = (
+        Path(os.path.normpath(Path(source_folder) / UNSEEN[task_name])),
+        LAYOUTS[task_name],
+    )
+    return _make_official_split(parse_rows(parse_table(path, ".tsv"), layout), layout)
 
 
-def make_rows(table: Table, column_layout: Json) -> list[Row]:
-    """Return the Rows of a table of lib.data.lines. Raises Refused with the place of a
-    malformed row.
+def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
+    """Return the rows of a table as Rows, with texts and label found by the names of
+    their columns. Raises Refused with file and line of a malformed row.
 
-    column_layout: the names of its columns and its exceptions, a value of LAYOUTS."""
-    (place, head), *body = table
+    header_and_rows: the table, as [(file and line, cells)]; the header may be missing.
+    column_layout: {"texts": allowed names of each text column, "label": those of the
+    label}, and exceptions, such as "torn": how many incomplete rows may be skipped."""
+    (place, head), *body = header_and_rows
     head = [format_cell(cell, place) for cell in head]
     positions, lacking = [], []
     for names in (*column_layout["texts"], column_layout["label"]):
@@ -175,7 +195,7 @@ def make_rows(table: Table, column_layout: Json) -> list[Row]:
         lacking += [] if present else names[:1]
     width, more, torn = len(head), False, column_layout.get("torn", 0)
     if lacking and (bare := column_layout.get("bare")):
-        positions, width, body = bare["at"], bare["width"], table
+        positions, width, body = bare["at"], bare["width"], header_and_rows
         more = bare.get("more", False)
     elif lacking:
         fault = f"a first line {quote_for_message(', '.join(head))} without {', '.join(lacking)}"
@@ -186,7 +206,9 @@ def make_rows(table: Table, column_layout: Json) -> list[Row]:
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            continue  # Skip incomplete rows, which the hub's data set lacks too.
+            # Skip a row that a line break inside of a text has torn; the hub's data set
+            # does not have such rows either.
+            continue
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {quote_for_message(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
@@ -207,23 +229,26 @@ def make_rows(table: Table, column_layout: Json) -> list[Row]:
     return parsed_rows
 
 
-def make_split(
+def build_split(
     rows: list[Row], classes: tuple[str, ...], encode_label: Callable[[Row], float]
 ) -> Split:
-    """Return the Split of some Rows.
+    """Return the Split of some parsed rows, numbered from 0.
 
     classes: the class names, or () for scores.
-    encode_label: f(Row) -> class code or score."""
+    encode_label: function from a Row to its class code or score."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(encode_label, rows)), np.int64 if classes else np.float32)
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
 def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
-    """Return the Split of the Rows of an official task. Raises Refused with the place
-    of a label that is not allowed.
+    """Return the Split of the parsed rows of an official task. Raises Refused with file
+    and line of a label that is not allowed.
 
-    Labels of GLUE may be class names or class codes."""
+    Labels of GLUE may be class names or class codes.
+
+    column_layout: "labels" has the class names, () for scores from 0 to 5, and "source"
+    the benchmark."""
     classes = column_layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= (
@@ -240,4 +265,4 @@ def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
             )
         return value
 
-    return make_split(rows, classes, encode_label)
+    return build_split(rows, classes, encode_label)

@@ -3,8 +3,8 @@ label, and whether labels are classes or scores.
 
 A column is a text if its name says so, or the user names it. Ids, languages and dates
 are left out, and so are columns whose value follows from the label, such as the name of
-a class beside its code. Where any other column is left, an error is raised that has the
-line to type."""
+a class beside its code. Where the role of another column is not clear, an error is
+raised that has the text to type."""
 
 import csv
 import re
@@ -20,7 +20,7 @@ from lib.data.lines import (
     format_cell,
     quote_for_message,
     refuse_content,
-    short_path,
+    shorten_path,
 )
 from lib.data.read import Row
 
@@ -28,7 +28,8 @@ LABELS = {
     *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
     *("gold_label", "sentiment", "category", "intent", "emotion", "similarity"),
 }
-# Words in the names of text columns. `lib.dataset` names texts "a" and "b".
+# Words in the names of text columns. LETTERS are the names that this project gives the
+# two texts of a pair.
 TEXTS = {
     *("text", "sentence", "question", "premise", "hypothesis", "review"),
     *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
@@ -37,7 +38,7 @@ TEXTS = {
     *("string", "caption", "quote", "transcript", "article", "story", "email"),
 }
 LETTERS = ("a", "b")
-# Words in the names of columns that are no texts.
+# Words in the names of columns that are neither texts nor the label.
 OTHERS = {
     *("id", "idx", "index", "guid", "uid", "uuid", "key", "no", "number", "line"),
     *("lang", "language", "locale", "date", "time", "timestamp", "datetime", "year"),
@@ -48,44 +49,49 @@ OTHERS = {
 # Names of index columns. The last three are written by pandas.
 INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
 CLASSES, SCORES = "classes", "scores"
-# Largest number of classes, and of classes that are whole numbers with gaps between
-# them; more such numbers are scores.
+# Largest number of classes, and largest number of different whole numbers with gaps
+# between them that are taken as classes. More of these are scores of a regression.
 MOST_CLASSES, MOST_GRADES = 100, 20
-# Number, which may have a decimal comma and a percent sign.
+# Pattern of a number, which may have a decimal comma and a percent sign.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
-# Largest share of rows that may have an empty cell or a misplaced answer.
+# Largest share of rows that may be left out because of an empty cell, or because the
+# answer is not in the passage at its position; if there are more, an error is raised.
 FEW = 0.05
 SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
 
 @dataclass(frozen=True)
-class Roles:
-    """Roles are the columns of a table that are read: one or two texts, and a label.
+class ColumnRoles:
+    """A ColumnRoles says which columns of a user's table are read: one or two texts,
+    and a label.
 
-    unused: the other columns by reason, as text for the user."""
+    unused: sentences for the user on the columns that are left out, with the reason."""
 
     texts: tuple[str, ...]
     label: str
     unused: tuple[str, ...]
 
-    def format_columns(self, kind: str) -> str:
-        """Return the text that a user types to choose these columns and a kind of
-        label."""
+    def format_columns(self, label_kind: str) -> str:
+        """Return the text by which a user chooses these columns and a kind of label,
+        such as "title, body, stars: scores".
+
+        label_kind: "classes" or "scores"."""
         names = (*self.texts, self.label)
         quoted = ", ".join(f'"{name}"' if "," in name else name for name in names)
-        return f"{quoted}: {kind}"
+        return f"{quoted}: {label_kind}"
 
 
 @dataclass(frozen=True)
-class Coding:
-    """A Coding maps the labels of a column to class codes or scores.
+class LabelCoding:
+    """A LabelCoding maps the label texts of a user's column to class codes, or to
+    scores of a regression.
 
-    kind: CLASSES or SCORES.
-    labels: the class names, () for scores.
-    scale: the scores that become 0 and 5.
-    code: f(label) -> class code or score.
+    kind: "classes" or "scores".
+    labels: the class names in the order of their codes; () for scores.
+    scale: the lowest and the highest score, which become 0 and 5.
+    code: function from a label's text to its class code or its score from 0 to 5.
     lines: sentences for the user, the first a short summary.
-    is_open: whether the labels are numbers that could also be of the other kind."""
+    is_open: whether the labels are numbers that could be of the other kind too."""
 
     kind: str
     labels: tuple[str, ...]
@@ -95,27 +101,36 @@ class Coding:
     is_open: bool
 
 
-def parse_columns(text: str) -> tuple[list[str], str]:
-    """Return (names of columns, kind of label or "") of a text that a user types, such
-    as "title, body, stars: scores"."""
-    kind = next((k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", text)), "")
+def parse_column_line(column_line: str) -> tuple[list[str], str]:
+    """Return (names of columns, "classes", "scores" or "") of the text by which a user
+    chooses columns, such as "title, body, stars: scores"."""
+    kind = next(
+        (k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", column_line)), ""
+    )
     if kind:
-        text = text.rpartition(":")[0]
-    cells = next(csv.reader([text], skipinitialspace=True), [])
+        column_line = column_line.rpartition(":")[0]
+    cells = next(csv.reader([column_line], skipinitialspace=True), [])
     return [cell.strip() for cell in cells if cell.strip()], kind
 
 
-def recognise_columns(location: str, rows: Table, column_names: Sequence[str]) -> Roles:
-    """Return the Roles of the columns of a training table.
+def recognise_columns(
+    location: str, rows: Table, column_names: Sequence[str]
+) -> ColumnRoles:
+    """Find out which columns of a user's training table are texts and which one is the
+    label.
 
-    Raises Refused, with the line to type, where they are not clear.
+    Raises Refused, with the text to type, where that is not clear.
 
     location: the path of the data, for errors.
     column_names: the columns that the user named, the label last; without any they are
-    inferred from the header."""
+    inferred from the header and from the values."""
     header = [format_cell(name, location) for name in rows[0][1]]
-    if _looks_like_row(header) and not (column_names and {*column_names} <= {*header}):
-        raise refuse_content(location, *_describe_headless(location, rows, header))
+    if _header_looks_like_data_row(header) and not (
+        column_names and {*column_names} <= {*header}
+    ):
+        raise refuse_content(
+            location, *_describe_missing_header(location, rows, header)
+        )
     if column_names:
         for name in column_names:
             check_name(f"column of {location}", name, header)
@@ -141,68 +156,75 @@ def recognise_columns(location: str, rows: Table, column_names: Sequence[str]) -
     if not column_names:
         texts = [name for name in texts if decided.get(name, 0) < 2] or texts
         unclear = [
-            name for name in unclear if not (name in decided or is_other_name(name))
+            name for name in unclear if not (name in decided or is_metadata_name(name))
         ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
-        raise refuse_content(location, *_describe_misfit(location, rows, header))
+        raise refuse_content(
+            location, *_describe_unclear_columns(location, rows, header)
+        )
     unused: dict[str, list[str]] = {}
     for name, why in _explain_unused(rows, header, chosen, decided).items():
         unused.setdefault(why, []).append(name or "a column without a name")
     unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
-    return Roles(tuple(texts), labels[0], tuple(unused_texts))
+    return ColumnRoles(tuple(texts), labels[0], tuple(unused_texts))
 
 
 def _explain_unused(
-    rows: Table, header: list[str], chosen: Sequence[str], decided: Mapping[str, int]
+    rows: Table,
+    header: list[str],
+    chosen_columns: Sequence[str],
+    value_counts_decided_by_label: Mapping[str, int],
 ) -> dict[str, str]:
-    """Return {column: why it is left out}.
+    """Return {column: reason} for the columns of a user's table that are not read.
 
-    chosen: the texts and the label, which is last.
-    decided: what `_count_values_decided_by_label` returned for the label."""
-    reasons, label = {}, chosen[-1]
+    chosen_columns: the columns that are read, texts first, the label last.
+    value_counts_decided_by_label: {column: number of different values} of the columns
+    whose value follows from the label."""
+    reasons, label = {}, chosen_columns[-1]
     for name in header:
-        if name in chosen:
+        if name in chosen_columns:
             continue
-        if decided.get(name, 0) > 1:
+        if value_counts_decided_by_label.get(name, 0) > 1:
             reasons[name] = "the label decides it"
         elif _count_values_decided_by_label(rows, header, name).get(label, 0) > 1:
             reasons[name] = "it decides the label"
-        elif is_other_name(name):
+        elif is_metadata_name(name):
             reasons[name] = "no text, by its name"
-        elif name in decided:
+        elif name in value_counts_decided_by_label:
             reasons[name] = "always the same"
         else:
             reasons[name] = "not named by you"
     return reasons
 
 
-def split_column_name(column: str) -> set[str]:
-    """Return the words of a column's name, such as "review" and "text" of
-    "reviewText2", also without a final "s"."""
-    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)]
+def split_column_name(column_name: str) -> set[str]:
+    """Return the words in the name of a column, in lower case: "review" and "text" for
+    "reviewText2". A word with a final "s" is returned without it too."""
+    every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column_name)]
     return {*every, *(word.removesuffix("s") for word in every)}
 
 
-def is_label_name(column: str) -> bool:
-    return re.sub(r"\W", "_", column.lower()) in LABELS
+def is_label_name(column_name: str) -> bool:
+    return re.sub(r"\W", "_", column_name.lower()) in LABELS
 
 
-def is_text_name(column: str) -> bool:
+def is_text_name(column_name: str) -> bool:
     has_word = (
-        split_column_name(column) & TEXTS and not split_column_name(column) & OTHERS
+        split_column_name(column_name) & TEXTS
+        and not split_column_name(column_name) & OTHERS
     )
-    return column.lower() in LETTERS or bool(has_word)
+    return column_name.lower() in LETTERS or bool(has_word)
 
 
-def is_other_name(column: str) -> bool:
-    return column.lower() in INDEX or bool(split_column_name(column) & OTHERS)
+def is_metadata_name(column_name: str) -> bool:
+    return column_name.lower() in INDEX or bool(split_column_name(column_name) & OTHERS)
 
 
-def _looks_like_row(header: Sequence[str]) -> bool:
-    """Return whether a header looks like a row of data: it has a number or a sentence,
-    and no name of a label."""
+def _header_looks_like_data_row(header: Sequence[str]) -> bool:
+    """Return whether the first row of a table looks like data instead of column names:
+    it has a number or a sentence, and no usual name of a label column."""
     looks = [NUMBER.fullmatch(name) or len(name.split()) > 4 for name in header]
     return any(looks) and not any(map(is_label_name, header))
 
@@ -211,9 +233,10 @@ def _count_values_decided_by_label(
     rows: Table, header: list[str], label_column: str
 ) -> dict[str, int]:
     """Return {column: number of different values} of the columns whose value follows
-    from the label.
+    from the label: rows of one label always have the same value.
 
-    It is empty where labels hardly repeat, so that nothing can be concluded."""
+    Such a column would give the label away, or is constant. The result is empty where
+    labels hardly repeat, so that nothing can be concluded."""
     columns = _group_cells_by_column(rows, header)
     labels = columns.pop(label_column, [])
     different = set(labels)
@@ -227,8 +250,10 @@ def _count_values_decided_by_label(
 
 
 def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str]]:
-    """Return {column: cells} of a table, without rows that are not as wide as the
-    header."""
+    """Return {column: cells as text} of a table, without the rows that have more or
+    fewer cells than the header.
+
+    rows: the table, of which the first row is the header."""
     body = [
         ["" if cell is None else str(cell) for cell in cells]
         for _, cells in rows[1:]
@@ -237,12 +262,13 @@ def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str
     return dict(zip(header, map(list, zip(*body, strict=True)), strict=False))
 
 
-def _describe_misfit(
+def _describe_unclear_columns(
     location: str, rows: Table, header: list[str]
 ) -> tuple[str, str, str]:
-    """Return (fault, what is expected, fix) for an error about the columns of a table.
+    """Return (fault, what is expected, fix) for the error that it is not clear which
+    columns of a user's table are texts and label.
 
-    The fix is a line to type, with columns that have few empty cells."""
+    The fix is an option to type that names the most probable ones."""
     fault = f"columns {', '.join(map(quote_for_message, header))}"
     expected = "one or two texts and a label, known by their names, each once"
     columns = {
@@ -256,21 +282,22 @@ def _describe_misfit(
     ]
     labels = labels or [_find_probable_label(columns) or "LABEL"]
     texts = [n for n in columns if is_text_name(n) and n not in labels]
-    rest = [n for n in columns if n not in labels and not is_other_name(n)]
+    rest = [n for n in columns if n not in labels and not is_metadata_name(n)]
     texts = texts or _find_longest_columns({name: columns[name] for name in rest})
     lists = [", ".join([*(texts[:2] or ["TEXT"]), n]) for n in labels[:3]]
     choices = [
-        f"--data {shlex.quote(f'{short_path(location)}: {names}')}" for names in lists
+        f"--data {shlex.quote(f'{shorten_path(location)}: {names}')}" for names in lists
     ]
     return fault, expected, f"name them, the label last: {' or '.join(choices)}"
 
 
-def _describe_headless(
+def _describe_missing_header(
     location: str, rows: Table, header: list[str]
 ) -> tuple[str, str, str]:
-    """Return (fault, what is expected, fix) for an error about a file without a header.
+    """Return (fault, what is expected, fix) for the error that a user's file has no row
+    of column names.
 
-    The fix is a command that adds one."""
+    The fix is a shell command that adds one, with probable names."""
     location = rows[0][0].rpartition(":")[0] or location
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _group_cells_by_column([(location, numbers), *rows], numbers)
@@ -283,52 +310,57 @@ def _describe_headless(
         names[int(label) - 1] = "label"
     ending = Path(location).suffix
     line = ("\\t" if ending == ".tsv" else ",").join(names)
-    form = (
-        f"(printf '{line}\\n'; cat {shlex.quote(short_path(location))}) > names{ending}"
-    )
+    form = f"(printf '{line}\\n'; cat {shlex.quote(shorten_path(location))}) > names{ending}"
     fault = f"a first line {quote_for_message(', '.join(header))} that is a row"
     return fault, "the names of the columns", f"put them before it, such as {form}"
 
 
-def _find_longest_columns(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the columns with at least half as many characters as the longest
-    column."""
-    sizes = {name: sum(map(len, cells)) for name, cells in columns.items()}
+def _find_longest_columns(cells_by_column: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the columns with at least half as many characters as the longest column;
+    they are probably the texts.
+
+    cells_by_column: {column: cells}."""
+    sizes = {name: sum(map(len, cells)) for name, cells in cells_by_column.items()}
     most = max(sizes.values(), default=0)
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
-def _find_probable_label(columns: Mapping[str, Sequence[str]]) -> str:
-    """Return the column with the fewest different values, but at least two, or ""; it
-    is probably the label."""
+def _find_probable_label(cells_by_column: Mapping[str, Sequence[str]]) -> str:
+    """Return the column with the fewest different values, but at least two, which is
+    probably the label; "" without any.
+
+    cells_by_column: {column: cells}."""
     counts = {
-        n: len(set(cells)) for n, cells in columns.items() if n and not is_other_name(n)
+        n: len(set(cells))
+        for n, cells in cells_by_column.items()
+        if n and not is_metadata_name(n)
     }
     counts = {name: count for name, count in counts.items() if count > 1}
     return min(counts, key=counts.__getitem__, default="")
 
 
 def parse_label_as_number(label_text: str) -> float | None:
-    """Return a label as a number, also with a decimal comma or percent sign, or
-    None."""
+    """Return the number that a label's text spells, also with a decimal comma or a
+    percent sign ("3,5 %" is 3.5), or None."""
     match = NUMBER.fullmatch(label_text)
     return float(match[1].replace(",", ".")) if match else None
 
 
-def encode_labels(
+def fit_label_coding(
     location: str,
-    column: str,
+    label_column: str,
     label_kind: str,
     rows_by_split: Mapping[str, Sequence[Row]],
-) -> Coding:
-    """Return the Coding of the labels of a user's rows.
+) -> LabelCoding:
+    """Find out whether the labels of a user's rows are classes or scores, and return
+    the LabelCoding that maps each label to a class code or a score.
 
     Raises Refused, with the row, where a label among scores is no finite number, where
     a class has two spellings or no training row, and where a class is called "nan";
     also for fewer than two different labels, or too many.
 
-    location, column: the path and the label column, for errors.
-    label_kind: CLASSES, SCORES, or "" to infer it.
+    location, label_column: the path and the label column, for errors.
+    label_kind: "classes", "scores", or "" to infer it.
     rows_by_split: {split name: rows}."""
     every = [row for part in rows_by_split.values() for row in part]
     values = {row.label: parse_label_as_number(row.label) for row in every}
@@ -346,66 +378,78 @@ def encode_labels(
             raise refuse_content(row.place, fault, expected, "mend or drop the row")
     if label_kind == SCORES:
         count, most = len({*values.values()}), len(every)
-        coding = _encode_scores(values, count <= most_classes)
+        coding = _code_labels_as_scores(values, count <= most_classes)
     else:
-        coding = _encode_classes(rows_by_split, values)
+        coding = _code_labels_as_classes(rows_by_split, values)
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        fix = f"name the columns, the label last: --data '{short_path(location)}: TEXT, LABEL'"
+        fix = f"name the columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
-        raise refuse_content(f"{location}, column {column}", fault, kinds, fix)
+        raise refuse_content(f"{location}, column {label_column}", fault, kinds, fix)
     return coding
 
 
 def _infer_label_kind(
-    rows_by_split: Sequence[Row], values: Mapping[str, float | None]
+    rows: Sequence[Row], number_by_label: Mapping[str, float | None]
 ) -> str:
-    """Return CLASSES or SCORES by the spelling of labels.
+    """Return "classes" or "scores", as the spelling of the labels suggests.
 
-    Names and few whole numbers are classes, and other numbers are scores. Raises
-    Refused for several labels in a cell."""
-    for row in rows_by_split:
+    Names and few different whole numbers are classes; other numbers are scores of a
+    regression. Raises Refused for several labels in one cell.
+
+    number_by_label: {label: the number that it spells, or None}."""
+    for row in rows:
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
             raise refuse_content(row.place, fault, "one", "drop such rows")
-    numbers = {value for value in values.values() if value is not None}
-    if 2 * sum(value is not None for value in values.values()) <= len(values):
+    numbers = {value for value in number_by_label.values() if value is not None}
+    if 2 * sum(value is not None for value in number_by_label.values()) <= len(
+        number_by_label
+    ):
         return CLASSES
-    if any(value % 1 for value in numbers) or any(n.endswith("%") for n in values):
+    if any(value % 1 for value in numbers) or any(
+        n.endswith("%") for n in number_by_label
+    ):
         return SCORES
     is_gapless = max(numbers) - min(numbers) + 1 == len(numbers)
-    most = min(MOST_CLASSES, len(rows_by_split) // 2) if is_gapless else MOST_GRADES
+    most = min(MOST_CLASSES, len(rows) // 2) if is_gapless else MOST_GRADES
     return CLASSES if len(numbers) <= most else SCORES
 
 
-def _encode_scores(values: Mapping[str, float | None], has_open_range: bool) -> Coding:
-    numbers = {label: value for label, value in values.items() if value is not None}
+def _code_labels_as_scores(
+    number_by_label: Mapping[str, float | None], may_be_classes: bool
+) -> LabelCoding:
+    numbers = {
+        label: value for label, value in number_by_label.items() if value is not None
+    }
     low, high = min(numbers.values()), max(numbers.values())
 
     def scale_label(label: str) -> float:
         return 5 * (numbers[label] - low) / (high - low)
 
-    return Coding(
+    return LabelCoding(
         SCORES,
         (),
         (low, high),
         scale_label,
         (f"scores from {low:g} to {high:g}",),
-        has_open_range,
+        may_be_classes,
     )
 
 
-def _encode_classes(
-    rows_by_split: Mapping[str, Sequence[Row]], values: Mapping[str, float | None]
-) -> Coding:
-    """Return the Coding of classes.
+def _code_labels_as_classes(
+    rows_by_split: Mapping[str, Sequence[Row]],
+    number_by_label: Mapping[str, float | None],
+) -> LabelCoding:
+    """Return the LabelCoding that takes labels as names of classes.
 
     Spellings of one number, such as "1" and "1.0", are one class. Raises Refused for
-    names that differ in case or blanks alone, and for a class without a training
-    row."""
+    names that differ only in case or blanks, and for a class without a training row.
+
+    number_by_label: {label: the number that it spells, or None}."""
     spellings: dict[str | float, list[str]] = {}
-    for label, value in values.items():
+    for label, value in number_by_label.items():
         folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
         spellings.setdefault(folded if value is None else value, []).append(label)
     names = {}
@@ -415,10 +459,10 @@ def _encode_classes(
     joint = [" and ".join(same) for same in spellings.values() if len(same) > 1]
     lines = [f"one class each: {'; '.join(joint)}"] * bool(joint)
     classes = {names[row.label] for row in rows_by_split["train"]}
-    order = sorted(classes, key=lambda name: (values[name] or 0.0, name))
+    order = sorted(classes, key=lambda name: (number_by_label[name] or 0.0, name))
     for row in (row for part in rows_by_split.values() for row in part):
         name, fault = names[row.label], f"label {quote_for_message(row.label)}"
-        if values[name] is None and name != row.label:
+        if number_by_label[name] is None and name != row.label:
             fault, fix = f"{fault} beside {quote_for_message(name)}", "spell them alike"
             raise refuse_content(row.place, fault, "one spelling of a class", fix)
         if name not in classes:
@@ -429,5 +473,9 @@ def _encode_classes(
     first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}
     about = f"{len(order)} classes: {first}", *lines
-    is_open = len(order) > 2 and all(values[name] is not None for name in order)
-    return Coding(CLASSES, tuple(order), (0.0, 5.0), codes.__getitem__, about, is_open)
+    is_open = len(order) > 2 and all(
+        number_by_label[name] is not None for name in order
+    )
+    return LabelCoding(
+        CLASSES, tuple(order), (0.0, 5.0), codes.__getitem__, about, is_open
+    )

@@ -1,11 +1,11 @@
-"""This module turns questions about passages into windows of tokens, and logits over
-windows into answers.
+"""This module does extractive question answering: it turns questions about passages
+into windows of tokens, and a model's logits over windows into answers.
 
-A passage that is too long for the model is cut into windows. `stride` is the distance
-between their starts, as in BERT's public script; in the tokenizers library the word
-means the overlap. A token can be in several windows; an answer may begin at it only in
-the window with the most context around it. An answer consists of whole tokens. The
-module does not import torch."""
+A passage that is too long for the model is cut into overlapping windows. `stride` is
+the distance between their starts, as in BERT's public script; in the tokenizers library
+the word means the overlap. A token can be in several windows; an answer may begin at it
+only in the window with the most context around it. An answer consists of whole tokens.
+The module does not import torch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features are the W windows of the N rows of a Split, in the order of rows and
+    """Features are the inputs of a model for the N questions of a Split: W windows,
+    each with the question and a part of its passage, in the order of questions and
     passages.
 
-    columns: {model input: W int32 arrays}.
-    labels: first and last token of the answer, int64 [W, 2]; 0 and 0 where the window
-    does not contain it.
-    row: position in the Split of the row of each window [W].
-    first: position of the first passage token in each window [W].
+    columns: {model input, such as "input_ids": W int32 arrays of different lengths}.
+    labels: positions in the window of the first and last token of the answer, int64
+    [W, 2]; 0 and 0 where the window does not contain it.
+    row: the number of each window's question in the Split, [W].
+    first: the position of the first passage token in each window, [W].
     offsets: for each window with n passage tokens, int32 [n, 2]: start and end
     (exclusive) of each token in the passage, in characters.
     fullest: for each window, bool [n]: whether no other window has more context around
@@ -46,24 +47,25 @@ class Features:
     fullest: list[np.ndarray]
 
 
-def make_features(
+def tokenise_questions(
     tokenizer: PreTrainedTokenizerFast,
     split: Split,
     max_length: int,
     stride: int,
     max_question_tokens: int = 64,
 ) -> Features:
-    """Return the Features of a Split with answer spans.
+    """Tokenise questions with their passages, cut into windows, and return them as
+    inputs and labels of a model.
 
-    Token 0, [CLS], means no answer. Raises Refused where a question leaves no room for
-    the passage.
+    Token 0, [CLS], is the label for no answer. Raises Refused where a question leaves
+    no room for the passage.
 
     max_length: the largest number of tokens in a window.
     stride: tokens from the start of a window to the start of the next one.
     max_question_tokens: tokens to which questions are cut."""
     assert split.b is not None
     before, between, after, types = _read_pair_format(tokenizer)
-    # "verbose" hides the warning about long passages.
+    # verbose=False hides the warning that a passage is longer than the model's input.
     plain = {"add_special_tokens": False, "verbose": False}
     questions = tokenizer(split.a, **plain)["input_ids"]
     # Tokenise each passage once, as it may have several questions.
@@ -102,8 +104,9 @@ def make_features(
 
 
 def cut_span_texts(split: Split, answer_spans: np.ndarray) -> list[str]:
-    """Return the text of a span in the passage of each of N rows of a Split.
+    """Return the answer texts of N questions, cut out of their passages.
 
+    split: the questions in `a`, the passages in `b`.
     answer_spans: start and end (exclusive) in characters [N, 2]; -1 and -1 give ""."""
     assert split.b is not None
     spans = zip(split.b, answer_spans.tolist(), strict=True)
@@ -118,14 +121,17 @@ def find_best_spans(
     n_best: int = 20,
     max_answer_tokens: int = 30,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (best span of each row, int64 [N, 2], score of no answer minus score of
-    that span, float64 [N]).
+    """Find the best answer to each of N questions from the logits over its W windows.
+    Return (best spans, int64 [N, 2], score of "no answer" minus score of the best span,
+    float64 [N]).
 
-    A span is its start and end (exclusive) in characters; it is given even where no
-    answer scores higher. Without a valid span it is -1 and -1, and the difference is
-    infinite. Raises Refused for logits that are not numbers.
+    A span is its start and end (exclusive) in characters of the passage. Its score is
+    the sum of its start and end logit. It is returned even where "no answer" (token 0)
+    scores higher. Without a valid span it is -1 and -1, and the difference is infinite.
+    Raises Refused for logits that are NaN.
 
     start_logits, end_logits: [W, T], or W arrays at least as long as their windows.
+    split: the questions and passages of which the features were made.
     n_best: a span begins and ends among this many tokens of a window with the highest
     logits.
     max_answer_tokens: the largest number of tokens in a span."""
@@ -140,8 +146,8 @@ def find_best_spans(
             fault = f"the logits of window {w} are not numbers"
             raise Refused(f"{fault}: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
-        # Exclude tokens without characters, which byte-level tokenizers have for
-        # blanks.
+        # Exclude tokens that cover no characters of the passage: byte-level tokenizers
+        # have them for blanks.
         solid = spot[:, 0] < spot[:, 1]
         i = _find_top_tokens(start, n_best, first, features.fullest[w] & solid)
         j = _find_top_tokens(end, n_best, first, solid)
@@ -165,12 +171,13 @@ def _find_top_tokens(
     first_passage_token: int,
     allowed_tokens: np.ndarray,
 ) -> np.ndarray:
-    """Return the allowed passage tokens among the `n_best` tokens of a window, best
-    first, numbered from the first passage token.
+    """Return where an answer may begin or end in a window: the allowed passage tokens
+    among the `n_best` tokens with the highest logits, best first, numbered from the
+    first passage token.
 
-    logits: logits of the window [T].
-    first_passage_token: position of the first passage token in the window.
-    allowed_tokens: bool [n] for the n passage tokens."""
+    logits: the start or end logits of the window [T].
+    first_passage_token: the position of the first passage token in the window.
+    allowed_tokens: bool [n], for the n passage tokens."""
     places = np.argsort(-logits, kind="stable")[:n_best] - first_passage_token
     places = places[(places >= 0) & (places < len(allowed_tokens))]
     return places[allowed_tokens[places]]
@@ -179,8 +186,9 @@ def _find_top_tokens(
 def _read_pair_format(
     tokenizer: PreTrainedTokenizerFast,
 ) -> tuple[list[int], list[int], list[int], np.ndarray]:
-    """Return how a tokenizer encodes a pair of texts: (ids of special tokens before,
-    between and after them, token types [2] of both)."""
+    """Return how a tokenizer encodes a pair of texts: (ids of the special tokens before
+    the first text, between the texts, and after the second, token type ids [2] of the
+    two texts)."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
@@ -192,12 +200,13 @@ def _read_pair_format(
 def _divide_into_windows(
     token_count: int, window_tokens: int, stride: int
 ) -> list[tuple[int, int, np.ndarray]]:
-    """Return the windows of a passage: [(first token, last token + 1, fullest [n])].
-
-    fullest: whether no other window has more context around each of the n tokens.
+    """Cut a passage into overlapping windows, and return for each (first token, last
+    token + 1, bool [n] for its n tokens: whether no other window has more context
+    around the token).
 
     token_count: the number of tokens of the passage.
-    window_tokens: the number of passage tokens that fit into a window."""
+    window_tokens: the number of passage tokens that fit into a window.
+    stride: tokens from the start of a window to the start of the next one."""
     step = min(stride, window_tokens)  # A longer step would leave tokens out.
     starts = np.arange(1 + max(0, -(-(token_count - window_tokens) // step))) * step
     ends, spots = (
@@ -206,6 +215,7 @@ def _divide_into_windows(
     )
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
-    owner = context.argmax(axis=0)  # Ties take the first window.
+    # Of several windows with equal context around a token the first one counts.
+    owner = context.argmax(axis=0)
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
     return [(start, end, owner[start:end] == w) for w, (start, end) in windows]

@@ -1,4 +1,5 @@
-"""This module reads SQuAD's official JSON, and JSON lines of the hub's rows.
+"""This module reads questions about passages from SQuAD's official JSON files, and from
+the JSON lines to which the hub's data set is downloaded.
 
 Blanks around a question are removed. A passage is not changed, since answers are
 positions in it."""
@@ -14,15 +15,17 @@ from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import read_json_value, refuse_content
 
-# Text of errors about an answer that is not in the passage at its position.
+# What is expected, for the error that an answer is not in the passage at its position.
 PLACED = "text that begins there in the passage"
 
 
 class Question(NamedTuple):
-    """A Question has a passage, and answers: each a text and its start in the passage,
-    in characters.
+    """A Question is a question of SQuAD with its passage and its accepted answers.
 
-    is_placed: whether every answer is found in the passage at its start."""
+    name: its id in the file.
+    answers: (text, start in the passage in characters) of each; [] where the passage
+    has no answer.
+    is_placed: whether every answer's text is in the passage at its start."""
 
     name: str
     text: str
@@ -34,25 +37,28 @@ class Question(NamedTuple):
         return f"question {self.name!r} has the answers {self.answers!r:.80}"
 
 
-def read_split(task: str, paths: Sequence[Path]) -> Split:
-    """Return the Split of the questions in a task's files.
+def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
+    """Return the Split of the questions in SQuAD's files.
 
     Raises Refused, with the file, for another layout; and with the question, where an
-    answer is not in the passage at its start, or a question of SQuAD1 has no answer."""
+    answer is not in the passage at its start, or a question of SQuAD1 has no answer.
+
+    task_name: "SQuAD1" or "SQuAD2"."""
     rows = []
-    for path in paths:
+    for path in json_paths:
         for row in read_questions(path):
-            if not row.is_placed or (task == "SQuAD1" and not row.answers):
+            if not row.is_placed or (task_name == "SQuAD1" and not row.answers):
                 raise refuse_content(path, row, PLACED)
             rows.append(row)
     if not rows:
-        raise refuse_content(paths[0], "no questions", "some")
-    return make_split(rows)
+        raise refuse_content(json_paths[0], "no questions", "some")
+    return build_split(rows)
 
 
-def make_split(rows: Sequence[Question]) -> Split:
+def build_split(rows: Sequence[Question]) -> Split:
     """Return the Split of some Questions: questions in `a`, passages in `b`, accepted
-    texts in `answers` ([] for no answer)."""
+    answer texts in `answers` ([] for no answer), and start and end of the first answer
+    in `y`, in characters."""
     y = [
         (row.answers[0][1], row.answers[0][1] + len(row.answers[0][0]))
         if row.answers
@@ -69,7 +75,7 @@ def make_split(rows: Sequence[Question]) -> Split:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Return the Questions of a file. Raises Refused where it has not SQuAD's
+    """Return the Questions in a file. Raises Refused where it does not have SQuAD's
     layout."""
     rows = []
     try:
@@ -89,7 +95,8 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def _iterate_questions(path: Path) -> Iterator[Json]:
-    """Yield each question of a file, with its passage under "context"."""
+    """Yield each question of a file as a dict with "id", "question", "answers", and its
+    passage under "context"."""
     content = read_json_value(path)
     if path.suffix == ".jsonl":
         yield from content
@@ -101,10 +108,11 @@ def _iterate_questions(path: Path) -> Iterator[Json]:
 
 
 def _parse_answers(answer_field: Json | list[Json]) -> list[tuple[str, int]]:
-    """Return the answers of a question as [(text, start in characters)].
+    """Return the answers of a question as [(text, start in characters)]; [] for none.
 
-    answer_field: a list of answers, or the hub's dict with a list of texts and a list
-    of starts. A start may be a string of digits; an empty text at -1 is no answer."""
+    answer_field: the question's entry "answers": a list of answers, or the hub's dict
+    with a list of texts and a list of starts. A start may be a string of digits. An
+    empty text at -1 means that there is no answer."""
     if isinstance(answer_field, dict):
         pairs = zip(answer_field["text"], answer_field["answer_start"], strict=True)
     else:

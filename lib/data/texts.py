@@ -3,9 +3,10 @@ documents and their digests.
 
     DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
 
-Files are UTF-8. Where a corpus has no training file, all its text files are read. A
-descriptor for a Spec is {"text", "digest", "documents"}. The corpus "wikipedia+books"
-takes documents of the two in turn. No text is saved in a run."""
+Files are UTF-8. Where a corpus has no training file, all its text files are read. The
+description of a run has {"text": corpus, "digest", "documents": number} as its
+descriptor of a corpus. The corpus "wikipedia+books" takes documents of the two in turn.
+No text is saved with a run."""
 
 import hashlib
 import json
@@ -22,17 +23,17 @@ from lib.core.types import Json
 from lib.data import check_digest, digest_local_or_official
 from lib.data.lines import iterate_lines
 
-# {corpus: (largest number of paragraphs in a document or None, number of first
-# paragraphs that are a title and are left out)}. Books are cut into documents of 20
-# paragraphs, as in EfficientBERT's code.
+# {corpus: (largest number of paragraphs in a document or None, number of paragraphs at
+# the start of a document that are its title, and are left out)}. Books are cut into
+# documents of 20 paragraphs, as in EfficientBERT's code.
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
 def files(corpus_name: str) -> list[Path]:
-    """Return the files of a corpus, in the order of their names. Raises
-    FileNotFoundError where it has none.
+    """Return the text files of a corpus for pre-training, in the order of their names.
+    Raises FileNotFoundError where it has none.
 
-    corpus_name: one corpus, or several joined by "+".
+    corpus_name: a corpus such as "wikipedia", or several joined by "+".
     """
     chosen = []
     for corpus in corpus_name.split("+"):
@@ -47,13 +48,13 @@ def files(corpus_name: str) -> list[Path]:
 
 
 def read_documents(
-    paths: Iterable[Path], max_paragraphs: int | None = None
+    text_files: Iterable[Path], max_paragraphs: int | None = None
 ) -> Iterator[list[str]]:
     """Yield the documents of several files, each as a list of its paragraphs.
 
     A document ends at a blank line, at the end of a file, and after `max_paragraphs`
     paragraphs. Raises Refused where a file is not UTF-8."""
-    for path in paths:
+    for path in text_files:
         document = []
         for line in chain(iterate_lines(path), [""]):
             text = line.strip()
@@ -65,7 +66,8 @@ def read_documents(
 
 
 def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
-    """Yield the documents of a corpus. Corpora joined by "+" take turns."""
+    """Yield the documents of a corpus for pre-training, each as a list of its
+    paragraphs, without titles. Corpora joined by "+" take turns."""
     if "+" in corpus_name:
         turns = zip_longest(*map(iterate_documents, corpus_name.split("+")))
         yield from (document for turn in turns for document in turn if document)
@@ -80,11 +82,11 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
 @cache
 def digest_documents(corpus_name: str, document_count: int | None = None) -> list[Any]:
     """Return [number of documents, digest of their text] of the first documents of a
-    corpus.
+    corpus, by which the description of a run identifies its pre-training text.
 
     The result is cached on disk until a file changes.
 
-    document_count: the number of documents; None reads all."""
+    document_count: the number of documents that are read; None reads all."""
 
     def count_and_digest() -> list[int | str]:
         number, body = 0, hashlib.sha256()
@@ -100,11 +102,11 @@ def digest_documents(corpus_name: str, document_count: int | None = None) -> lis
 
 
 def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
-    """Return the descriptor of the first `document_count` documents of a corpus for a
-    Spec; None takes all.
+    """Return a descriptor of the first `document_count` documents of a corpus (None: of
+    all) for the description of a run: {"text": corpus, "digest", "documents"}.
 
-    Where the corpus is absent, the digest is the official one, so that records are
-    found."""
+    Where the corpus is missing, the digest is the official one, so that runs that were
+    made elsewhere are found."""
     key = f"texts/{corpus_name}/{document_count or 'all'}"
     digest = digest_local_or_official(
         key, lambda: digest_documents(corpus_name, document_count)[1]
@@ -114,12 +116,15 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     )
 
 
-def load(descriptor: Json) -> Iterator[list[str]]:
-    """Return an iterator over the documents of a descriptor. Raises Refused where they
-    have another digest than described, or are too few."""
-    name, count = descriptor["text"], descriptor.get("documents")
+def load(corpus_descriptor: Json) -> Iterator[list[str]]:
+    """Return an iterator over the documents of a corpus, each a list of paragraphs, for
+    pre-training. Raises Refused where they have another digest than described, or are
+    too few.
+
+    corpus_descriptor: the dict that `describe_corpus` returned."""
+    name, count = corpus_descriptor["text"], corpus_descriptor.get("documents")
     number, digest = digest_documents(name, count)
-    check_digest(f"the text of {name}", digest, descriptor["digest"])
+    check_digest(f"the text of {name}", digest, corpus_descriptor["digest"])
     if number < (count or 1):
         raise Refused(
             f"{name} has {number} documents; this run is of {count}: ask for fewer"

@@ -1,10 +1,11 @@
-"""This module caches token ids on disk. They are computed once, then read as
-memory-mapped arrays, so that memory does not grow with the number of rows.
+"""This module caches the token ids of data sets on disk. They are computed once, then
+read as memory-mapped arrays, so that memory does not grow with the number of rows.
 
     <runs>/.tokens/ids/<key>/    <key>.ids [all tokens, columns], ends.npy [N + 1] and a manifest
 
-The key is a digest of everything that the ids depend on. A folder that is damaged, or
-has the file of another key, is made again. The module does not import torch."""
+The key is a digest of all that the ids depend on: texts, tokenizer, length. A folder
+that is damaged, or has the file of another key, is made again. The module does not
+import torch."""
 
 from __future__ import annotations
 
@@ -26,15 +27,16 @@ Columns = dict[str, list[int]]  # {model input: its values} for one row.
 
 
 def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return a digest of a tokenizer's vocabulary and rules."""
+    """Return a digest of a tokenizer's vocabulary and rules, for keys of caches of
+    token ids."""
     return disk.digest_bytes(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
 class Rows:
-    """Rows are N rows of token ids of different lengths.
+    """Rows are N rows of token ids of different lengths, stored as one flat array.
 
     token_ids: the ids of all rows, concatenated.
-    row_ends: offsets [N + 1]: row i is ids[ends[i] : ends[i + 1]]."""
+    row_ends: offsets [N + 1], the first 0: row i is ids[ends[i] : ends[i + 1]]."""
 
     def __init__(self, token_ids: np.ndarray, row_ends: np.ndarray) -> None:
         self.ids, self.ends = token_ids, row_ends
@@ -49,27 +51,30 @@ class Rows:
         return np.diff(self.ends)
 
     def used_ids(self) -> np.ndarray:
-        """Return the different ids in the rows, sorted."""
+        """Return the different token ids that occur in the rows, sorted."""
         return np.unique(self.ids)
 
 
 def cache_rows(
-    cache_key: str, make_rows: Callable[[], Iterable[Columns]], columns: Sequence[str]
+    cache_key: str,
+    iterate_rows: Callable[[], Iterable[Columns]],
+    columns: Sequence[str],
 ) -> dict[str, Rows]:
-    """Return {column: Rows} that are cached on disk under a key, and write them if they
-    are missing.
+    """Return {model input: Rows of its values} from a cache on disk; compute and write
+    them first where they are missing.
 
-    make_rows: function that yields {column: ids} of each row, all of one length; it is
-    called only to write. The file appears only once it is complete.
-    columns: names of the columns."""
+    cache_key: a digest of all that the values depend on.
+    iterate_rows: function that yields {model input: list of values} for each row; the
+    lists of a row have one length. It is called only where the cache is missing.
+    columns: the names of the model inputs, such as "input_ids"."""
     folder = paths.runs_root() / ".tokens" / "ids" / cache_key
     file = folder / f"{cache_key}.ids"
     if disk.describe_folder_damage(folder) or not file.exists():
         disk.remove_path(folder)
         try:
-            _write_rows(folder, file.name, make_rows, columns)
+            _write_rows(folder, file.name, iterate_rows, columns)
         except OSError:
-            # A sound folder means that another process has written the rows first.
+            # Ignore the error if another process has written the rows meanwhile.
             if disk.describe_folder_damage(folder):
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
@@ -79,16 +84,16 @@ def cache_rows(
 
 def _write_rows(
     folder: Path,
-    name: str,
-    make_rows: Callable[[], Iterable[Columns]],
+    file_name: str,
+    iterate_rows: Callable[[], Iterable[Columns]],
     columns: Sequence[str],
 ) -> None:
     ends = array("q", [0])
-    with disk.atomic_path(folder) as place:
+    with disk.write_atomically(folder) as place:
         place.mkdir()
-        with open(place / name, "wb") as file:
-            for row in make_rows():
-                ids = np.array([row[name] for name in columns], np.int32)
+        with open(place / file_name, "wb") as file:
+            for row in iterate_rows():
+                ids = np.array([row[file_name] for file_name in columns], np.int32)
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)
@@ -96,7 +101,7 @@ def _write_rows(
 
 
 def split_chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
-    """Yield lists of up to `size` rows each."""
+    """Yield the items of an iterable in lists of up to `size` items."""
     rows = iter(rows)
     while part := list(islice(rows, size)):
         yield part

@@ -1,12 +1,12 @@
-"""This module generates the toy data from a seed: imitations ("twins") of some
-benchmark tasks, and a corpus. It does not import torch.
+"""This module generates the toy data from a seed: imitations of some benchmark tasks,
+and a corpus for pre-training. It does not import torch.
 
-The sentences come from `lib.data.grammar`. A maker is a function that generates one row
-with a given label: `f(rng, label) -> texts`, for answer spans `(question, passage,
-(start, end))`. `MAKERS` has the maker of each twin. Each word, and each number of words
-that two texts share, is about as frequent under one label as under another, so that a
-model has to read the sentence. The rows are the same on every machine;
-tests/test_toy.py checks their digest."""
+The sentences come from `lib.data.grammar`. `MAKERS` has for each task a function that
+generates one row with a given label: `f(rng, label) -> texts`, or for answer spans
+`(question, passage, (start, end))`. Each word, and each number of words that two texts
+share, is about as frequent under one label as under another, so that a model has to
+read the sentence. The rows are the same on every machine; tests/test_toy.py checks
+their digest."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from lib.data import grammar as g
 from lib.data.grammar import (
     Event,
     Word,
-    deny_event,
     join_clauses,
     join_words,
     make_clause,
     make_noun_phrase,
+    negate_event,
     pick_option,
     sample_event,
 )
@@ -38,8 +38,9 @@ Texts = tuple[str, ...]
 
 
 def _swap_words(rng: Random, words: Words) -> Words | None:
-    """Return the words with two neighbours swapped: "the dog big slept", "the dog not
-    did sleep". Returns None where both are verbs."""
+    """Make a sentence ungrammatical by swapping two neighbouring words: "the dog big
+    slept", "the dog not did sleep". Returns None where both are verbs, as that may be
+    grammatical."""
     i = pick_option(rng, range(len(words) - 1))
     if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
         return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
@@ -57,9 +58,9 @@ TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
 def _find_wrong_form(rng: Random, word: Word) -> str | None:
-    """Return another form of a word that is ungrammatical in its place, or None where
-    there is none."""
-    # Leave out the first quantifier, "the", which fits every noun.
+    """Return another form of a word that is ungrammatical in its place ("sleep" for
+    "sleeps", "every" for "two"), or None where there is none."""
+    # Leave out the first determiner, "the": it fits singular and plural nouns.
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
         if word.text in one[1:]:
             return pick_option(rng, other[1:])
@@ -69,9 +70,9 @@ def _find_wrong_form(rng: Random, word: Word) -> str | None:
 
 
 def _misinflect_word(rng: Random, words: Words) -> Words | None:
-    """Return the words with one in an ungrammatical form: "the dogs near the park
-    sleeps", "every dogs slept", "the dog did not slept". Returns None where no word has
-    one."""
+    """Make a sentence ungrammatical by a wrong form of one word: "the dogs near the
+    park sleeps", "every dogs slept", "the dog did not slept". Returns None where no
+    word has a wrong form."""
     wrong = [
         (i, other)
         for i, word in enumerate(words)
@@ -83,8 +84,9 @@ def _misinflect_word(rng: Random, words: Words) -> Words | None:
 
 
 def _break_transitivity(rng: Random, words: Words) -> Words:
-    """Return the words with a transitive verb without an object, or an intransitive
-    verb with one: "the dog chased", "the dog slept the pig"."""
+    """Make a sentence ungrammatical by exchanging its last verb, so that a transitive
+    verb has no object, or an intransitive one has an object: "the dog chased", "the dog
+    slept the pig"."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
     others = g.INTRANSITIVE if words[i].lemma in g.TRANSITIVE else g.TRANSITIVE
     other = g.VERB[pick_option(rng, others)][words[i].tag]
@@ -99,12 +101,21 @@ def _make_cola_row(
     label: int,
     faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
 ) -> Texts:
-    """Return a row of CoLA's twin: a grammatical sentence (label 1), or one with a
-    fault (label 0)."""
+    """Generate a row of the toy imitation of CoLA: a grammatical sentence (label 1), or
+    an ungrammatical one (label 0).
+
+    faults: functions f(rng, words) that make a sentence ungrammatical, or return None
+    where they cannot; one is drawn at random."""
     while True:
         verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
-        modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
-        p = sample_event(rng, verbs, random_quantifiers=True, modifiers=modifiers)
+        modifiers = {
+            "adjective_probability": 0.2,
+            "place_probability": 0.15,
+            "clause_probability": 0.1,
+        }
+        p = sample_event(
+            rng, verbs, random_quantifiers=True, modifier_probabilities=modifiers
+        )
         words = make_clause(
             replace(p, passive=p.patient is not None and rng.random() < 0.3)
         )
@@ -113,8 +124,8 @@ def _make_cola_row(
 
 
 def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
-    """Return `event_count` random events with an agent and a patient, whose nouns are
-    all different and no synonyms."""
+    """Draw random events in the passive voice, each with an agent and a patient. All
+    nouns of the events are different, and none are synonyms."""
     while True:
         events = [sample_event(rng, passive=True) for _ in range(event_count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
@@ -125,9 +136,9 @@ def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
 
 
 def _replace_by_synonym(rng: Random, event: Event, role: str) -> Event:
-    """Return the event `event` with a synonym for one of its words.
+    """Return an event with a random synonym in place of one of its words.
 
-    role: "agent" or "verb"."""
+    role: the word that is replaced: "agent" for the agent's noun, or "verb"."""
     if role == "verb":
         return replace(event, verb=pick_option(rng, g.SYNONYM[event.verb]))
     assert event.agent is not None
@@ -138,8 +149,9 @@ def _replace_by_synonym(rng: Random, event: Event, role: str) -> Event:
 
 
 def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
-    """Return the event `event` with synonyms for `synonym_count` of its agent and its
-    verb, 0 to 2."""
+    """Return an event with the same meaning in other words.
+
+    synonym_count: how many of agent and verb are replaced by a synonym, 0 to 2."""
     slots = ["agent", "verb"]
     for _ in range(synonym_count):
         slot = pick_option(rng, slots)
@@ -149,45 +161,50 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
 
 
 def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
-    """Return the event `event` in other words where `same_meaning` is true, or else its
-    denial.
+    """Return an event in other words with the same meaning, or negated with "not".
 
-    A denial has one more word, "not". For balance, an affirmation has half a synonym
-    more on average, so that the number of shared words does not reveal the label."""
+    A negated event has one more word, "not". For balance, one that is not negated has
+    half a synonym more on average, so that the number of words that two texts share
+    does not reveal the label.
+
+    same_meaning: whether the meaning stays; otherwise the event is negated."""
     if same_meaning:
         return _restate_event(rng, event, 1 + (rng.random() < 0.25))
-    return deny_event(_restate_event(rng, event, int(rng.random() < 0.75)))
+    return negate_event(_restate_event(rng, event, int(rng.random() < 0.75)))
 
 
 def _draw_event_pair(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
-    """Return (events of one text, events of the other).
+    """Draw the meanings of two texts for the toy imitation of RTE: (events of the first
+    text, events of the second).
 
-    The other text has the same meaning if `same_meaning`, and else denies each event. A
-    text has one event, or two of which one is affirmed and one denied."""
+    The second text has the same meaning if `same_meaning`; otherwise each of its events
+    is the negation of that in the first. A text has one event, or two of which one is
+    negated."""
     if rng.random() < 0.5:
         [p] = _draw_events(rng)
         return [p], [_affirm_or_deny(rng, p, same_meaning)]
     one, other = _draw_events(rng, 2)
     said = [one, replace(other, positive=not one.positive)]
     again = [_restate_event(rng, p, 1) for p in said]
-    return said, again if same_meaning else [deny_event(p) for p in again]
+    return said, again if same_meaning else [negate_event(p) for p in again]
 
 
 def _draw_pair_with_clauses(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
-    """Return (events of one text, events of the other), each with a relative clause:
-    "the dog that slept was seen by the pig".
+    """Draw the meanings of two texts with relative clauses for the toy imitation of
+    RTE, such as "the dog that slept was seen by the pig": (events of the first text,
+    events of the second).
 
-    The other text has the same meaning if `same_meaning`. Else it denies the event, or
-    its clause modifies the patient instead of the agent, or the agent instead of the
-    patient."""
+    The second text has the same meaning if `same_meaning`. Otherwise it negates the
+    event, or its relative clause modifies the other one of agent and patient."""
     meaning = "same" if same_meaning else pick_option(rng, ("other", "denied"))
     [p] = _draw_events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
-        # Draw again: "who" (persons) or "that" (animals) would reveal the label.
+        # Draw until agent and patient are both persons or both animals. Otherwise "who"
+        # (for persons) or "that" (for animals) would reveal the label.
         [p] = _draw_events(rng)
     said = replace(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
@@ -200,16 +217,17 @@ def _draw_pair_with_clauses(
 
 
 def _attach_clause(event: Event, role: str, inner_event: Event) -> Event:
-    """Return the event `event` with the event `inner_event` as a relative clause of its
-    agent or patient.
+    """Return an event whose agent or patient has a relative clause: "the dog that slept
+    chased the pig".
 
-    role: "agent" or "patient"."""
+    role: "agent" or "patient", which gets the clause.
+    inner_event: the meaning of the clause."""
     return replace(event, **{role: replace(getattr(event, role), clause=inner_event)})
 
 
 def _make_rte_row(rng: Random, label: int) -> Texts:
-    """Return a row of RTE's twin: two texts with the same meaning (label 0), or not
-    (label 1)."""
+    """Generate a row of the toy imitation of RTE: two texts with the same meaning
+    (label 0), or with different ones (label 1)."""
     both = pick_option(
         rng, (_draw_event_pair, _draw_event_pair, _draw_pair_with_clauses)
     )(rng, label == 0)
@@ -217,14 +235,14 @@ def _make_rte_row(rng: Random, label: int) -> Texts:
 
 
 def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
-    """Return a row of SQuAD's twins: (question, passage, (start, end) of the answer in
-    characters, or (-1, -1) for none).
+    """Generate a row of the toy imitations of SQuAD: (question, passage, (start, end)
+    of the answer in characters, or (-1, -1) for none).
 
     The passage has two events: A does something to B, and B does the same to C. In
     place of the event that is not asked about, D may do something else.
 
-    label: 0 asks for the agent of an event, 1 for its patient, and 2 for one of them in
-    the denied event, which has no answer."""
+    label: 0 asks for the agent of an event, 1 for its patient. 2 asks for one of them,
+    but of the negated event, so that there is no answer."""
     first, beside = _draw_events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick_option(rng, (1, -1))]
@@ -238,7 +256,7 @@ def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]
     said = [join_words(make_clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
     answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]  # Without " .".
-    asked = asked if label < 2 else deny_event(asked)
+    asked = asked if label < 2 else negate_event(asked)
     if rng.random() < 0.3:
         asked = _replace_by_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
@@ -247,8 +265,9 @@ def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]
 
 
 def _make_tense_row(rng: Random, label: int) -> Texts:
-    """Return a row of Tense's twin: the main clause is in the past (label 0) or in the
-    present (label 1), and a relative clause is in the other tense."""
+    """Generate a row of the toy imitation of SentEval's Tense: the main clause is in
+    the past (label 0) or in the present (label 1), and a relative clause in the other
+    tense."""
     p, inner = (
         sample_event(rng, random_quantifiers=True, past=past, positive=True)
         for past in (label == 0, label == 1)
@@ -257,7 +276,7 @@ def _make_tense_row(rng: Random, label: int) -> Texts:
         join_words(
             make_clause(
                 _attach_clause(
-                    p, pick_option(rng, g.ROLES), g.draw_relative_event(rng, inner)
+                    p, pick_option(rng, g.ROLES), g.drop_modified_role(rng, inner)
                 )
             )
         ),
@@ -273,8 +292,9 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "Tense": _make_tense_row,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-# Rows of each split that are generated. Of the development rows the first JUDGED are
-# used.
+# {task: {split: number of rows that are generated}}. Of the development rows only the
+# first JUDGED are used; the others are generated all the same, so that the rows do not
+# depend on JUDGED.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
 for probing in ("BigramShift", "Tense"):
     ROWS[probing] = ROWS[probing] | {"test": 500}
@@ -282,34 +302,37 @@ JUDGED = 2000
 
 
 @cache
-def load(task: str) -> dict[str, Split]:
-    """Return {split name: Split} of a toy task.
+def load(task_name: str) -> dict[str, Split]:
+    """Generate a toy task, and return {split name, such as "train": Split}; cached.
 
     All labels are equally frequent. No text of an evaluation split is in the training
-    set."""
-    seen, names = set(), list(ROWS[task])
+    set.
+
+    task_name: a key of TASKS, such as "CoLA"."""
+    seen, names = set(), list(ROWS[task_name])
     splits = {
-        name: _draw_split(task, name, seen)
+        name: _draw_split(task_name, name, seen)
         for name in sorted(names, key="train".__eq__)
     }
     return {name: splits[name] for name in names}
 
 
-def _draw_split(task: str, name: str, used_texts: set[str]) -> Split:
-    """Generate a split of a task. Labels take turns, then the rows are shuffled.
+def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
+    """Generate a split of a toy task. The labels take turns, then the rows are
+    shuffled.
 
-    name: the name of the split.
+    split_name: "train", "dev" or "test".
     used_texts: texts of other splits, which are avoided; the new texts are added."""
-    rng, span = random.Random(f"{SEED} {task} {name}"), TASKS[task].span
+    rng, span = random.Random(f"{SEED} {task_name} {split_name}"), TASKS[task_name].span
     rows: dict[Texts, tuple[float, Any]] = {}
-    while len(rows) < ROWS[task][name]:
-        label = len(rows) % (3 if task == "SQuAD2" else 2)
-        *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
+    while len(rows) < ROWS[task_name][split_name]:
+        label = len(rows) % (3 if task_name == "SQuAD2" else 2)
+        *texts, target = MAKERS[task_name](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and used_texts.isdisjoint(texts):
             rows.setdefault(tuple(texts), (rng.random(), target))
     used_texts.update(text for texts in rows for text in texts)
     order = sorted(
-        list(rows)[: JUDGED if name == "dev" else None], key=rows.__getitem__
+        list(rows)[: JUDGED if split_name == "dev" else None], key=rows.__getitem__
     )
     a, *b = map(list, zip(*order, strict=True))
     y = np.array([rows[texts][1] for texts in order], np.int64)
@@ -322,10 +345,11 @@ def _draw_split(task: str, name: str, used_texts: set[str]) -> Split:
 
 
 def generate_passages(sentence_count: int, seed: int) -> list[str]:
-    """Return passages of two sentences each for pre-training, about `sentence_count`
-    sentences in all.
+    """Generate a toy corpus for pre-training: passages of two sentences each, about
+    `sentence_count` sentences in all.
 
-    A passage has two unrelated grammatical sentences, or two with the same meaning."""
+    The sentences of a passage have the same meaning, or are unrelated; all are
+    grammatical."""
     rng, passages = random.Random(f"{seed} corpus"), []
     while 2 * len(passages) < sentence_count:
         said_twice = _make_rte_row(rng, 0)

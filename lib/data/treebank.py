@@ -1,9 +1,9 @@
 """This module derives SentEval's ten probing tasks from a treebank,
 `<root>/*-ud-{train,dev,test}.conllu`.
 
-The treebank is real English with manual annotation. It takes the place of SentEval's
-120,000 sentences of fiction with a parser's trees. Apart from the size, the tasks
-differ from SentEval's in these points:
+The treebank (Universal Dependencies) is real English with manual annotation. It takes
+the place of SentEval's 120,000 sentences of fiction with a parser's trees. Apart from
+the size, the tasks differ from SentEval's in these points:
 
     Length                 The last bin ends at 40 words.
     WordContent            There are 50 words instead of 1,000.
@@ -19,10 +19,10 @@ differ from SentEval's in these points:
 
 The three files are pooled, repeated sentences are dropped, and each task is split anew,
 70/15/15. Tense, the numbers and OddManOut are split by the lemma that is asked about,
-as in SentEval. WordContent is split by sentence within each word, all other tasks by
-document. Within each split the classes are equally frequent. A task asks about a
-sentence at most once; its words are joined by blanks. What is drawn for a sentence
-depends on its text alone."""
+as in SentEval: no lemma is in two splits. WordContent is split by sentence within each
+word, all other tasks by document. Within each split the classes are equally frequent. A
+task asks about a sentence at most once; its words are joined by blanks. The random
+choices for a sentence depend on its text alone."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ from lib.data.read import SENTEVAL
 if TYPE_CHECKING:
     import pandas as pd
 
-Form = tuple[str, str, str]  # (word, part of speech, features).
+Form = tuple[str, str, str]  # (word, part of speech, morphological features).
 
-# Words of a sentence. SentEval ends at 28, which would lose a tenth of a small
-# treebank.
+# Numbers of words that a sentence may have. SentEval ends at 28, which would lose a
+# tenth of the sentences of a small treebank.
 LENGTHS = range(5, 41)
-# Largest length of the first five classes of Length, as in SentEval; the sixth class
-# has longer sentences.
+# Largest number of words in each of the first five classes of the task Length, as in
+# SentEval; the sixth class has longer sentences.
 BINS = (8, 12, 16, 20, 25)
-# Number of classes of WordContent, and the rank by frequency after which its words
-# begin; SentEval takes 1,000 words after rank 2,000.
+# The classes of the task WordContent are WORDS words, those that follow the RANK most
+# frequent ones. SentEval takes 1,000 words after rank 2,000.
 WORDS, RANK = 50, 100
-# Number of frequent sequences that are classes of TopConstituents; all others are one
-# more class.
+# The SHAPES most frequent sequences of constituents are classes of the task
+# TopConstituents; all other sequences are one more class.
 SHAPES = 9
-# Occurrences of a word that OddManOut replaces or inserts.
+# How often a word must occur for the task OddManOut to replace or insert it.
 _ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
@@ -70,7 +70,7 @@ _QUOTES = {'"', "“", "”", "``", "''"}
 _RELATION = {"SubjNumber": "nsubj", "ObjNumber": "obj"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
-# Classes of the tasks whose classes differ from SentEval's.
+# Class names of the tasks that have other classes than SentEval's.
 _CLASSES = {
     "WordContent": tuple(map(str, range(WORDS))),
     "Depth": ("<=3", "4", "5", ">=6"),
@@ -83,13 +83,14 @@ TASKS = {
 
 
 class Sentence(NamedTuple):
-    """A Sentence is an annotated sentence: tuples with one item for each word, and the
-    name of its document.
+    """A Sentence is a sentence of a treebank: tuples with one item for each word, and
+    the name of its document.
 
-    kinds: universal parts of speech.
-    features: texts such as "Number=Sing|..." or "_".
-    heads: the position of the head of each word, -1 for the root.
-    relations: names of dependency relations without subtypes."""
+    kinds: universal parts of speech, such as "NOUN".
+    features: morphological features, such as "Number=Sing|...", or "_".
+    heads: the position of the head of each word in the dependency tree, -1 for the
+    root.
+    relations: names of dependency relations without subtypes, such as "nsubj"."""
 
     words: tuple[str, ...]
     lemmas: tuple[str, ...]
@@ -101,10 +102,12 @@ class Sentence(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A Row is a sentence of a task with its label.
+    """A Row is an example of a probing task: a sentence, perhaps changed, with its
+    label.
 
-    key: group of the row; all rows of a group go to the same split.
-    stratum: classes are equally frequent within each stratum."""
+    key: all rows of one key, such as a lemma or a document, go to the same split.
+    stratum: the group of rows, such as those of one length, within which the classes
+    are made equally frequent."""
 
     label: str
     key: str
@@ -115,9 +118,9 @@ class Row(NamedTuple):
 def read_sentences(path: Path | str) -> list[Sentence]:
     """Return the Sentences of a CoNLL-U file.
 
-    Lines of multiword tokens and of empty nodes are skipped; the words of a multiword
-    token have lines of their own. Raises Refused with the file and the line after a
-    malformed sentence."""
+    Lines of multiword tokens ("1-2") and of empty nodes ("1.1") are skipped; the words
+    of a multiword token have lines of their own. Raises Refused with the file and the
+    line after a malformed sentence."""
     path, sentences, rows, document = Path(path), [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("#"):
@@ -139,9 +142,12 @@ def read_sentences(path: Path | str) -> list[Sentence]:
 
 
 def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
-    """Return the Sentence of its lines of a CoNLL-U file, each split into its fields.
+    """Return the Sentence that the lines of a CoNLL-U file describe.
 
-    Raises ValueError or IndexError where their heads are no tree."""
+    Raises ValueError or IndexError where the heads are no tree.
+
+    rows: the ten fields of each word's line.
+    document: the name of the sentence's document."""
     columns = list(zip(*rows, strict=True))
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = columns
     heads = tuple(int(head) - 1 for head in heads)
@@ -156,11 +162,11 @@ def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
 
 
 def list_ancestors(sentence: Sentence, position: int) -> list[int]:
-    """Return the positions of word `position` and of its ancestors in the dependency
-    tree, up to the root.
+    """Return the positions of a word and of its ancestors in the dependency tree, from
+    the word up to the root.
 
-    Where heads form a cycle, more positions are returned than the sentence has
-    words."""
+    Where heads form a cycle, more positions are returned than the sentence has words;
+    that is how a malformed tree is noticed."""
     positions = [position]
     while (position := sentence.heads[position]) != -1 and len(positions) <= len(
         sentence.heads
@@ -180,34 +186,41 @@ def _read_feature(sentence: Sentence, position: int, feature: str) -> str:
 
 
 def _find_target_word(
-    sentence: Sentence, part_of_speech: str, values: Mapping[int, str], depth: int
+    sentence: Sentence,
+    part_of_speech: str,
+    feature_by_position: Mapping[int, str],
+    main_clause_depth: int,
 ) -> tuple[str, str] | None:
-    """Return (class, lemma) of the word that a task asks about, or None.
+    """Find the word whose tense or grammatical number a probing task asks about, and
+    return (class, lemma), or None.
 
-    It is the first word at the depth of the main clause. Where there is none, it is the
-    word nearest to the root, provided that all values agree.
+    It is the first word that has the depth of the main clause. Where there is none, it
+    is the word nearest to the root, provided that all words agree.
 
-    part_of_speech: the part of speech of the word.
-    values: {position of a word: its tense or number}.
-    depth: depth in the tree of such a word in the main clause."""
+    part_of_speech: "VERB" or "NOUN".
+    feature_by_position: {position of a word: its tense or number, such as "Past"}.
+    main_clause_depth: the depth of such a word of the main clause in the dependency
+    tree: 0 for the verb, 1 for a noun."""
     level = compute_depths(sentence)
     words = [
         i
-        for i, v in values.items()
+        for i, v in feature_by_position.items()
         if sentence.kinds[i] == part_of_speech and v in _NAMES
     ]
-    candidates = [i for i in words if level[i] == depth]
-    if words and not candidates and len(set(values.values())) == 1:
+    candidates = [i for i in words if level[i] == main_clause_depth]
+    if words and not candidates and len(set(feature_by_position.values())) == 1:
         candidates = [min(words, key=level.__getitem__)]
     if not candidates:
         return None
     i = candidates[0]
-    return _NAMES[values[i]], sentence.lemmas[i]
+    return _NAMES[feature_by_position[i]], sentence.lemmas[i]
 
 
 def find_tense(sentence: Sentence) -> tuple[str, str] | None:
-    """Return ("PAST" or "PRES", lemma) of the finite full verb of the main clause, or
-    of another clause if all finite verbs agree in tense; None without one."""
+    """Return ("PAST" or "PRES", lemma) for the task Tense: of the finite full verb of
+    the main clause, or of another clause if all finite verbs agree in tense.
+
+    Returns None where there is no such verb."""
     verbs = [i for i, kind in enumerate(sentence.kinds) if kind in ("VERB", "AUX")]
     finite = [i for i in verbs if "VerbForm=Fin" in sentence.features[i]]
     return _find_target_word(
@@ -218,12 +231,13 @@ def find_tense(sentence: Sentence) -> tuple[str, str] | None:
 def find_grammatical_number(
     sentence: Sentence, relation: str
 ) -> tuple[str, str] | None:
-    """Return ("NN" or "NNS", lemma) of the common noun that is subject or object of the
-    main clause, or of another clause if all agree in number; None without one.
+    """Return ("NN" for singular or "NNS" for plural, lemma) for the tasks SubjNumber
+    and ObjNumber: of the common noun that is subject or object of the main clause, or
+    of another clause if all subjects or objects agree in number.
 
-    Pronouns without a number are ignored.
+    Returns None where there is no such noun. Pronouns without a number are ignored.
 
-    relation: "nsubj" or "obj"."""
+    relation: "nsubj" for subjects or "obj" for objects."""
     values = {}
     for i, name in enumerate(sentence.relations):
         value = _read_feature(sentence, i, "Number")
@@ -233,8 +247,8 @@ def find_grammatical_number(
 
 
 def describe_constituents(sentence: Sentence) -> str:
-    """Return the order of the root and its clause-level dependents, such as "nsubj root
-    obj"."""
+    """Return the sequence of the root and its clause-level dependents in the order of
+    the words, such as "nsubj root obj"; it is the class of TopConstituents."""
     root = sentence.heads.index(-1)
     names = [
         "root" if i == root else name
@@ -245,11 +259,13 @@ def describe_constituents(sentence: Sentence) -> str:
 
 
 def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
-    """Return a sentence with its two coordinated main clauses swapped: "He left , but
-    she stayed ." becomes "She stayed , but he left .".
+    """Swap the two coordinated main clauses of a sentence, for the task
+    CoordinationInversion: "He left , but she stayed ." becomes "She stayed , but he
+    left .".
 
-    Returns (words, 1 if the first clause was longer, -1 if it was shorter, 0 for equal
-    lengths), or None where there are no such clauses."""
+    Returns (words of the new sentence, 1 if the clause that was first is the longer
+    one, -1 if it is the shorter one, 0 for equal lengths), or None where there are no
+    such clauses."""
     words, root = sentence.words, sentence.heads.index(-1)
     links = list(zip(sentence.heads, sentence.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
@@ -273,7 +289,7 @@ def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
     longer = (len(first) > len(last)) - (len(first) < len(last))
-    if first[0][0].isupper():  # Move the capital letter to the new first word.
+    if first[0][0].isupper():  # Give the capital letter to the new first word.
         last[0] = last[0][0].upper() + last[0][1:]
         if (
             sentence.kinds[0] != "PROPN"
@@ -285,18 +301,18 @@ def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
 
 
 @cache
-class _World:
-    """A _World has the pooled sentences of a treebank, and the statistics of all of
-    them that tasks need: classes, and word frequencies for OddManOut."""
+class _Treebank:
+    """A _Treebank has all sentences of a treebank, and statistics of them that probing
+    tasks need: classes, and word frequencies for OddManOut.
 
-    def __init__(self, root: Path) -> None:
+    folder: the folder with the three CoNLL-U files."""
+
+    def __init__(self, folder: Path) -> None:
         pooled = {}
         for split in ("train", "dev", "test"):
-            paths = list(root.glob(f"*-ud-{split}.conllu"))
+            paths = list(folder.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
-                reason = (
-                    f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
-                )
+                reason = f"{folder} holds {len(paths)} files *-ud-{split}.conllu, expected one"
                 raise Absent(f"{reason}; fix: put the files of one treebank there")
             for s in read_sentences(paths[0]):
                 if len(s.words) in LENGTHS:
@@ -312,7 +328,9 @@ class _World:
             "TopConstituents": [*dict(shapes.most_common(SHAPES))],
         }
         forms = [
-            (form, s.lemmas[i]) for s in self.sentences for form, i in _iterate_forms(s)
+            (form, s.lemmas[i])
+            for s in self.sentences
+            for form, i in _iterate_nouns_and_verbs(s)
         ]
         self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
         for form, lemma in forms:
@@ -324,41 +342,45 @@ class _World:
         # such counts differ by less than a factor of two.
         return *form[1:], self.times[form].bit_length()
 
-    def make_row(self, task: str, sentence: Sentence, rng: Random) -> Row | None:
-        """Return the Row of a sentence in a task, or None where the sentence does not
-        suit the task."""
+    def make_row(self, task_name: str, sentence: Sentence, rng: Random) -> Row | None:
+        """Return the example that a probing task makes of a sentence, or None where the
+        sentence does not suit the task.
+
+        rng: draws which change is made to the sentence, if any."""
         words, label = list(sentence.words), rng.choice("IO")
-        if task == "Length":
+        if task_name == "Length":
             return Row(str(bisect_left(BINS, len(words))), sentence.document, words)
-        if task == "WordContent":
-            names = self.names[task]
+        if task_name == "WordContent":
+            names = self.names[task_name]
             asked = [word for word in map(str.lower, words) if word in names]
             if len(asked) != 1:
                 return None
             return Row(str(names.index(asked[0])), " ".join(words), words)
-        if task == "Depth":
+        if task_name == "Depth":
             bin = min(max(*compute_depths(sentence), 3), 6) - 3
-            return Row(TASKS[task].labels[bin], sentence.document, words, len(words))
-        if task == "TopConstituents":
-            code = [*self.names[task], describe_constituents(sentence)].index(
+            return Row(
+                TASKS[task_name].labels[bin], sentence.document, words, len(words)
+            )
+        if task_name == "TopConstituents":
+            code = [*self.names[task_name], describe_constituents(sentence)].index(
                 describe_constituents(sentence)
             )
             return Row(str(code), sentence.document, words)
-        if task == "BigramShift":
-            return _make_shift_row(sentence, words, label, rng)
-        if task == "OddManOut":
+        if task_name == "BigramShift":
+            return _make_bigram_shift_row(sentence, words, label, rng)
+        if task_name == "OddManOut":
             return self._replace_by_odd_word(sentence, words, rng)
-        # The stratum is which clause is longer, so that lengths do not reveal the
-        # label.
-        if task == "CoordinationInversion":
+        # The stratum is whether the first clause is the longer one, so that the lengths
+        # of the clauses do not reveal the label.
+        if task_name == "CoordinationInversion":
             swapped, longer = swap_clauses(sentence) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
             return Row(label, sentence.document, words, longer) if swapped else None
         label_and_key = (
             find_tense(sentence)
-            if task == "Tense"
-            else find_grammatical_number(sentence, _RELATION[task])
+            if task_name == "Tense"
+            else find_grammatical_number(sentence, _RELATION[task_name])
         )
         return label_and_key and Row(*label_and_key, words)
 
@@ -366,13 +388,15 @@ class _World:
         self, sentence: Sentence, words: list[str], rng: Random
     ) -> Row | None:
         forms = [
-            pair for pair in _iterate_forms(sentence) if self.times[pair[0]] in _ODD
+            pair
+            for pair in _iterate_nouns_and_verbs(sentence)
+            if self.times[pair[0]] in _ODD
         ]
         if not forms:
             return None
         form, i = rng.choice(forms)
-        # Draw occurrences instead of words, so that frequent words are drawn more
-        # often.
+        # self.peers lists a word once for each of its occurrences, so that frequent
+        # words are drawn more often.
         drawn = rng.choices(self.peers[self._frequency_class(form)], k=9)
         others = [pair for pair in drawn if pair[1] != sentence.lemmas[i]]
         if not others:
@@ -383,7 +407,7 @@ class _World:
         return Row(label, lemma, words)
 
 
-def _make_shift_row(
+def _make_bigram_shift_row(
     sentence: Sentence, words: list[str], label: str, rng: Random
 ) -> Row | None:
     free = [kind not in ("PUNCT", "SYM") for kind in sentence.kinds]
@@ -399,42 +423,49 @@ def _make_shift_row(
     return Row(label, sentence.document, words)
 
 
-def _iterate_forms(sentence: Sentence) -> Iterator[tuple[Form, int]]:
-    """Yield (Form, position) of the nouns and verbs in lower case."""
+def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[tuple[Form, int]]:
+    """Yield ((word, part of speech, features), position) of the nouns and verbs of a
+    sentence that are written in lower case."""
     for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, sentence.features[i]), i
 
 
-# Tasks with official unseen rows: all, as their test rows share no sentence with
-# others.
+# Tasks whose test split serves as unseen rows (test rows on which no model is
+# selected): all, as test rows share no sentence with other splits.
 UNSEEN = tuple(TASKS)
 
 
-def unseen(task: str, root: Path | str) -> Split:
-    """Return the Split of a task's test rows, which serve as its unseen rows."""
-    return load(task, root)["test"]
+def load_official_test_rows(task_name: str, folder: Path | str) -> Split:
+    """Return the Split of a probing task's test rows, on which models are scored, but
+    never trained or selected.
+
+    folder: the folder of the treebank."""
+    return load(task_name, folder)["test"]
 
 
 @cache
-def load(task: str, root: Path | str) -> dict[str, Split]:
-    """Return {"train", "dev", "test": Split} of a task. The index of a row is the
-    number of its sentence in the pooled files.
+def load(task_name: str, folder: Path | str) -> dict[str, Split]:
+    """Derive a probing task of SentEval from a treebank, and return {"train", "dev",
+    "test": Split}; cached. The index of a row is the number of its sentence in the
+    pooled files.
 
     Raises Absent where the three files are missing. Raises Refused with file and line
-    where one is malformed, and where they have too few sentences."""
-    world, records = _World(Path(root)), []
+    where one is malformed, and where they have too few sentences.
+
+    folder: the folder with the three CoNLL-U files."""
+    treebank, records = _Treebank(Path(folder)), []
     import pandas as pd  # Imported late, as it is slow and commands rarely need it.
 
-    for index, s in enumerate(world.sentences):
-        rng = random.Random(f"{task}:{' '.join(s.words)}")
+    for index, s in enumerate(treebank.sentences):
+        rng = random.Random(f"{task_name}:{' '.join(s.words)}")
         order = rng.random()
-        if row := world.make_row(task, s, rng):
+        if row := treebank.make_row(task_name, s, rng):
             records.append((order, index, *row))
     columns = ("order", "index", *Row._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
-    rows["part"] = rows["key"].map(_assign_splits(rows, task == "WordContent"))
-    codes = {label: code for code, label in enumerate(TASKS[task].labels)}
+    rows["part"] = rows["key"].map(_assign_splits(rows, task_name == "WordContent"))
+    codes = {label: code for code, label in enumerate(TASKS[task_name].labels)}
     place = rows.groupby(["part", "stratum", "label"]).cumcount()
     few = rows.groupby(["part", "stratum"])["label"].transform(
         lambda labels: labels.value_counts().reindex(codes, fill_value=0).min()
@@ -443,8 +474,8 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
     for part in ("train", "dev", "test"):
         chosen = rows[rows["part"] == part]
         if chosen.empty:
-            few = f"{root}: no {part} rows of every class of {task} in {len(records)} sentences"
-            raise Refused(f"{few}; fix: use a larger treebank")
+            few = f"no {part} rows of every class of {task_name} in {len(records)} sentences"
+            raise Refused(f"{folder}: {few}; fix: use a larger treebank")
         texts = [" ".join(words) for words in chosen["words"]]
         y, index = chosen["label"].map(codes), chosen["index"]
         # pyrefly: ignore[bad-argument-type]  The stubs of pandas are of another numpy
@@ -454,11 +485,13 @@ def load(task: str, root: Path | str) -> dict[str, Split]:
 
 
 def _assign_splits(rows: pd.DataFrame, is_by_label: bool) -> dict[str, str]:
-    """Return {key: split name} for the keys of some rows.
+    """Assign rows to training, development and test sets by their keys, and return
+    {key: "train", "dev" or "test"}.
 
-    Keys with more than 3 % of the rows go to the training set, as they would be too
-    large a part of a small split.
+    A key with more than 3 % of the rows, such as a frequent lemma, goes to the training
+    set, as it would be too large a part of a small split.
 
+    rows: the rows of a probing task, with the columns "key" and "label".
     is_by_label: whether the rows of each label are divided separately."""
     split_by_key = {}
     for _, part in rows.groupby("label") if is_by_label else [("", rows)]:

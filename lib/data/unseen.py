@@ -1,17 +1,19 @@
-"""This module chooses unseen rows: labelled rows on which no run trains or selects.
-Models are scored on them together with the development set.
+"""This module chooses unseen rows: labelled test rows on which no model is trained or
+selected. Models are scored on them together with the development set, so that
+differences between models have narrower intervals.
 
-Where a source has no official unseen rows, they are unused training rows that share no
-text with a training or held-out row. Texts are compared as lower-cased words between
-blanks. Two texts share text if four consecutive words are in both. A text of fewer
-words shares text with another if one of the two is, as a whole, part of the other.
+Where a data set has no official test rows with labels, unseen rows are unused training
+rows that share no text with a training or held-out row. Texts are compared as
+lower-case words between blanks. Two texts share text if four consecutive words are in
+both. A text of fewer words shares text with another if one of the two is, as a whole,
+part of the other.
 
-Runs predict all unseen rows. Scores use only rows of at least LONG words, and official
-rows only if none of their texts is also in a training row. The training rows of SST-2
-are phrases: their median is 6 words, that of a development sentence 19. Differences
-between models are 0.56 times as large on all of these rows as on development rows. On
-development rows together with the longer ones they are about 0.9 times as large (page
-data_t02_mini_protocol). The module does not import torch."""
+Models predict all unseen rows. Scores use only rows of at least nine words (LONG), and
+official rows only if none of their texts is also in a training row. The reason is
+SST-2, whose training rows are phrases: their median is 6 words, that of a development
+sentence 19. On all of these rows, differences between models are 0.56 times as large as
+on development rows. On development rows together with the longer ones they are about
+0.9 times as large. The module does not import torch."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -22,15 +24,17 @@ import numpy as np
 from lib.core.types import Arrays
 
 Text = tuple[str, ...]  # Words of a text.
-# Number of consecutive words that two rows must have in common to share text.
+# Number of consecutive words that two rows must have in common to count as sharing
+# text.
 WORDS = 4
 SHORTER = range(1, WORDS)
 LONG = 9  # Least number of words of an unseen row that counts in scores.
 
 
 class _Split(Protocol):
-    """A _Split is the type of Split of lib.data, which cannot be imported here, as it
-    imports this module."""
+    """A _Split is the type of lib.data.Split (rows of a task), for the type checker.
+
+    lib.data imports this module, so its class cannot be imported here."""
 
     @property
     def a(self) -> list[str]: ...
@@ -43,7 +47,8 @@ class _Split(Protocol):
 
 
 def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
-    """Return the one or two texts of a row of a Split, each as its lower-case words."""
+    """Return the one or two texts of a row of a Split, each as a tuple of its
+    lower-case words."""
     return [
         tuple(column[row_number].lower().split())
         for column in (split.a, split.b)
@@ -52,16 +57,17 @@ def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
 
 
 def count_words(split: _Split) -> np.ndarray:
-    """Return the number of words in each row of a Split [N]; both texts of a pair
-    count."""
+    """Return the number of words in each of the N rows of a Split, [N]; both texts of a
+    pair count."""
     return np.array(
         [sum(map(len, split_texts_into_words(split, row))) for row in range(len(split))]
     )
 
 
 def list_ngrams(text: Text, *lengths: int) -> list[Text]:
-    """Return all sequences of consecutive words (n-grams) of a text.
+    """Return all n-grams (sequences of n consecutive words) of a text.
 
+    text: its words.
     lengths: the values of n."""
     return [
         part
@@ -71,8 +77,8 @@ def list_ngrams(text: Text, *lengths: int) -> list[Text]:
 
 
 def list_compared_ngrams(text: Text) -> list[Text]:
-    """Return the parts by which a text is compared with others: its n-grams of four
-    words, or a shorter text as a whole."""
+    """Return the parts by which a text is compared with others, to find rows that share
+    text: its n-grams of four words, or a shorter text as a whole."""
     return list_ngrams(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
@@ -82,10 +88,11 @@ def select_rows_without_shared_text(
     candidate_rows: Iterable[int],
     max_rows: int,
 ) -> list[int]:
-    """Return the first `max_rows` rows of `candidate_rows` that share no text with the
-    rows `taken_rows`, or fewer where there are no more.
+    """Return the first `max_rows` of the candidate rows that share no text (four
+    consecutive words) with any of the taken rows, or fewer where there are no more.
 
-    Rows are positions in the Split, in arguments and result."""
+    So test rows are chosen that do not repeat training rows. Rows are given and
+    returned as positions in the Split."""
     taken_texts = [
         text for row in taken_rows for text in split_texts_into_words(split, row)
     ]
@@ -107,12 +114,15 @@ def select_rows_without_shared_text(
     return list(islice(new, max_rows))
 
 
-def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
-    """Return the number of each row's cluster, from 0: [N] over the rows of all splits.
+def cluster_rows(*splits: _Split, only_equal_texts: bool = False) -> np.ndarray:
+    """Group rows that share text, and return the number of each row's group, from 0, as
+    an array over the rows of all splits.
 
-    Rows that share text, directly or through a chain of rows, are in one cluster.
+    Rows that share four consecutive words, directly or through a chain of rows, are in
+    one group. Intervals of scores leave out whole groups (jackknife), as rows of a
+    group are not independent.
 
-    only_equal: whether only equal texts count as shared."""
+    only_equal_texts: whether rows share text only if they have an equal text."""
     rows = [
         split_texts_into_words(split, row)
         for split in splits
@@ -130,7 +140,7 @@ def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     for row, row_texts in enumerate(rows):
         for text in row_texts:
             shared = [text]
-            if not only_equal:
+            if not only_equal_texts:
                 within = [part for part in list_ngrams(text, *SHORTER) if part in short]
                 shared = list_compared_ngrams(text) + within
             for mark in shared:
@@ -140,19 +150,19 @@ def cluster_rows(*splits: _Split, only_equal: bool = False) -> np.ndarray:
     ]
 
 
-def make_judging_arrays(
+def compute_labels_and_clusters(
     unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
 ) -> Arrays:
-    """Return the arrays by which predictions for N unseen rows are scored, together
-    with D development rows.
+    """Return the arrays that are needed to score predictions for N unseen (test) rows
+    together with D development rows.
 
-    They are "labels" [N], "judged" (positions of the K unseen rows that count in
-    scores), "cluster" [D + K] (`cluster_rows`) and "words" [D + N] (number of words),
-    with development rows first.
+    They are "labels" [N], "judged" [K] (positions of the K unseen rows that count in
+    scores), "cluster" [D + K] (equal for rows that share text) and "words" [D + N]
+    (number of words of each row), with development rows first.
 
-    unseen_split, dev_split: the unseen and the development rows.
-    train_split: the training rows if unseen rows are official; an unseen row that has a
-    text in common with them does not count."""
+    train_split: the training rows, if the unseen rows are official test rows. An unseen
+    row that has a text in common with them does not count. None if the unseen rows were
+    chosen to share no text with training rows."""
     seen = set()
     if train_split:
         seen = {
@@ -168,7 +178,7 @@ def make_judging_arrays(
     cluster = cluster_rows(
         dev_split,
         unseen_split.select_rows(positions),
-        only_equal=train_split is not None,
+        only_equal_texts=train_split is not None,
     )
     lengths = np.concatenate([count_words(dev_split), count_words(unseen_split)])
     return {

@@ -29,7 +29,7 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
         make_metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         title=escape_text(
-            f"{make_task_title(run, task) if task else 'Encoder'}, {run.name}"
+            f"{format_task_title(run, task) if task else 'Encoder'}, {run.name}"
         ),
         classes=[escape_text(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * export_report["remote"],
@@ -40,11 +40,11 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
     )
 
 
-def make_task_title(run: Run, task: Task) -> str:
+def format_task_title(run: Run, task: Task) -> str:
     """Return the name of a task for a reader: for rows of a reader's own, the name of
     their file."""
     is_own = run.spec["args"]["data"]["source"] == "own"
-    return own.make_task_title(task.name) if is_own else task.name
+    return own.format_task_title(task.name) if is_own else task.name
 
 
 def make_metadata(
@@ -60,7 +60,10 @@ def make_metadata(
         kind = "question-answering" if task.span else "text-classification"
     scores = [
         EvalResult(
-            kind, run.spec["args"]["data"]["source"], make_task_title(run, task), *score
+            kind,
+            run.spec["args"]["data"]["source"],
+            format_task_title(run, task),
+            *score,
         )
         for score in select_task_metrics(run, task).items()
         if task

@@ -187,7 +187,7 @@ def make_run(spec: Spec) -> Run:
     reason where it fails."""
     from lib.cluster import sweep
 
-    lost = sweep.make_runs([spec], keep_weights=True)
+    lost = sweep.execute_specs([spec], keep_weights=True)
     spec, run = Store().find_run_or_twin(spec, needs_weights=True)
     if lost:
         raise Refused(f"{spec.name} could not be made: {lost[spec]}")

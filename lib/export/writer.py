@@ -25,7 +25,7 @@ from lib.core.names import Refused
 from lib.core.types import Json
 from lib.export import check_onnx_packages
 from lib.model import backbone, ghost, modeling
-from lib.model.parts import count_parameters, get_surgery
+from lib.model.parts import count_parameters, list_applied_operations
 from lib.model.surgery import OPERATIONS, find_operation
 
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
@@ -83,7 +83,9 @@ def export(
             float(abs(run(batch) - expected).max()) for batch, expected in samples
         )
         limit = CLOSE
-        if form == "ONNX" and any(op["op"] == "int8" for op in get_surgery(model)):
+        if form == "ONNX" and any(
+            op["op"] == "int8" for op in list_applied_operations(model)
+        ):
             limit = EDGE * max(float(abs(expected).max()) for _, expected in samples)
         if not most <= limit:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
@@ -100,7 +102,10 @@ def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
             f"{folder} is not empty: name a new folder with --to, or delete it"
         )
     if onnx:
-        ops, cls = [op["op"] for op in get_surgery(model)], type(model).__name__
+        ops, cls = (
+            [op["op"] for op in list_applied_operations(model)],
+            type(model).__name__,
+        )
         if cls not in ONNX or "mix" in ops or find_fixed_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
@@ -133,7 +138,7 @@ def copy_model_sources(folder: Path) -> bool:
     needs them.
 
     The configuration gets an `auto_map`, by which transformers finds its classes."""
-    if not backbone.has_surgery(folder):
+    if not backbone.has_saved_operations(folder):
         return False
     config, code = backbone.read_configuration(folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())

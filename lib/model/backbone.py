@@ -1,7 +1,8 @@
 """This module opens and saves BERT, RoBERTa, ELECTRA, MPNet and DistilBERT models.
 
-A model with surgery (`lib.model.surgery`) is saved as a class of `lib.model.modeling`.
-Runs and exports have one format; an export has the sources of these classes too."""
+A model that was changed by operations such as pruning ("surgery", `lib.model.surgery`)
+is saved as a class of `lib.model.modeling`. Trainings and exports save models in the
+same format; an export has the source code of these classes too."""
 
 import json
 import re
@@ -16,71 +17,75 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .layout import rename_layer_parts_as_bert, restore_tensor_names
+from .layout import rename_layer_parts_as_bert, rename_tensors_as_transformers
 from .options import HEADLESS, Refused
-from .parts import get_surgery, set_dropout
+from .parts import list_applied_operations, set_dropout
 from .surgery import operate
 
-# Prefixes of the names of a head's tensors.
+# {kind of head: prefix of the names of its tensors}.
 HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outputs."}
 # dtypes of saved weights that are cast to float32 on loading.
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def load_with_head(
-    folder: str | Path, head: str, outputs: int, dropout: float, seed: int
+    folder: str | Path, head_kind: str, output_count: int, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of a saved folder, with a head of a kind.
+    """Open a saved model with the head that a task needs, and return (model,
+    tokenizer).
 
-    A saved head of this kind is kept; otherwise a new one is drawn from `seed`. Raises
-    Refused where the saved head has another size or is of another kind, and for a model
-    with surgery but without such a head.
+    A saved head of this kind is taken; otherwise the weights of a new one are drawn.
+    Raises Refused where the saved head has another size or is of another kind, and for
+    a model with surgery (pruned or otherwise changed) but without such a head.
 
-    head: "SequenceClassification" or "QuestionAnswering".
-    outputs: the size of the head; 1 is a regression.
-    dropout: the rate of all layers."""
+    head_kind: "SequenceClassification" or "QuestionAnswering".
+    output_count: the number of outputs of the head; 1 is a regression.
+    dropout: the rate that all dropout layers get.
+    seed: the seed from which a new head is drawn."""
     folder, cls = Path(folder), read_class_name(folder)
-    if head in cls:
+    if head_kind in cls:
         model, tokenizer = load(folder)
-        if model.config.num_labels != outputs:
+        if model.config.num_labels != output_count:
             head_size = model.config.num_labels
             raise Refused(
-                f"{folder.name} has {head_size} outputs; the task needs {outputs}; {HEADLESS}"
+                f"{folder.name} has {head_size} outputs; the task needs {output_count}; {HEADLESS}"
             )
-    elif has_surgery(folder):
+    elif has_saved_operations(folder):
         raise Refused(
-            f"the model in {folder.name} is a {cls}; the task needs a head for {head}: "
+            f"the model in {folder.name} is a {cls}; the task needs a head for {head_kind}: "
             "start from a model of such a task, or from one before surgery"
         )
     else:
-        with explain_errors("weights", folder):
+        with explain_read_errors("weights", folder):
             has_other = any(
-                name.startswith(HEADS[head]) for name, _ in read_tensor_dtypes(folder)
+                name.startswith(HEADS[head_kind])
+                for name, _ in read_tensor_dtypes(folder)
             )
         if has_other:
             raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
-        auto = getattr(transformers, f"AutoModelFor{head}")
-        model = load_weights(auto, folder, has_new_head=True, num_labels=outputs)
+        auto = getattr(transformers, f"AutoModelFor{head_kind}")
+        model = load_weights(auto, folder, has_new_head=True, num_labels=output_count)
         tokenizer = load_tokenizer(folder)
     set_dropout(model, dropout)
     return model, tokenizer
 
 
 def read_configuration(folder: str | Path) -> dict[str, Any]:
-    """Return `config.json` of a saved model. Raises FileNotFoundError where it is
-    missing."""
+    """Return the content of a saved model's `config.json`. Raises FileNotFoundError
+    where it is missing."""
     return json.loads((Path(folder) / "config.json").read_text())
 
 
 def read_class_name(folder: str | Path) -> str:
-    """Return the class name of the saved model in a folder, or "" where its
-    configuration has none; several names are joined by spaces."""
+    """Return the class name of a saved model, such as "BertModel", from its
+    `config.json`; "" where that has none. Several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 
-def has_surgery(folder: str | Path) -> bool:
-    """Return whether the saved model in a folder has operations of surgery."""
+def has_saved_operations(folder: str | Path) -> bool:
+    """Return whether the saved model in a folder was changed by operations such as
+    pruning ("surgery"), which are applied again when it is opened."""
     return "surgery" in read_configuration(folder)
 
 
@@ -89,18 +94,19 @@ def save(
     tokenizer: PreTrainedTokenizerFast,
     folder: str | Path | None,
 ) -> None:
-    """Write a model and its tokenizer to a folder, for `load`.
+    """Write a model and its tokenizer to a folder, so that `load` opens it with all its
+    operations (pruning, ghost modules, ...).
 
     folder: the new folder; None writes nothing."""
     if folder is None:
         return
-    done = get_surgery(model)
+    done = list_applied_operations(model)
     with silence_transformers():
-        tensors = None if done else restore_tensor_names(model)
+        tensors = None if done else rename_tensors_as_transformers(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
-    # Write the operations into the configuration, or remove operations that were
-    # undone.
+    # Write the model's operations into its configuration; or remove them from it, where
+    # a model was loaded with operations that were undone since.
     if done or hasattr(model.config, "surgery"):
         cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
@@ -112,16 +118,16 @@ def save(
 
 
 def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of a folder, in float32 and eval mode.
+    """Open a saved model, and return (model, tokenizer), in float32 and eval mode.
 
-    The model has the class that was saved. Where the weights are an encoder's alone, it
-    is an encoder, even if the configuration names a head (all-mpnet-base-v2 names that
-    of a masked LM). Raises Refused, naming the folder and the first tensors, where
-    weights and configuration do not fit."""
+    The model has the class that was saved. Where the file has only the weights of an
+    encoder, it is an encoder, even if the configuration names a head (all-mpnet-base-v2
+    names that of a masked LM). Raises Refused, naming the folder and the first tensors,
+    where weights and configuration do not fit."""
     name = (read_class_name(folder).split() or ["AutoModel"])[0]
-    cls = getattr(modeling if has_surgery(folder) else transformers, name)
+    cls = getattr(modeling if has_saved_operations(folder) else transformers, name)
     if "For" in name:
-        with explain_errors("weights", folder):
+        with explain_read_errors("weights", folder):
             inside = any(
                 n.startswith(f"{cls.base_model_prefix}.")
                 for n, _ in read_tensor_dtypes(folder)
@@ -132,9 +138,8 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Hide the warnings and progress bars of transformers while the context is open.
-
-    Its earlier settings are restored at the end."""
+    """Hide the warnings and progress bars of transformers during a `with` block, and
+    restore the earlier settings after it."""
     log = transformers.logging
     level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -148,11 +153,11 @@ def silence_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def explain_errors(subject: str, folder: str | Path) -> Iterator[None]:
-    """Turn every error inside the context into a Refused of one line that names the
-    folder.
+def explain_read_errors(subject: str, folder: str | Path) -> Iterator[None]:
+    """Turn every error inside a `with` block into a Refused (an error for the user) of
+    one line that names the folder.
 
-    subject: the thing that cannot be read, for the message."""
+    subject: what is read from the folder, for the message, such as "weights"."""
     try:
         with silence_transformers():
             yield
@@ -162,41 +167,45 @@ def explain_errors(subject: str, folder: str | Path) -> Iterator[None]:
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of a folder. Raises Refused, naming the folder, where it
-    cannot be read."""
-    with explain_errors("tokenizer", folder):
+    """Return the tokenizer of a saved model's folder. Raises Refused, naming the
+    folder, where it cannot be read."""
+    with explain_read_errors("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def load_weights(
-    cls: type[PreTrainedModel] | type[transformers.AutoModel],
+    model_class: type[PreTrainedModel] | type[transformers.AutoModel],
     folder: str | Path,
     has_new_head: bool = False,
-    **options: Any,
+    **from_pretrained_options: Any,
 ) -> PreTrainedModel:
-    """Return a model of a class with the weights of a folder, in float32 and eval mode.
+    """Return a model of a class with the saved weights of a folder, in float32 and eval
+    mode.
 
     Raises Refused, naming the first tensors that are missing, unknown, or of another
-    size or type.
+    size or type; transformers itself would only warn, and draw weights at random.
 
     has_new_head: whether head and pooler may be missing; they are then drawn from
     torch's random state.
-    options: further arguments of `from_pretrained`."""
-    with explain_errors("weights", folder):
+    from_pretrained_options: further arguments of `from_pretrained`."""
+    with explain_read_errors("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
-        model, report = cls.from_pretrained(
+        model, report = model_class.from_pretrained(
             folder,
             dtype=torch.float32,
             use_safetensors=True,
             local_files_only=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **options,
+            **from_pretrained_options,
         )
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if has_new_head else ""
-    # Ignore unexpected tensors of heads, unless the model has surgery.
-    asked = "" if get_surgery(model) else r"(encoder|transformer|embeddings)\."
+    # Ignore tensors of heads that this class does not have. For a model with surgery
+    # every unexpected tensor is an error.
+    asked = (
+        "" if list_applied_operations(model) else r"(encoder|transformer|embeddings)\."
+    )
     wrong = [
         f"{name} is missing"
         for name in report["missing_keys"]
@@ -208,7 +217,9 @@ def load_weights(
     wrong += [
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
-    if not get_surgery(model):  # The operation "int8" stores integers.
+    # Weights must be floats, unless a model has surgery: quantised weights are
+    # integers.
+    if not list_applied_operations(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"
             for name, kind in read_tensor_dtypes(folder)
@@ -223,8 +234,8 @@ def load_weights(
 
 
 def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, safetensors dtype) of each tensor in a folder, without loading
-    it."""
+    """Yield (name, dtype as safetensors spells it, such as "F32") of each tensor in the
+    folder of a saved model, without loading the tensors."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():
@@ -232,12 +243,15 @@ def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
 
 
 def build_model(
-    cls: type[PreTrainedModel],
+    model_class: type[PreTrainedModel],
     config: PretrainedConfig,
-    surgery: Iterable[dict[str, Any]] = (),
+    operations: Iterable[dict[str, Any]] = (),
 ) -> PreTrainedModel:
-    """Return a model with random weights, after some operations of surgery."""
-    model = rename_layer_parts_as_bert(cls(config))
-    for op in surgery:
+    """Return a new model with random weights, changed by some operations.
+
+    operations: the operations of surgery, such as {"op": "cut", "heads": 3}, which are
+    applied in their order."""
+    model = rename_layer_parts_as_bert(model_class(config))
+    for op in operations:
         operate(model, op)
     return model

@@ -1,31 +1,32 @@
-"""This module removes the zero heads and neurons of a pruned model, and counts its
-bytes.
+"""This module removes the heads and neurons of a pruned model whose weights are all
+zero, and counts the bytes of a model.
 
-Letters: a weight is [O, I]; L layers; N units (heads or neurons) of `size` columns."""
+Letters: a weight is [O, I] (outputs, inputs); L layers."""
 
 import torch
 from torch import nn
 
 from . import ghost, masks
-from .cut import count_parts
+from .cut import count_parts_of_layer
 from .parts import get_layers
 from .surgery import operate
 
 
 @torch.no_grad()
-def remove_zero_parts(model: nn.Module) -> dict[str, list[int]]:
-    """Remove heads and neurons whose weights are all zero, and return the numbers that
-    stay: {"heads": [L], "neurons": [L]}.
+def remove_zero_heads_and_neurons(model: nn.Module) -> dict[str, list[int]]:
+    """Remove the heads and neurons of a pruned model that have only zero weights, to
+    make it smaller and faster. Return how many stay in each of the L layers: {"heads":
+    [L], "neurons": [L]}.
 
-    A unit goes if all its outgoing or all its incoming weights are zero. Without
-    incoming weights its output is a constant, which is added to the next bias, so
-    outputs of the model change by rounding alone. Each layer keeps at least its first
-    head and neuron. A model with ghosts is not changed.
+    A head or neuron is removed if all its outgoing or all its incoming weights are
+    zero. Without incoming weights its output is a constant, which is added to the next
+    bias, so the outputs of the model change only by rounding. Each layer keeps at least
+    one head and one neuron. A model with ghost modules is not changed.
 
-    model: a model whose masks are multiplied into its weights."""
+    model: a model with the pruning masks already multiplied into its weights."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     total = {
-        what: [count_parts(layer)[what] for layer in get_layers(model)]
+        what: [count_parts_of_layer(layer)[what] for layer in get_layers(model)]
         for what in selection
     }
     if any(map(ghost.find_ghosts_of_layer, get_layers(model))):
@@ -59,13 +60,14 @@ def fold_empty_units(
     constant_outputs: torch.Tensor,
     rows_per_unit: int,
 ) -> list[int]:
-    """Return the indices of units with weights, and add the constant output of the
-    others to the next bias.
+    """Return the indices of those of N units (heads or neurons) that have weights which
+    are not zero, and add the constant output of the others to the next layer's bias.
 
-    incoming_weights: weights [N * rows_per_unit, I].
-    next_layer: the next linear layer, with N * rows_per_unit inputs, whose bias
-    changes.
-    constant_outputs: output [N * rows_per_unit] of units without incoming weights."""
+    incoming_weights: weights that compute the units, [N * rows_per_unit, I].
+    next_layer: the linear layer that reads the N * rows_per_unit outputs of the units;
+    its bias changes.
+    constant_outputs: what units without incoming weights put out, [N * rows_per_unit].
+    rows_per_unit: outputs of a unit: the head size, or 1 for neurons."""
     dead = (incoming_weights.unflatten(0, (-1, rows_per_unit)) == 0).all(2).all(1)
     unused = (next_layer.weight.unflatten(1, (-1, rows_per_unit)) == 0).all(2).all(0)
     stay = ~(dead | unused)
@@ -78,10 +80,11 @@ def fold_empty_units(
 
 
 def count_stored_bytes(model: nn.Module) -> dict[str, int]:
-    """Return the bytes of a pruned model in float32: {"bytes_dense", "bytes_sparse"}.
+    """Return the bytes of a pruned model in float32, stored as dense matrices and with
+    zeros left out: {"bytes_dense", "bytes_sparse"}.
 
-    A sparse linear layer stores its weights that are not 0, and one bit for each
-    weight. A layer counts as sparse where that takes fewer bytes."""
+    A sparse linear layer stores its weights that are not 0, and one bit for each weight
+    that says whether it is 0. A layer is stored sparse where that takes fewer bytes."""
     dense, spared = count_bytes(model), 0
     for _, _, linear in masks.list_linear_layers(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
@@ -90,7 +93,7 @@ def count_stored_bytes(model: nn.Module) -> dict[str, int]:
 
 
 def count_bytes(model: nn.Module) -> int:
-    """Return the bytes of all tensors that are saved with a model."""
+    """Return the number of bytes of all tensors that are saved with a model."""
     return sum(
         value.numel() * value.element_size() for value in model.state_dict().values()
     )

@@ -1,7 +1,8 @@
-"""The operations "cut" (by importance) and "keep" (by index) remove heads and neurons.
+"""This module removes attention heads and feed-forward neurons from an encoder: the
+operation "cut" by importance, the operation "keep" by index.
 
-They are here because transformers 5 cannot prune heads any more. Letters: A heads, D
-head size, H hidden, F neurons, L layers, M kept heads."""
+transformers 5 cannot prune heads any more. Letters: A heads, D head size, H hidden, F
+neurons, L layers, M kept heads."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from .options import Refused, check_name
-from .parts import FFN1, FFN2, OUT, QKV, Part, get_layers, slice_linear
+from .parts import FFN1, FFN2, OUT, QKV, AnyModule, get_layers, slice_linear
 
 
 def cut(
@@ -20,19 +21,21 @@ def cut(
     neuron_scores: Any = None,
     whole: Collection[str] = (),
 ) -> dict[str, list[list[int]]]:
-    """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et
-    al. 2020).
+    """Prune the width of a model in place (operation "cut"): keep the most important M
+    of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al.
+    2020).
 
-    Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2
-    without. Parts that stay are sorted by falling importance, so that a fold has parts
-    of similar importance.
+    Rows of Q, K, V and W1 are removed with their biases, and columns of the output
+    projection and W2 without. What stays is sorted by falling importance, so that the
+    neurons of a slice that shares a kernel of a ghost module are of similar importance.
 
     heads: M.
     head_scores, neuron_scores: importance, [L, A] and [L, F]. Without them the first
-    parts stay; a saved model is rebuilt so, where only shapes matter.
+    heads and neurons stay: so a saved model is rebuilt before its weights are loaded,
+    where only shapes matter.
     whole: ["o"] keeps all A heads of the output projection, ["v", "o"] those of the
-    values too, kept heads first. The model then cannot run until a ghost at "v" or "qk"
-    generates the other heads (section 4.2).
+    values too, kept heads first. The model then cannot run until a ghost module at "v"
+    or "qk" generates the other heads (section 4.2).
 
     Returns the kept indices {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole`
     also {"others": [L][A - M]}. Raises Refused where M is not in 1..A, and where scores
@@ -46,8 +49,8 @@ def cut(
         )
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
-        order = rank_parts(head_scores, model, number, total, "head")
-        neurons = rank_parts(neuron_scores, model, number, ffn, "neuron")[
+        order = rank_heads_or_neurons(head_scores, model, number, total, "head")
+        neurons = rank_heads_or_neurons(neuron_scores, model, number, ffn, "neuron")[
             : heads * ffn // total
         ]
         narrow_layer(layer, order[:heads], neurons, order, whole)
@@ -58,19 +61,21 @@ def cut(
     return selection
 
 
-def rank_parts(
+def rank_heads_or_neurons(
     scores: Any, model: nn.Module, layer_number: int, part_count: int, part_kind: str
 ) -> torch.Tensor:
-    """Return the indices of one layer's heads or neurons by falling score.
+    """Return the indices of one layer's heads or neurons by falling importance,
+    [part_count].
 
     Ties keep their order, so that a ranking is equal on every machine. Without scores
-    all indices keep their order.
+    all indices keep their order. Raises Refused for scores of another shape.
 
-    scores: [L, total], or None.
-    layer_number: number of the layer.
+    scores: importance in all layers, [L, part_count], or None.
+    part_count: the number of heads or neurons of the layer.
     part_kind: "head" or "neuron", for the error."""
     if scores is None:
-        # Indices must have values, even for a model built on the meta device.
+        # Name the device: within torch.device("meta"), where large models are built,
+        # indices would have no values.
         return torch.arange(part_count, device="cpu")
     if tuple(scores.shape) != (len(get_layers(model)), part_count):
         why = f"{part_kind} scores are of shape {list(scores.shape)}; this model has "
@@ -83,18 +88,18 @@ def rank_parts(
 
 
 def narrow_layer(
-    layer: Part,
+    layer: AnyModule,
     heads: torch.Tensor,
     neurons: torch.Tensor,
     order_of_all_heads: torch.Tensor | tuple[()] = (),
     uncut_layers: Collection[str] = (),
 ) -> None:
-    """Keep only the heads [M] and neurons [N] of one layer with these indices, in this
-    order.
+    """Remove all but some heads and neurons of one transformer layer, in place.
 
+    heads, neurons: the indices that stay, [M] and [N], in their new order.
+    order_of_all_heads: the order [A] of heads in the linear layers that are not cut.
     uncut_layers: linear layers that keep all heads: "v" (values), "o" (output
-    projection).
-    order_of_all_heads: the order [A] in which they keep the heads."""
+    projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
         # pyrefly: ignore[bad-index]  `order_of_all_heads` is a tensor if `uncut_layers` is not empty.
@@ -114,7 +119,8 @@ def narrow_layer(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
-    # Select the same heads of an MPNet's relative position bias (layout.py).
+    # An MPNet adds a bias for each head to the scores: let it read the same heads
+    # there.
     if hasattr(attention, "columns"):
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (
@@ -123,49 +129,52 @@ def narrow_layer(
 
 
 def keep(
-    model: nn.Module, **selection: Sequence[Sequence[int]]
+    model: nn.Module, **indices_by_kind: Sequence[Sequence[int]]
 ) -> dict[str, list[int]]:
-    """Keep only the parts of each layer with given indices, such as the result of a
-    search.
+    """Prune a model in place to given heads, neurons or dimensions of each layer
+    (operation "keep"), such as the result of an architecture search.
 
     The outputs equal those of the model with the contexts of removed heads and the
     activations of removed neurons set to zero. Returns the counts {"heads": [L], ...}.
     Raises Refused, naming the layer, where a list is empty, or has an index twice or
     one that does not exist.
 
-    selection: L lists of indices for some of the kinds "heads", "neurons", "embedding"
-    (inputs of Q, K and V), "qk" (dimensions of queries and keys) and "v" (dimensions of
-    values). Indices count the parts that the model has now. Other kinds are not
-    cut."""
+    indices_by_kind: L lists of indices that stay, for some of the kinds "heads",
+    "neurons", "embedding" (inputs of Q, K and V), "qk" (dimensions of queries and keys)
+    and "v" (dimensions of values). Indices count what the model has now. Other kinds
+    are not pruned."""
     encoder_layers = get_layers(model)
-    for what, lists in selection.items():
-        check_name("part to keep", what, count_parts(encoder_layers[0]))
+    for what, lists in indices_by_kind.items():
+        check_name("part to keep", what, count_parts_of_layer(encoder_layers[0]))
         for number, (layer, chosen) in enumerate(
             zip(encoder_layers, lists, strict=True)
         ):
-            total = count_parts(layer)[what]
+            total = count_parts_of_layer(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(encoder_layers):
         chosen = {
             what: torch.tensor(lists[number], device="cpu")
-            for what, lists in selection.items()
+            for what, lists in indices_by_kind.items()
         }
         every = {
             what: torch.arange(count, device="cpu")
-            for what, count in count_parts(layer).items()
+            for what, count in count_parts_of_layer(layer).items()
         }
         stay = every | chosen
         narrow_layer(layer, stay["heads"], stay["neurons"])
         thin_layer(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
     return {
-        what: [len(indices) for indices in lists] for what, lists in selection.items()
+        what: [len(indices) for indices in lists]
+        for what, lists in indices_by_kind.items()
     }
 
 
-def count_parts(layer: Part) -> dict[str, int]:
-    """Return {kind: number of parts} of a layer, for the kinds of parts in `keep`."""
+def count_parts_of_layer(layer: AnyModule) -> dict[str, int]:
+    """Return how many heads, neurons and dimensions a transformer layer has: {"heads",
+    "neurons", "embedding" (inputs of Q, K and V), "qk" and "v" (outputs of the query
+    and the value projection): number}."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,
@@ -176,13 +185,15 @@ def count_parts(layer: Part) -> dict[str, int]:
     }
 
 
-class Thin(nn.Linear):
-    """A Thin is a linear layer with fewer rows and columns, but unchanged input and
-    output width.
+class ThinLinear(nn.Linear):
+    """A ThinLinear is a linear layer that has lost rows or columns of its weight, but
+    takes inputs and gives outputs of the old width.
 
-    It reads the chosen columns of its input alone, and outputs of removed rows are
-    zero. It serves heads that lose different dimensions: products inside attention need
-    heads of one size (report on NAS pruning, section 7.2.2)."""
+    It reads only some columns of its input, and the outputs of removed rows are zero.
+    It serves heads that lose different dimensions: products inside attention need heads
+    of one size (report on NAS pruning, section 7.2.2).
+
+    rows, columns: the indices of outputs and inputs that stay; None keeps all."""
 
     def __init__(
         self,
@@ -198,7 +209,8 @@ class Thin(nn.Linear):
             small.bias,
             linear.out_features,
         )
-        # Plain attributes, since buffers would have no values after loading.
+        # Plain attributes: transformers builds a model without values (on the meta
+        # device) before it loads weights, and a buffer that is not saved would stay so.
         self.rows, self.columns = rows, columns
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
@@ -213,15 +225,16 @@ class Thin(nn.Linear):
 
 
 def thin_layer(
-    layer: Part,
+    layer: AnyModule,
     kept_inputs: torch.Tensor | None,
     kept_query_key_dims: torch.Tensor | None,
     kept_value_dims: torch.Tensor | None,
 ) -> None:
-    """Keep only some inputs of Q, K and V, dimensions of queries and keys, and
-    dimensions of values.
+    """Remove inputs of Q, K and V, dimensions of queries and keys, or dimensions of
+    values from one transformer layer, in place; widths of states do not change.
 
-    kept_inputs, kept_query_key_dims, kept_value_dims: their indices; None keeps all."""
+    kept_inputs, kept_query_key_dims, kept_value_dims: the indices that stay; None keeps
+    all."""
     for path, rows, columns in zip(
         (*QKV, OUT),
         (kept_query_key_dims, kept_query_key_dims, kept_value_dims, None),
@@ -229,4 +242,6 @@ def thin_layer(
         strict=True,
     ):
         if rows is not None or columns is not None:
-            layer.set_submodule(path, Thin(layer.get_submodule(path), rows, columns))
+            layer.set_submodule(
+                path, ThinLinear(layer.get_submodule(path), rows, columns)
+            )

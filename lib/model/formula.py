@@ -1,5 +1,5 @@
-"""A formula is the text of a feed-forward network's function, such as `W2 gelu(W1 x)`
-(EfficientBERT section 3.1, Table 1).
+"""This module parses and evaluates formulas: texts for the function of a feed-forward
+network, such as `W2 gelu(W1 x)` (EfficientBERT section 3.1, Table 1).
 
 Formulas are a small expression language:
 
@@ -12,11 +12,12 @@ Formulas are a small expression language:
 So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 maps d
 hidden channels to e inner ones, and W2 maps them back. Where the operands of a binary
 operation differ in width, either the wider one is truncated to its first channels, or
-the narrower one is padded with a value that leaves the other operand as it is.
+the narrower one is padded with a value that leaves the other operand unchanged.
 
-**An operation of your own** is one line in OPERATIONS. Formulas, drawings, surfaces and networks
-then have it; a search draws those of the paper alone. Runs know an operation by its name, so an
-operation whose values change needs another name."""
+**A new operation** is one line in OPERATIONS. Formulas, networks and drawings of them
+then have it; an architecture search draws only those of the paper. A run is identified
+by the names of its operations, so an operation whose values change needs another
+name."""
 
 import ast
 import re
@@ -32,16 +33,17 @@ from .options import Refused, check_name
 
 @dataclass(frozen=True)
 class Operation:
-    """An Operation is an elementwise function of a formula, with one or two operands.
+    """An Operation is an elementwise function in formulas of feed-forward networks,
+    with one or two operands, such as gelu or max; the linear maps W1 and W2 are
+    none."""
 
-    The linear maps W1 and W2 are no Operations."""
-
-    operands: int
+    operands: int  # Number of operands, 1 or 2.
     numpy: Callable[..., np.ndarray]  # Function of one or two arrays.
     # Function of the module torch and one or two tensors. The module is an argument, so
     # that this file does not import torch.
     torch: Callable[..., Any]
-    # Neutral element: padding a narrower operand with it leaves the other unchanged.
+    # Neutral element of the function: where a narrower operand is padded with it, the
+    # result has the values of the wider one.
     padding: float = 0.0
 
 
@@ -50,7 +52,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    """Return the tanh approximation of GELU, which EfficientBERT's code uses
+    """Return the tanh approximation of GELU, elementwise; EfficientBERT's code uses it
     everywhere."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
 
@@ -99,13 +101,14 @@ _APPLIED = re.compile(
 
 
 class FormulaError(ValueError):
-    """FormulaError is raised for a text that is no formula, or a formula that is not
-    allowed."""
+    """FormulaError is raised for a text that is no formula of a feed-forward network,
+    or for a formula that a search space does not allow."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A Node is an operation of a formula with its operands, which are Nodes.
+    """A Node is a node of a formula's syntax tree: the input x, or a linear map or
+    operation with its operands, which are Nodes.
 
     Raises Refused for a wrong number of operands."""
 
@@ -119,19 +122,20 @@ class Node:
             )
 
     def __str__(self) -> str:
-        """Return the formula as text, which `parse` reads back as the same tree."""
+        """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)";
+        `parse` gives the same tree back."""
 
-        def bracket(operand: Node, *looser_operations: str) -> str:
+        def enclose(operand: Node, *looser_operations: str) -> str:
             return f"({operand})" if operand.op in looser_operations else str(operand)
 
         if self.op == "x":
             return "x"
         if self.op in LINEAR:
-            return f"{self.op} {bracket(self.args[0], 'add', 'mul')}"
+            return f"{self.op} {enclose(self.args[0], 'add', 'mul')}"
         if self.op == "add":
-            return f"{self.args[0]} + {bracket(self.args[1], 'add')}"
+            return f"{self.args[0]} + {enclose(self.args[1], 'add')}"
         if self.op == "mul":
-            return f"{bracket(self.args[0], 'add')} * {bracket(self.args[1], 'add', 'mul')}"
+            return f"{enclose(self.args[0], 'add')} * {enclose(self.args[1], 'add', 'mul')}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
@@ -139,21 +143,23 @@ X = Node("x")
 
 
 def iterate_nodes(node: Node) -> Iterator[Node]:
-    """Yield all nodes from left to right, each before its operands (prefix order)."""
+    """Yield all nodes of a formula's syntax tree from left to right, each before its
+    operands (prefix order)."""
     yield node
     for child in node.args:
         yield from iterate_nodes(child)
 
 
 def measure_height(node: Node) -> int:
-    """Return the number of edges from a node to its deepest leaf: 3 for `W2 gelu(W1
-    x)`."""
+    """Return the height of a formula's syntax tree, the number of edges from the node
+    to its deepest leaf: 3 for `W2 gelu(W1 x)`."""
     return 1 + max(map(measure_height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Node:
-    """Return the tree of a formula. Raises FormulaError where the text is none.
+    """Return the syntax tree of a formula, such as "W2 gelu(W1 x)". Raises FormulaError
+    where the text is no formula.
 
     Python's parser reads it, after each application such as `gelu x` is rewritten as a
     power `gelu ** x`: a power binds more tightly than a product, and to the right."""
@@ -169,8 +175,11 @@ def parse(text: str) -> Node:
 
 
 def _convert_syntax(syntax: ast.expr) -> Node:
-    """Return the Node of a part of Python's syntax tree. Raises Refused for other
-    syntax."""
+    """Convert a part of Python's syntax tree to a Node of a formula. Raises Refused for
+    syntax that no formula has.
+
+    An application such as `gelu x` was rewritten as a power, so that Python parses
+    it."""
     match syntax:
         case ast.Name("x"):
             return X
@@ -194,13 +203,15 @@ def evaluate(
     functions: Mapping[str, Callable[..., Any]],
     mismatch: str = "truncate",
 ) -> Any:
-    """Return f(x) [..., d] of an array x [..., d] of numpy or torch.
+    """Return the value f(x) [..., d] of a feed-forward network's formula for an array x
+    [..., d] of numpy or torch.
 
-    node: the tree of f.
-    linear_maps: {"W1", "W2": functions of arrays}.
-    functions: {operation: function of arrays, "pad": f(array, count, value) that
-    appends `count` channels with a value}.
-    mismatch: "truncate" or "pad", for operands of different width."""
+    node: the syntax tree of f.
+    inputs: x.
+    linear_maps: {"W1", "W2": functions of an array}.
+    functions: {operation: function of one or two arrays, "pad": f(array, count, value)
+    that appends `count` channels with a value}; of numpy or of torch, as x is.
+    mismatch: "truncate" or "pad": what is done with operands of different width."""
     if node.op == "x":
         return inputs
     args = [

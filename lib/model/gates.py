@@ -1,7 +1,8 @@
-"""Gates are trained masks on parts of an encoder, between 0 and 1 while a search runs
-(report on NAS pruning, sections 5.1, 5.3 and 7.2).
+"""This module puts gates on an encoder: trained masks between 0 and 1, by which an
+architecture search decides what to prune (report on NAS pruning, sections 5.1, 5.3 and
+7.2).
 
-    region       one alpha for each               what its mask multiplies
+    region       one logit alpha for each         what its mask multiplies
     "heads"      head                             its context, before the output projection
     "ffn"        feed-forward neuron              its activation
     "embedding"  input of a layer's Q, K and V    that input of all three; the residual stays whole
@@ -9,10 +10,10 @@
                  ("qk"), dimension of values      h_q = h_k. Of values the context, before the
                  ("v")                            output projection
 
-The mask is sigmoid(alpha), and alpha starts at 5. The mask multiplies the weight that
-reads or makes the masked part. This is the same function, and cheaper than a product
-with an activation. The operation "gates" attaches gates, so that a model is saved and
-loaded with its gates."""
+The mask is sigmoid(alpha), and alpha starts at 5. The mask is multiplied into the
+weight matrix that reads or computes what is masked: this is the same function as a
+product with the activation, and cheaper. The operation "gates" attaches gates, so that
+a model is saved and loaded with its gates."""
 
 from collections.abc import Iterable
 
@@ -21,14 +22,25 @@ from torch import nn
 from torch.nn import functional
 
 from .options import START
-from .parts import FFN2, OUT, QKV, Part, get_layers, get_surgery, make_linear
+from .parts import (
+    FFN2,
+    OUT,
+    QKV,
+    AnyModule,
+    build_linear_layer,
+    get_layers,
+    list_applied_operations,
+)
 
 
 class Gated(nn.Linear):
-    """A Gated is a linear layer with masks on its inputs or outputs.
+    """A Gated is a linear layer with trained masks (gates) on its inputs or
+    outputs.
 
-    alphas: {kind of gate: parameters} of the transformer layer, which registers them.
-    gated_sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}."""
+    alphas: {kind of gate, such as "heads": logits of the masks}, which the transformer
+    layer owns, as several linear layers share them.
+    gated_sides: {"inputs" or "outputs": (kind of gate, how many consecutive inputs or
+    outputs each gate masks)}."""
 
     def __init__(
         self,
@@ -39,7 +51,8 @@ class Gated(nn.Linear):
         outputs, inputs = linear.weight.shape
         super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        # A list hides the parameters from torch, so that they are not registered twice.
+        # The list hides the parameters from torch, so that they are not registered
+        # here too.
         self.alphas, self.sides = [alphas], gated_sides
         self.train(linear.training)
 
@@ -55,16 +68,20 @@ class Gated(nn.Linear):
 
 
 def plan_gates(
-    layer: Part, regions: Iterable[str]
+    layer: AnyModule, regions: Iterable[str]
 ) -> dict[str, tuple[int, int, dict[str, str]]]:
-    """Return the gates of one layer: {kind: (number of gates, columns of each, {linear
-    layer: "inputs" or "outputs"})}.
+    """Return which gates (trained masks) one transformer layer gets: {kind: (number of
+    gates, how many consecutive channels each masks, {path of a linear layer: "inputs"
+    or "outputs"})}.
 
-    regions: regions of the table at the top of this file."""
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
+    K and V) and "qkv" (their dimensions)."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
-    every = {  # The order of kinds here is the order of the model's parameters.
+    # The order of this dict is the order of the model's parameters, on which random
+    # numbers and saved optimizer states depend.
+    every = {
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
@@ -75,8 +92,11 @@ def plan_gates(
 
 
 def attach_gates(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
-    """Put gates on the regions of every layer (operation "gates"), and return {kind:
-    number of gates}."""
+    """Put gates (trained masks for a search) on every layer of a model in place
+    (operation "gates"), and return {kind: number of gates in all layers}.
+
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
+    K and V) and "qkv" (their dimensions)."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}
@@ -95,25 +115,29 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
 
 
 def remove_gates(model: nn.Module) -> None:
-    """Remove all gates from a model; the weights stay as they are, without the
-    masks."""
+    """Remove all gates (trained masks) from a model in place. The weights stay
+    unchanged: masks are not multiplied into them."""
     for layer in get_layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
                 # pyrefly: ignore[bad-argument-type]  torch types a Parameter as Tensor.
-                plain = make_linear(part.weight, part.bias).train(part.training)
+                plain = build_linear_layer(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
         del layer.gates
-    get_surgery(model)[:] = [op for op in get_surgery(model) if op["op"] != "gates"]
+    list_applied_operations(model)[:] = [
+        op for op in list_applied_operations(model) if op["op"] != "gates"
+    ]
 
 
 def has_gates(model: nn.Module) -> bool:
-    """Return whether a model has gates, which all its layers have or none."""
+    """Return whether a model has gates (trained masks for a search); all its layers
+    have them, or none."""
     return hasattr(get_layers(model)[0], "gates")
 
 
 def read_alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
-    """Return {(layer, kind): alphas of its gates}, in a fixed order."""
+    """Return {(number of the layer, kind such as "heads"): logits of its gates [number
+    of gates]} of a model with gates, in a fixed order."""
     return {
         (number, kind): alpha
         for number, layer in enumerate(get_layers(model))

@@ -1,5 +1,5 @@
-"""Ghost modules generate more features from those of a pruned model, by cheap
-convolutions (GhostBERT sections 2.1, 2.2, 4.1, 4.2 and B.4).
+"""This module has ghost modules: cheap convolutions that generate more features from
+those of a pruned model (GhostBERT sections 2.1, 2.2, 4.1, 4.2 and B.4).
 
 Letters: B batch, T tokens, H hidden, A heads, M kept heads, D = H / A head size, F
 ghost features, K size of a kernel, whose weights are its taps, C channels of a feature
@@ -16,19 +16,19 @@ R output maps.
     "qk"      attention map [T, T] of each kept head,  A - M more maps, for the values of all heads
               after the softmax
 
-All heads share one kernel set with a single ghost feature: Table 1's 55.3K extra
-parameters leave no other reading. The sum of the convolved outputs of the heads is then
-the convolution of their sum, so that the dense output is convolved once. The dense bias
-is convolved too; because the taps sum to 1, that makes a difference at the two ends of
-a sentence alone.
+With a single ghost feature all heads share one set of kernels: Table 1's 55.3K extra
+parameters allow no other interpretation. The sum of the convolved outputs of the heads
+is then the convolution of their sum, so that the dense output is convolved once. The
+bias of the dense layer is convolved too; because the taps sum to 1, that makes a
+difference only at the two ends of a sentence.
 
 With more than one feature at "o" or "ffn2" each head and feature has its own kernel
-(appendix B.4). The outputs of the heads are then made one by one, without the bias,
+(appendix B.4). The outputs of the heads are then computed one by one, without the bias,
 which is added to their sum.
 
 At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M)
-kernels. The cut before such a ghost leaves the projections of `Ghost.uncut_parts`
-whole."""
+kernels. When heads are pruned before such a ghost module is added, the output
+projection, and for "qk" the value projection, keep all A heads."""
 
 import copy
 import math
@@ -40,19 +40,27 @@ from torch.nn import functional
 
 from .int8 import Int8, round_to_int8
 from .options import Ghost, Refused, derive_seed
-from .parts import Padding, Part, get_layers, get_padding, zero_padded_tokens
+from .parts import (
+    AnyModule,
+    PaddingMask,
+    get_layers,
+    share_padding_mask,
+    zero_padded_tokens,
+)
 from .scores import compute_masked_scores, register_attention
 
 
 def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve the inputs [B, M, T, C] over the tokens, each channel by itself.
+    """Convolve M feature maps of T tokens and C channels over the tokens, each channel
+    separately (depthwise), to R output maps: inputs [B, M, T, C] to outputs [B, R, T,
+    C].
 
     An output channel reads the same channel of every input map. The convolution is
     two-dimensional with one row and channels last, which is four to ten times as fast
     on a CPU as a one-dimensional one. Inside, inputs are [B, C * M, 1, T] and outputs
     [B, C * R, 1, T].
 
-    kernels: [R, M, C, K]."""
+    kernels: [R, M, C, K], with K taps."""
     outputs, _, channels, taps = kernels.shape
     maps = inputs.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
     y = functional.conv2d(
@@ -65,11 +73,13 @@ def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Ten
 
 
 def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve the inputs [B, M, n, C] along the C features of a head, with the n
-    tokens as channels that are all mixed.
+    """Convolve M feature maps of n tokens and C features along the features, with the
+    tokens as channels that are all mixed, to R output maps: inputs [B, M, n, C] to
+    outputs [B, R, n, C].
 
-    So a batch must have exactly n tokens (Train.pad_to). kernels: [R, M, n, n, K] for R
-    ghosts of each of M heads, with K taps."""
+    So every batch must be padded to exactly n tokens.
+
+    kernels: [R, M, n, n, K], with K taps."""
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
         inputs.flatten(1, 2),
@@ -80,36 +90,45 @@ def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
 
 
 def convolve_tokens(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve the inputs [B, M, T, C] over the tokens, and mix all channels.
+    """Convolve M feature maps of T tokens and C channels over the tokens, with all
+    channels mixed, to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
 
-    kernels: [R, M, C, C, K]."""
+    kernels: [R, M, C, C, K], with K taps."""
     return convolve_features(inputs.transpose(2, 3), kernels).transpose(2, 3)
 
 
-def convolve_both(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve the inputs [B, M, T, C] over tokens and features at once.
+def convolve_tokens_and_features(
+    inputs: torch.Tensor, kernels: torch.Tensor
+) -> torch.Tensor:
+    """Convolve M feature maps of T tokens and C features over both at once, like images
+    (2-D), to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
 
     kernels: [R, M, K, K]."""
     return functional.conv2d(inputs, kernels, padding=kernels.shape[-1] // 2)
 
 
-# {kind: (convolution, f(C, n, K) -> shape of a kernel between two maps)} (section 4.1).
+# {kind: (convolution function, f(C, n, K) -> shape of the kernel from one input map to
+# one output map)} (GhostBERT section 4.1).
 CONVOLUTIONS = {
     "dwconv": (convolve_depthwise, lambda c, n, k: (c, k)),
     "conv1d_s": (convolve_tokens, lambda c, n, k: (c, c, k)),
     "conv1d_f": (convolve_features, lambda c, n, k: (n, n, k)),
-    "conv2d": (convolve_both, lambda c, n, k: (k, k)),
+    "conv2d": (convolve_tokens_and_features, lambda c, n, k: (k, k)),
 }
 
 
 class Convolution(nn.Module):
-    """A Convolution turns M input maps into R output maps: [B, M, T, C] to [B, R, T,
-    C].
+    """A Convolution computes the features of a ghost module: from M input maps [B, M,
+    T, C] R output maps [B, R, T, C].
 
     Where M = R = 1 it takes [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
     and there is no bias. Each pair of maps has a kernel, and an output sums over the M
     inputs. `weight` is [R, M, *kernel]; a single kernel is [C, K], [C, C, K],
-    [n, n, K] or [1, 1, K, K] by kind."""
+    [n, n, K] or [1, 1, K, K] by kind.
+
+    channels: C.
+    generator: draws the initial weights.
+    input_maps, output_maps: M and R."""
 
     def __init__(
         self,
@@ -128,21 +147,22 @@ class Convolution(nn.Module):
         weight = torch.empty(
             self.full if square or input_maps * output_maps > 1 else kernel
         )
-        if (
-            ghost_options.init == "uniform"
-        ):  # Equal weights sum to 1 in each output value.
+        if ghost_options.init == "uniform":
+            # Equal weights; those that an output value sums over add up to 1.
             summed = math.prod(kernel) // (1 if square else kernel[0])
             weight.fill_(0.0 if ghost_options.softmax else 1.0 / summed)
         else:
-            for one in weight.view(-1, *kernel):  # Fans are those of a single kernel.
+            # Initialise each kernel by itself: Xavier's fan-in and fan-out are then
+            # those of a single kernel.
+            for one in weight.view(-1, *kernel):
                 nn.init.xavier_uniform_(
                     one[None, None] if square else one, generator=generator
                 )
         self.weight = nn.Parameter(weight)
 
     def normalise_taps(self) -> torch.Tensor:
-        """Return the taps, which are the weights of the convolution, after a softmax if
-        the options ask for it.
+        """Return the taps (the weights of the kernels, in the shape of `weight`), after
+        a softmax if the options have one.
 
         After it the K taps of each channel sum to 1, or with `softmax_over` "inputs"
         all weights that an output sums over."""
@@ -160,46 +180,50 @@ class Convolution(nn.Module):
         )
 
 
-class Ghosted(nn.Module):
-    """A Ghosted is a layer with its ghost module G: y + G(y), where y = dense(x).
+class GhostedLayer(nn.Module):
+    """A GhostedLayer is a layer with a ghost module G added to it: y + G(y), where y =
+    dense(x) (GhostBERT equations 3 and 5).
 
-    dense: a linear layer, or an activation ("ffn1").
-    padding: the Padding by which padded tokens are set to zero before the convolution,
-    or None to leave them as they are.
-    position: a key of PLACES."""
+    dense: the layer: a linear layer, or an activation function at position "ffn1".
+    padding: gives the mask by which padded tokens are set to zero before the
+    convolution; None leaves them unchanged.
+    position: what in the transformer layer it belongs to, such as "o" (PLACES)."""
 
     def __init__(
         self,
-        dense: Part,
+        dense: AnyModule,
         convolution: Convolution,
         ghost_options: Ghost,
-        padding: Padding | None,
+        padding: PaddingMask | None,
         position: str,
     ) -> None:
         super().__init__()
         self.dense, self.convolution = dense, convolution
         self.relu, self.padding, self.position = ghost_options.relu, padding, position
 
-    def ghost(self, x: torch.Tensor, is_square: bool = False) -> torch.Tensor:
-        made = self.convolution(zero_padded_tokens(x, self.padding, is_square))
-        if is_square:
-            made = zero_padded_tokens(made, self.padding, is_square)
+    def compute_ghosts(
+        self, x: torch.Tensor, is_attention_map: bool = False
+    ) -> torch.Tensor:
+        made = self.convolution(zero_padded_tokens(x, self.padding, is_attention_map))
+        if is_attention_map:
+            made = zero_padded_tokens(made, self.padding, is_attention_map)
         return made.relu() if self.relu else made
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.dense(x)
-        return y + self.ghost(y)
+        return y + self.compute_ghosts(y)
 
 
-class Folded(Ghosted):
-    """A Folded is a linear layer with F ghost features (appendix B.4).
+class PerHeadGhostedLayer(GhostedLayer):
+    """A PerHeadGhostedLayer is a linear layer with F ghost features, for which each
+    head has its own kernels (GhostBERT appendix B.4).
 
     Its output is the sum over heads h of H_h, plus the sum over features f of ReLU(sum
-    over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold of
-    neurons: its slice of x times its columns of the weight. One product computes all M
-    of them, [B, M, T, H], with no more operations than the dense layer has. The
-    integers of an `Int8` are multiplied as floats, which are exact for up to 1,000
-    columns of a head."""
+    over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head, or of one of M
+    equal slices of the neurons: its part of x times its columns of the weight. One
+    product computes all M of them, [B, M, T, H], with no more operations than the dense
+    layer has. The int8 weights of a quantised layer are multiplied as floats, which is
+    exact for up to 1,000 columns of a head."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
@@ -215,25 +239,27 @@ class Folded(Ghosted):
         y = head_outputs.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)
-        return y + self.ghost(head_outputs).sum(1)
+        return y + self.compute_ghosts(head_outputs).sum(1)
 
 
-class Completed(Ghosted):
-    """A Completed appends the maps of A - M ghost heads to those of M kept heads
-    (section 4.2).
+class GhostHeads(GhostedLayer):
+    """A GhostHeads generates the maps of A - M pruned heads from those of the M kept
+    heads by a convolution, and appends them (GhostBERT section 4.2).
 
     It turns [B, M, T, C] into [B, A, T, C], where C is D for contexts ("v") and T for
-    attention maps ("qk"). With a padding, contexts of padded tokens are set to zero
-    before the convolution. Attention maps are set to zero in padded rows (queries) and
-    columns (keys) before and after it, because a kernel reaches beyond the end of the
-    sentence, and no ghost head may attend to padding."""
+    attention maps ("qk"). With a padding mask, contexts of padded tokens are set to
+    zero before the convolution. Attention maps are set to zero in padded rows (queries)
+    and columns (keys) before and after it, because a kernel reaches beyond the end of
+    the sentence, and no ghost head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat((x, self.ghost(x, is_square=self.position == "qk")), 1)
+        return torch.cat(
+            (x, self.compute_ghosts(x, is_attention_map=self.position == "qk")), 1
+        )
 
 
 def attend(
-    module: Part,
+    module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -243,15 +269,18 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (context [B, T, A, D], attention maps [B, A, T, T]) of a self-attention
-    with ghosts at "qk".
+    """Compute self-attention where a ghost module generates the attention maps of
+    pruned heads (position "qk"). Return (contexts [B, T, A, D], attention maps [B, A,
+    T, T]).
 
-    Dropout acts on the maps of kept heads and of ghosts. The signature is that of
-    transformers' attention interface.
+    Dropout acts on the maps of kept heads and of ghost heads. transformers calls this
+    function, so it has the signature of transformers' attention functions.
 
-    query, key: [B, M, T, D].
-    value: [B, A, T, D].
-    attention_mask: added to the scores."""
+    module: the self-attention, whose `ghost` is the ghost module.
+    query, key: of the M kept heads, [B, M, T, D].
+    value: of all A heads, [B, A, T, D].
+    attention_mask: is added to the scores.
+    dropout: the rate."""
     scores = compute_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )
@@ -260,23 +289,28 @@ def attend(
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-# Name for transformers. It has the module's name, so that an exported model, whose
-# module has another, does not replace it.
+# Name under which transformers finds `attend`. It contains the name of this module: the
+# copy of this module in an exported model then registers its function under another
+# name.
 ATTENTION = f"{__name__}.attend"
 register_attention(ATTENTION, attend)
 
 
-def complete_contexts(
-    attention: Part, _: Any, output: tuple[Any, ...]
+def append_ghost_contexts(
+    attention: AnyModule, _inputs: Any, output: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Extend the contexts [B, T, M * D] by those of ghost heads to [B, T, A * D].
+    """Append the contexts of ghost heads to the output of self-attention: [B, T, M * D]
+    becomes [B, T, A * D].
 
-    It is the forward hook of a self-attention with a ghost at "v"."""
+    It is the forward hook of a self-attention with a ghost module at position "v".
+
+    output: the output of self-attention, contexts first."""
     heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
     return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
 
 
-# {position: (part of a layer, its attribute that is replaced by the ghost module)}.
+# {position of a ghost module: (submodule of a transformer layer, attribute of it that
+# the ghost module becomes or replaces)}.
 PLACES = {
     "qk": ("attention.self", "ghost"),
     "v": ("attention.self", "ghost"),
@@ -286,16 +320,20 @@ PLACES = {
 }
 
 
-def find_ghosts_of_layer(layer: nn.Module) -> dict[str, Ghosted]:
-    """Return {position, such as "o": ghost module} of a layer."""
+def find_ghosts_of_layer(layer: nn.Module) -> dict[str, GhostedLayer]:
+    """Return {position, such as "o": ghost module} of all ghost modules in a
+    transformer layer."""
     return {
-        part.position: part for part in layer.modules() if isinstance(part, Ghosted)
+        part.position: part
+        for part in layer.modules()
+        if isinstance(part, GhostedLayer)
     }
 
 
-def list_uncut_parts(layer: Part) -> list[str]:
-    """Return which of "v" (values) and "o" (output projection) of a layer have more
-    heads than its queries and keys."""
+def list_uncut_parts(layer: AnyModule) -> list[str]:
+    """Return which of "v" (values) and "o" (output projection) of a transformer layer
+    have more heads than its queries and keys, as a cut before ghost heads leaves
+    them."""
     width, output = (
         layer.attention.self.query.out_features,
         layer.attention.output.dense,
@@ -308,8 +346,8 @@ def list_uncut_parts(layer: Part) -> list[str]:
 
 
 def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
-    """Raise Refused where the options do not fit together, the model's cut, or its
-    other ghosts."""
+    """Raise Refused where the options of ghost modules do not fit together, or do not
+    fit the pruning or the other ghost modules of a model."""
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,
@@ -333,29 +371,33 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
         )
 
 
-def make_ghost_module(
-    layer: Part,
+def build_ghost_module(
+    layer: AnyModule,
     position: str,
     ghost_options: Ghost,
     generator: torch.Generator,
-    padding: Padding | None,
+    padding: PaddingMask | None,
     total_heads: int,
-) -> Ghosted:
-    """Return a new ghost module for a position of a layer.
+) -> GhostedLayer:
+    """Return a new ghost module for a position of a transformer layer, around what it
+    extends; it is not yet put into the layer.
 
+    position: "qk", "v", "o", "ffn1" or "ffn2".
+    generator: draws the initial kernels.
+    padding: gives the mask of real tokens; None does not mask.
     total_heads: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
-    cls, inputs, outputs = Ghosted, 1, 1
+    cls, inputs, outputs = GhostedLayer, 1, 1
     if position in ("qk", "v"):
-        cls, channels, inputs, outputs = Completed, size, heads, total_heads - heads
+        cls, channels, inputs, outputs = GhostHeads, size, heads, total_heads - heads
     elif position == "ffn1":
         channels = layer.intermediate.dense.out_features
     else:
         channels = inner.out_features
     if ghost_options.features > 1:
-        cls, outputs = Folded, ghost_options.features
+        cls, outputs = PerHeadGhostedLayer, ghost_options.features
         inputs = heads if position == "ffn2" else inner.in_features // size
     convolution = Convolution(channels, ghost_options, generator, inputs, outputs)
     convolution = convolution.to(attention.query.weight.device)
@@ -363,42 +405,44 @@ def make_ghost_module(
 
 
 def add_ghosts(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
-    """Put ghost modules into each layer (operation "ghost"), and return {"modules":
-    their number, "parameters": theirs}.
+    """Put ghost modules into each layer of a model in place (operation "ghost"), and
+    return {"modules": their number, "parameters": number of their parameters}.
 
-    Raises Refused, before anything changes, for options that do not fit together or
-    this model, and for a position that has a ghost already.
+    Raises Refused, before anything changes, for options that do not fit together or do
+    not fit this model, and for a position that has a ghost module already.
 
-    seed: the seed of random kernels.
-    options: the fields of a Ghost (options.py)."""
+    seed: the seed from which kernels are drawn.
+    options: the fields of a Ghost (options.py), such as kind="dwconv",
+    positions=["o"], kernel=3."""
     settings = Ghost(**options)
     config: Any = model.config
     total = config.num_attention_heads
     check_ghost_options(model, settings)
     generator = torch.Generator().manual_seed(derive_seed(seed, "ghost"))
-    mask = get_padding(model) if settings.mask else None
+    mask = share_padding_mask(model) if settings.mask else None
     added = []
     for layer in get_layers(model):
         for position in settings.positions:
-            new = make_ghost_module(layer, position, settings, generator, mask, total)
+            new = build_ghost_module(layer, position, settings, generator, mask, total)
             part, name = PLACES[position]
             setattr(layer.get_submodule(part), name, new)
             if position == "v":
-                layer.attention.self.register_forward_hook(complete_contexts)
+                layer.attention.self.register_forward_hook(append_ghost_contexts)
             added.append(new.convolution)
     if "qk" in settings.positions:
-        attend_with_ghosts(model)
+        use_ghost_attention(model)
     return {
         "modules": len(added),
         "parameters": sum(convolution.weight.numel() for convolution in added),
     }
 
 
-def attend_with_ghosts(model: nn.Module) -> None:
-    """Let each layer of a model use `attend`.
+def use_ghost_attention(model: nn.Module) -> None:
+    """Let each layer of a model compute attention by `attend` of this file, which has
+    ghost heads.
 
-    The model gets a copy of its configuration, as other models may share the
-    original."""
+    transformers reads the name of the attention function from the configuration. The
+    model gets a copy of it, as other models may share the original."""
     shared: Any = model.config
     config_copy = copy.deepcopy(shared)
     for part in model.modules():

@@ -1,9 +1,9 @@
-"""The operation "int8" quantises the linear layers of an encoder to integers of eight
-bits.
+"""This module quantises the linear layers of an encoder to integers of eight bits (the
+operation "int8").
 
-It needs no training, and is a control that the four papers lack. Each row of a weight
-has a scale, and so has each token of an input, computed in the forward pass (dynamic
-quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
+It needs no training, and is a baseline that the reproduced papers lack. Each row of a
+weight has a scale, and so has each token of an input, computed in the forward pass
+(dynamic quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
 
 import torch
 from torch import nn
@@ -14,9 +14,10 @@ LARGEST = 127
 
 
 def round_to_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (integers [..., I] of x, their scales [..., 1]).
+    """Quantise the rows of a tensor x [..., I] to int8. Return (integers [..., I],
+    scales [..., 1]), so that x is about integers * scales.
 
-    The integer of the largest absolute value of a row is 127 or -127."""
+    The largest absolute value of each row becomes 127 or -127."""
     scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
         torch.finfo(x.dtype).tiny
     )
@@ -24,8 +25,8 @@ def round_to_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Int8(nn.Module):
-    """An Int8 is a linear layer with an int8 weight [O, I]; scale and bias [O] are
-    float32."""
+    """An Int8 is a linear layer whose weight is quantised: int8 integers [O, I], with a
+    float32 scale for each row [O]. The bias [O] stays float32."""
 
     scale: torch.Tensor
 
@@ -38,20 +39,21 @@ class Int8(nn.Module):
         self.bias = nn.Parameter(linear.bias.detach().float(), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the output [..., O] in the dtype of x [..., I]; integer sums are
-        exact, in int32."""
+        """Return the layer's output [..., O] for x [..., I], in the dtype of x.
+
+        x is quantised to int8 row by row; products are summed exactly, in int32."""
         integers, scale = round_to_int8(x.float().flatten(0, -2))
-        # The only int8 product of PyTorch that runs on CPUs.
+        # A private function of PyTorch, but its only int8 matrix product on CPUs.
         sums = torch._int_mm(integers, self.weight.t())
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
 def quantise_layers(model: nn.Module) -> dict[str, int]:
-    """Replace every linear layer in the encoder's layers by an `Int8` (operation
-    "int8"), and return {"matrices": their number}.
+    """Quantise every linear layer in the transformer layers of a model in place
+    (operation "int8"), and return {"matrices": their number}.
 
-    It must be the last operation, as an int8 model cannot be trained."""
+    It must be the last operation on a model, as an int8 model cannot be trained."""
     number = 0
     for layer in get_layers(model):
         for path, module in list(layer.named_modules()):

@@ -1,14 +1,14 @@
-"""This module gives the layers of an MPNet or a DistilBERT the parts that a BERT's have
-(parts.py).
+"""This module gives the submodules of MPNet's and DistilBERT's layers the names that
+they have in BERT.
 
-In transformers' MPNet the output projection is inside of self-attention, and a relative
+So every operation on a model, such as pruning, finds them in all families. In
+transformers' MPNet the output projection is inside of self-attention, and a relative
 position bias, shared by all layers, is added to the scores: a number for each head and
 each of 32 buckets of distances between two tokens. A layer that lost heads reads the
 columns of its remaining heads; the table itself is never cut. In transformers'
 DistilBERT the projections, the feed-forward network and the list of layers have other
-names. Here each part gets BERT's name, so that every operation of surgery finds it. The
-parameters are transformers' own, and a model without surgery is saved under
-transformers' names.
+names. The parameters are the same objects as before, and a model that no operation has
+changed is saved under transformers' names.
 
 Shapes: B batch, T tokens, H hidden, A heads, M kept heads, D head size.
 """
@@ -26,7 +26,7 @@ from transformers.models.distilbert.modeling_distilbert import (
 )
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
-from .parts import Part, get_encoder
+from .parts import AnyModule, get_encoder
 from .places import NAMES, STACKS
 from .scores import ATTENTION, attend
 
@@ -34,13 +34,19 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def attend_heads(
-    attention: Part, states: torch.Tensor, mask: torch.Tensor | None, **options: Any
+    attention: AnyModule,
+    states: torch.Tensor,
+    mask: torch.Tensor | None,
+    **attention_options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x [B, T,
-    H].
+    """Compute self-attention of M heads of size D, without the output projection, and
+    return (contexts [B, T, M * D], attention maps [B, M, T, T]).
 
-    mask: tensor that is added to the scores, or None.
-    options: further arguments for the attention function of the configuration."""
+    attention: the module with the projections `query`, `key` and `value`.
+    states: hidden states [B, T, H].
+    mask: a tensor that is added to the scores, or None.
+    attention_options: further arguments for the attention function that the model's
+    configuration names."""
     query, key, value = (
         linear(states)
         .unflatten(-1, (-1, attention.attention_head_size))
@@ -51,20 +57,23 @@ def attend_heads(
         attention.config._attn_implementation, attend
     )
     rate = attention.dropout.p if attention.training else 0.0
-    context, maps = run(attention, query, key, value, mask, dropout=rate, **options)
+    context, maps = run(
+        attention, query, key, value, mask, dropout=rate, **attention_options
+    )
     return context.flatten(2), maps
 
 
 class BiasAttention(nn.Module):
-    """A BiasAttention is the self-attention of an MPNet, with a relative position bias.
+    """A BiasAttention is the self-attention of an MPNet, which adds a relative position
+    bias to the scores, with BERT's names of its submodules.
 
-    columns: columns [M] of the shared bias for the heads that are left, or None for
-    all. They are saved with the weights: a saved cut is rebuilt without scores, so they
-    could not be computed again."""
+    columns: the heads that are left after pruning, as indices [M] into the bias, or
+    None for all. They are saved with the weights, because a pruned model is rebuilt
+    without the importance scores that decided them."""
 
     columns: torch.Tensor | None
 
-    def __init__(self, attention: Part, config: PretrainedConfig) -> None:
+    def __init__(self, attention: AnyModule, config: PretrainedConfig) -> None:
         super().__init__()
         self.config, self.dropout = config, attention.dropout
         self.query, self.key, self.value = attention.q, attention.k, attention.v
@@ -79,32 +88,37 @@ class BiasAttention(nn.Module):
         attention_mask: torch.Tensor | None,
         position_bias: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of states x.
+        """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of hidden states
+        x [B, T, H].
 
-        position_bias: relative position bias [1, A, T, T] of all layers."""
+        position_bias: the relative position bias [1, A, T, T] that all layers share."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
         return attend_heads(self, x, attention_mask, position_bias=position_bias)
 
 
 class SelfAttention(DistilBertSelfAttention):
-    """A SelfAttention is the self-attention of a DistilBERT, without its output
-    projection.
+    """A SelfAttention is the self-attention of a DistilBERT without its output
+    projection, which is a module of its own in BERT.
 
-    It is a subclass, since transformers finds attention maps by class."""
+    It is a subclass, since transformers recognises by class where attention maps come
+    from."""
 
     # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
-        self, x: torch.Tensor, attention_mask: torch.Tensor | None, _: None
+        self, x: torch.Tensor, attention_mask: torch.Tensor | None, _position_bias: None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return attend_heads(self, x, attention_mask)
 
 
 class Output(nn.Module):
-    """An Output is the end of an attention or feed-forward block: LayerNorm(x +
-    dropout(dense(inner states)))."""
+    """An Output is the end of an attention or feed-forward block, as in BERT:
+    LayerNorm(x + dropout(dense(inner))), where x is the input of the block and inner
+    the contexts or activations."""
 
-    def __init__(self, dense: Part, dropout: nn.Module, layer_norm: Part) -> None:
+    def __init__(
+        self, dense: AnyModule, dropout: nn.Module, layer_norm: AnyModule
+    ) -> None:
         super().__init__()
         self.dense, self.dropout, self.LayerNorm = dense, dropout, layer_norm
 
@@ -113,8 +127,8 @@ class Output(nn.Module):
 
 
 class Attention(nn.Module):
-    """An Attention is self-attention with its output projection, as `self` and
-    `output`, which are BERT's names."""
+    """An Attention is an attention block with BERT's names of its two parts: `self` is
+    the self-attention, `output` the output projection with LayerNorm."""
 
     def __init__(self, attention: nn.Module, output: Output) -> None:
         super().__init__()
@@ -133,10 +147,10 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """An Intermediate is the first half of a feed-forward network: a linear layer and
-    its activation."""
+    """An Intermediate is the first half of a feed-forward network, as in BERT: a linear
+    layer and its activation function."""
 
-    def __init__(self, dense: Part, activation: Part) -> None:
+    def __init__(self, dense: AnyModule, activation: AnyModule) -> None:
         super().__init__()
         self.dense, self.intermediate_act_fn = dense, activation
 
@@ -145,36 +159,41 @@ class Intermediate(nn.Module):
 
 
 class Layer(TransformerBlock):
-    """A Layer is a layer of a DistilBERT whose parts have BERT's names.
+    """A Layer is a transformer layer of a DistilBERT whose submodules have BERT's
+    names.
 
-    It is a subclass, since transformers finds hidden states by class."""
+    It is a subclass, since transformers recognises by class where hidden states come
+    from."""
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor | None = None, **_: Any
     ) -> torch.Tensor:
-        parts: Part = self
+        parts: AnyModule = self
         x = parts.attention(x, attention_mask)[0]
         return parts.output(parts.intermediate(x), x)
 
 
 class Encoder(MPNetEncoder):
-    """An Encoder is that of an MPNet, but computes the position bias once for all rows
-    of a batch."""
+    """An Encoder is the encoder of an MPNet that computes the relative position bias
+    once for all rows of a batch, instead of for each row."""
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, states: torch.Tensor, **_: Any) -> torch.Tensor:
-        """Return the relative position bias [1, A, T, T] for states x [B, T, H]."""
+        """Return MPNet's relative position bias [1, A, T, T], which is added to the
+        attention scores of all layers.
+
+        states: the hidden states [B, T, H]; only T is used."""
         places = torch.arange(states.shape[1], device=states.device)
         buckets = self.relative_position_bucket(places - places[:, None])
         return self.relative_attention_bias(buckets).permute(2, 0, 1).unsqueeze(0)
 
 
 def rename_layer_parts_as_bert(model: Model) -> Model:
-    """Give the parts of an MPNet's or a DistilBERT's layers BERT's names, and return
-    the model.
+    """Give the submodules of an MPNet's or a DistilBERT's layers BERT's names, in
+    place, and return the model.
 
-    Outputs of the model change by rounding alone. Other models are not changed."""
+    Its outputs change only by rounding. Models of other families are not changed."""
     encoder, config = get_encoder(model), get_encoder(model).config
     if type(getattr(encoder, "encoder", None)) is MPNetEncoder:
         encoder.encoder.__class__ = Encoder
@@ -183,8 +202,8 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
             layer.attention = rename_attention_parts_as_bert(layer.attention, config)
     elif hasattr(encoder, "transformer") and not hasattr(encoder, "encoder"):
         encoder.encoder = encoder._modules.pop("transformer")
-        # transformers still reads the old name; in __dict__ torch does not list it
-        # twice.
+        # transformers still reads the old name. Put into __dict__, it is no second
+        # submodule for torch.
         encoder.__dict__["transformer"] = encoder.encoder
         for layer in encoder.encoder.layer:
             rename_distilbert_parts(layer)
@@ -192,19 +211,20 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
 
 
 def rename_attention_parts_as_bert(
-    attention: Part, config: PretrainedConfig
+    attention: AnyModule, config: PretrainedConfig
 ) -> Attention:
-    """Return the attention of an MPNet's layer with BERT's names of its parts."""
+    """Return the attention block of an MPNet's layer with BERT's names of its
+    submodules; their parameters are the same objects."""
     output = Output(attention.attn.o, attention.dropout, attention.LayerNorm)
     made = Attention(BiasAttention(attention.attn, config), output)
     return made.train(attention.training)
 
 
-def rename_distilbert_parts(layer: Part) -> None:
-    """Give the parts of a DistilBERT's layer BERT's names.
+def rename_distilbert_parts(layer: AnyModule) -> None:
+    """Give the submodules of a DistilBERT's transformer layer BERT's names, in place.
 
-    DistilBERT has no dropout after the output projection of attention, so that part is
-    an identity."""
+    DistilBERT has no dropout after the output projection of attention, so the dropout
+    there is an identity."""
     attention, ffn = layer.attention, layer.ffn
     projection = attention._modules.pop("out_lin")
     for name in ("query", "key", "value"):
@@ -224,10 +244,11 @@ def rename_distilbert_parts(layer: Part) -> None:
         layer.add_module(name, part.train(layer.training))
 
 
-def restore_tensor_names(model: nn.Module) -> dict[str, torch.Tensor] | None:
-    """Return {transformers' name: tensor} of an MPNet or a DistilBERT, for saving.
+def rename_tensors_as_transformers(model: nn.Module) -> dict[str, torch.Tensor] | None:
+    """Return the state dict of an MPNet or a DistilBERT under transformers' names of
+    its tensors, for saving.
 
-    Returns None for other models, whose names were not changed."""
+    Returns None for other families, whose submodules were not renamed."""
     family = get_encoder(model).config.model_type.removeprefix("operated-")
     if family not in NAMES:
         return None

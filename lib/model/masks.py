@@ -1,9 +1,10 @@
-"""Masks prune every linear layer of the encoder while it is fine-tuned: W' = M * W
-(BERMo section 2.3, after Sanh et al. 2020 and Louizos et al. 2018).
+"""This module prunes the weights of every linear layer of an encoder by masks while it
+is fine-tuned: W' = M * W (BERMo section 2.3, after Sanh et al. 2020 and Louizos et al.
+2018).
 
     method      M in training                      gradient of the scores S      M in eval mode
-    magnitude   1 on the `count` largest |W|             no scores                     the same
-    movement    1 on the `count` largest S               dL/dM, straight through       the same
+    magnitude   1 on the k largest |W|             no scores                     the same
+    movement    1 on the k largest S               dL/dM, straight through       the same
     soft        1 where sigmoid(S) > threshold     dL/dM, straight through       the same
     l0          clamp(s (r - l) + l, 0, 1), s =    autograd; the paper's (5)     clamp(sigmoid(S)
                 sigmoid((ln u - ln(1 - u) + S)     must read 1{0 <= Z <= 1}      (r - l) + l, 0, 1)
@@ -11,12 +12,14 @@
 
 Here k = int(threshold * n) of n weights, and at least 1; l = -0.1, r = 1.1, b = 2/3;
 dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, pooler and
-head have no mask. Eval mode always takes the final threshold.
+head have no mask. The threshold changes during training; eval mode always takes the
+final one.
 
-**Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of those equal to
-it the first in row order. (Where all scores are tied, `> k-th` would keep none, and `>=` all.)
+**Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of
+those equal to it the first in row order. (Where all scores are tied, `> k-th` would
+keep none, and `>=` all.)
 
-A weight is [O, I], and each of its values has a score.
+A weight matrix is [O, I] (outputs, inputs), and each of its values has a score.
 """
 
 import math
@@ -29,17 +32,22 @@ from torch import nn
 
 from .parts import get_layers
 
-FLOOR = 0.005  # Least share of a matrix that the method "soft" keeps.
-# Constants l, r and b of "l0" above; the paper calls them gamma, epsilon and beta.
+FLOOR = 0.005  # Least share of a matrix's weights that the method "soft" keeps.
+# Constants of the hard concrete distribution, by which the method "l0" draws masks: the
+# limits to which it is stretched, and its temperature. The paper calls them gamma,
+# epsilon and beta.
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3
-EDGE = 1e-4  # Least distance of the random numbers u from 0 and 1.
-# Prune of lib.papers.bermo.options, which an exported model cannot import.
+# Least distance of the uniform random numbers u of "l0" from 0 and 1, where ln u or
+# ln(1 - u) would be infinite.
+EDGE = 1e-4
+# The type is lib.papers.bermo.options.Prune, which this module cannot import: it is
+# copied into exported models, and the options are not.
 Prune = Any
 
 
 def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
-    """Return [(number of the layer, name such as "3.output.dense", module)] of all
-    linear layers of the encoder."""
+    """Return [(number of the transformer layer, name such as "3.output.dense", linear
+    layer)] of all linear layers in the transformer layers of a model."""
     return [
         (number, f"{number}.{name}", part)
         for number, layer in enumerate(get_layers(model))
@@ -49,7 +57,10 @@ def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
 
 
 def find_kth_largest(values: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the k-th largest of all values of a tensor, without a full sort."""
+    """Return the k-th largest of all values of a tensor, as a tensor of one value,
+    without a full sort.
+
+    count: k."""
     flat = values.detach().flatten()
     if flat.device.type == "cpu":  # On a CPU numpy is ten times as fast as torch.
         return torch.as_tensor(
@@ -59,8 +70,8 @@ def find_kth_largest(values: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def mask_largest(values: torch.Tensor, count: int) -> torch.Tensor:
-    """Return a mask that is True for exactly the `count` largest values; ties keep the
-    first."""
+    """Return a bool mask, of the shape of a tensor, that is True for exactly its
+    `count` largest values; of equal values the first ones are taken."""
     kth = find_kth_largest(values, count)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - count) > 0:
@@ -72,8 +83,8 @@ def mask_largest(values: torch.Tensor, count: int) -> torch.Tensor:
 def mask_largest_of_all(
     tensors: Sequence[torch.Tensor], count: int
 ) -> list[torch.Tensor]:
-    """Return a mask for each tensor; together they are True for the `count` largest
-    values of all tensors."""
+    """Return a bool mask for each of several tensors; together they are True for
+    exactly the `count` largest values of all tensors (global pruning)."""
     mask = mask_largest(torch.cat([values.flatten() for values in tensors]), count)
     parts = mask.split([values.numel() for values in tensors])
     return [
@@ -82,10 +93,13 @@ def mask_largest_of_all(
 
 
 def find_final_score_threshold(pruning: Prune) -> float | None:
-    """Return the score above which a weight stays in the final model.
+    """Return the score above which a weight stays in the pruned model, or None for
+    methods that rank scores instead.
 
-    It is the logit of the final threshold for "soft", and ln(-l / r) for "l0". The
-    other methods rank scores, and have None."""
+    It is the logit of the final threshold for "soft", and ln(-l / r) for "l0", with l =
+    -0.1 and r = 1.1.
+
+    pruning: the options of the pruning: method, thresholds."""
     if pruning.method == "l0":
         return math.log(-LOW / HIGH)
     if pruning.method != "soft":
@@ -95,10 +109,11 @@ def find_final_score_threshold(pruning: Prune) -> float | None:
 
 
 class Masked(torch.autograd.Function):
-    """Masked computes M * W with straight-through gradients for the scores S.
+    """Masked computes the pruned weight M * W, with straight-through gradients for the
+    scores S that decided the mask M.
 
     For the gradient g of the result, dL/dW = M * g and dL/dS = W * g. A mask of None
-    stands for all ones."""
+    stands for all ones; without scores only W gets a gradient."""
 
     @staticmethod
     def forward(
@@ -123,8 +138,13 @@ class Masked(torch.autograd.Function):
 
 
 class Mask(nn.Module):
-    """A Mask is the torch parametrization of one weight [O, I] that prunes it; the top
-    of this file has the formulas."""
+    """A Mask prunes one weight matrix [O, I] while it is trained: a torch
+    parametrization that multiplies it by a mask.
+
+    The mask depends on the weight's magnitude, or on trained scores [O, I].
+
+    pruning: the options: method ("magnitude", "movement", "soft" or "l0"), thresholds
+    and initial scores."""
 
     def __init__(self, weight: torch.Tensor, pruning: Prune) -> None:
         super().__init__()
@@ -135,8 +155,11 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def make_hard_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
-        """Return the mask of "magnitude", "movement" or "soft", bool [O, I], or None
-        where all weights stay."""
+        """Return the bool mask [O, I] of a weight for the methods "magnitude",
+        "movement" and "soft"; True stays. It is None where all weights stay.
+
+        "soft" keeps scores above a threshold, but at least 0.5 % of the weights; the
+        others keep a share of the weights."""
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask = self.scores.sigmoid() > threshold
@@ -148,9 +171,11 @@ class Mask(nn.Module):
         return None if k >= values.numel() else mask_largest(values, k)
 
     def make_l0_mask(self, is_random: bool) -> torch.Tensor:
-        """Return the mask of "l0", values from 0 to 1 [O, I].
+        """Return the mask [O, I] of the method "l0", with values from 0 to 1 (hard
+        concrete distribution, Louizos et al. 2018).
 
-        is_random: whether it is random, as in training, or fixed, as in eval mode."""
+        is_random: whether it is drawn at random, as in training, or fixed, as in eval
+        mode."""
         logits = self.scores
         if is_random:
             drawn = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_()
@@ -166,17 +191,19 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def count_kept_weights(self, weight: torch.Tensor) -> torch.Tensor:
-        """Return the number of weights with a mask above 0, for "l0" as in eval
-        mode."""
+        """Return how many weights of the matrix are not pruned, as a tensor of one
+        integer; for the method "l0" with the fixed mask of eval mode."""
         if self.method == "l0":
             return torch.count_nonzero(self.make_l0_mask(is_random=False) > 0)
         mask = self.make_hard_mask(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def compute_penalty(self) -> torch.Tensor:
-        """Return the penalty that makes masks sparse: the mean of sigmoid(S) ("soft"),
-        or of the probability that a mask is not 0 ("l0").
+        """Return the regularisation term that makes masks sparse: the mean over the
+        matrix of sigmoid(S) for "soft", or of the probability that a mask is not 0 for
+        "l0".
 
-        That probability is sigmoid(S - b ln(-l / r))."""
+        That probability is sigmoid(S - b ln(-l / r)), with l = -0.1, r = 1.1, b =
+        2/3."""
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()

@@ -1,12 +1,11 @@
-"""A layer mix puts a weighted sum of all states in place of the last one (BERMo section
-3.1).
+"""This module adds a layer mix to a model: a learned weighted sum of the hidden states
+of all layers takes the place of the last hidden state (BERMo section 3.1, as in ELMo).
 
     gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: embedding output, L layers
 
-Pooler, sequence head and span head follow as before. Shapes: B batch, T tokens, H
-hidden, L layers.
+Pooler and task head follow as before. Shapes: B batch, T tokens, H hidden, L layers.
 
-    norm             mean and variance over                           more parameters
+    norm             mean and variance are taken over                 more parameters
     "layers"         the L + 1 states of each token and channel       none: the paper's own text
     "layers_affine"  the same, then scale and shift of each state     2 (L + 1)
     "channels"       the H channels of each state and token           none
@@ -22,9 +21,10 @@ and needs unequal weights.
 A plain mix is a control, in which nothing is learned or normalised:
 
     plain            in place of the last state of each token
-    "mean"           the mean of the token's L + 1 states: as short a way to a layer as the mix has
+    "mean"           the mean of the token's L + 1 states: gradients reach each layer as directly as
+                     with the mix
     "embedding"      the mean of the embedding output over the row's real tokens: a bag of words.
-                     [CLS] alone would tell nothing: it has the same embedding in every
+                     [CLS] alone would say nothing: it has the same embedding in every
                      row"""
 
 from collections.abc import Callable, MutableMapping, Sequence
@@ -36,27 +36,33 @@ from torch.nn import functional
 
 from .options import Refused, derive_seed
 from .parts import (
-    Padding,
+    PaddingMask,
     count_parameters,
     get_embedding_output,
     get_encoder,
     get_layers,
-    get_padding,
+    share_padding_mask,
 )
 
-# Number added to variances, as in ELMo's code and BERT's LayerNorm; the paper names
-# none.
+# Constant added to variances before a division, as in ELMo's code and BERT's LayerNorm;
+# the paper names none.
 EPS = 1e-12
 
 
 class LayerMix(nn.Module):
-    """A LayerMix computes a weighted sum of the L + 1 states of an encoder.
+    """A LayerMix computes a weighted sum of the L + 1 hidden states of an encoder,
+    embedding output included, with weights gamma * softmax(alpha) (BERMo section 3.1).
 
     state_count: L + 1.
-    normalisation, fixed_mix: rows of the tables at the top of this file; "" is no
-    control.
-    initialisation: initialisation of alpha, a function of torch.nn.init without its
-    last "_"."""
+    normalisation: how states are normalised before they are summed: "layers",
+    "layers_affine", "channels", "tokens" or "none".
+    initialisation: how alpha is initialised: a function of torch.nn.init without its
+    last "_", such as "zeros".
+    dropout: the rate of dropout on each normalised state.
+    padding: has the attention mask of the current batch.
+    generator: draws alpha.
+    fixed_mix: "" for learned weights; "mean" or "embedding" for a control with fixed
+    ones."""
 
     alpha: torch.Tensor
     gamma: torch.Tensor
@@ -67,7 +73,7 @@ class LayerMix(nn.Module):
         normalisation: str,
         initialisation: str,
         dropout: float,
-        padding: Padding,
+        padding: PaddingMask,
         generator: torch.Generator,
         fixed_mix: str = "",
     ) -> None:
@@ -76,7 +82,8 @@ class LayerMix(nn.Module):
         self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(state_count)
         self.dropout = nn.Dropout(dropout)
-        if fixed_mix:  # A control has fixed weights, and no parameters.
+        # A control has fixed weights: alpha and gamma are buffers, not parameters.
+        if fixed_mix:
             self.register_buffer("alpha", alpha)
             self.register_buffer("gamma", torch.ones(()))
             return
@@ -90,8 +97,8 @@ class LayerMix(nn.Module):
             self.shift = nn.Parameter(torch.zeros(state_count))
 
     def weights(self) -> torch.Tensor:
-        """Return the weights [L + 1] of the states: softmax(alpha), or the fixed
-        weights of a plain mix."""
+        """Return the weights [L + 1] of the hidden states in the sum: softmax(alpha),
+        or the fixed weights of a control."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -99,9 +106,9 @@ class LayerMix(nn.Module):
     def forward(
         self, states: Sequence[torch.Tensor], mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the mix [B, T, H] of L + 1 states [B, T, H].
+        """Return the weighted sum [B, T, H] of the L + 1 hidden states [B, T, H].
 
-        mask: attention mask [B, T], or None."""
+        mask: the attention mask [B, T], 1 for real tokens, or None."""
         first = states[0]
         real = torch.ones_like(first[..., :1])
         if mask is not None:
@@ -118,8 +125,8 @@ class LayerMix(nn.Module):
     def make_normaliser(
         self, states: Sequence[torch.Tensor], token_mask: torch.Tensor
     ) -> Callable[[int, torch.Tensor], torch.Tensor]:
-        """Return a function f(j, state j) -> normalised state, for the states of one
-        forward pass.
+        """Return a function f(j, state j) -> normalised state [B, T, H], for the L + 1
+        hidden states of one forward pass.
 
         token_mask: [B, T, 1], 1 for real tokens."""
         if self.norm == "none" or self.plain:
@@ -137,41 +144,49 @@ class LayerMix(nn.Module):
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
-    # Forward hooks. They are methods, so that a copied model's hooks use its own mix.
+    # Forward hooks. They are methods, so that in a copy of the model they belong to the
+    # copy's mix.
     def store_embedding_output(
-        self, _: nn.Module, __: tuple[Any, ...], module_output: torch.Tensor
+        self, _module: nn.Module, _inputs: tuple[Any, ...], module_output: torch.Tensor
     ) -> None:
-        """Store the embedding output as the first state of a forward pass (hook of the
-        embedding)."""
+        """Store the embedding output as the first hidden state of a forward pass
+        (forward hook of the embedding)."""
         self.seen = [module_output]
 
     def store_layer_output(
         self,
-        _: nn.Module,
-        __: tuple[Any, ...],
+        _module: nn.Module,
+        _inputs: tuple[Any, ...],
         module_output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
-        """Store the output of a layer (hook of each layer)."""
+        """Store the output of a transformer layer as the next hidden state (forward
+        hook of each layer)."""
         self.seen.append(
             module_output[0] if isinstance(module_output, tuple) else module_output
         )
 
     def replace_last_state(
-        self, _: nn.Module, __: tuple[Any, ...], module_output: MutableMapping[str, Any]
+        self,
+        _module: nn.Module,
+        _inputs: tuple[Any, ...],
+        module_output: MutableMapping[str, Any],
     ) -> MutableMapping[str, Any]:
-        """Put the mix in place of the last state (hook of the encoder).
+        """Put the weighted sum of the stored states in place of the last hidden state
+        (forward hook of the encoder), and return the encoder's output.
 
-        States are cast to alpha's dtype, because the differences between layers are
-        small."""
+        States are cast to alpha's dtype, float32, because the differences between
+        layers are small."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         module_output["last_hidden_state"] = self(states, self.padding.mask)
         return module_output
 
 
 def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.Tensor:
-    """Return a state [B, T, H] minus its mean, divided by its standard deviation.
+    """Return a hidden state [B, T, H] minus its mean, divided by its standard
+    deviation.
 
-    Both are taken over real tokens and all channels of the batch.
+    Both are single numbers, taken over all real tokens and channels of the batch, as in
+    ELMo's code.
 
     token_mask: [B, T, 1], 1 for real tokens."""
     number = token_mask.sum() * state.shape[-1]
@@ -181,7 +196,8 @@ def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.T
 
 
 def find_mix(model: nn.Module) -> LayerMix | None:
-    """Return the layer mix of a model, or None."""
+    """Return the layer mix of a model (the module that sums the hidden states of all
+    layers), or None where it has none."""
     return getattr(get_encoder(model), "mix", None)
 
 
@@ -193,20 +209,27 @@ def add_layer_mix(
     plain: str = "",
     seed: int = 0,
 ) -> dict[str, int]:
-    """Put a mix between encoder and head (operation "mix"), and return {"states",
-    "parameters"}: numbers of mixed states and new parameters.
+    """Let a model's head read a learned weighted sum of the hidden states of all layers
+    instead of the last one (operation "mix", BERMo section 3.1). Return {"states":
+    number of states in the sum, "parameters": number of new parameters}.
 
-    Raises Refused for a model that has a mix.
+    Raises Refused for a model that has such a mix already.
 
-    norm, init: as in LayerMix.
+    norm: how states are normalised before they are summed: "layers", "layers_affine",
+    "channels", "tokens" or "none".
+    init: how the weights' logits alpha are initialised: a function of torch.nn.init
+    without its last "_".
+    dropout: the rate of dropout on each normalised state.
     plain: "mean" or "embedding" for a control without learned parameters.
-    seed: the seed of alpha."""
+    seed: the seed from which alpha is drawn."""
     if find_mix(model):
         raise Refused("this model has a layer mix already: it takes one")
     encoder, encoder_layers = get_encoder(model), get_layers(model)
     states = len(encoder_layers) + 1
     generator = torch.Generator().manual_seed(derive_seed(seed, "mix"))
-    mix = LayerMix(states, norm, init, dropout, get_padding(model), generator, plain)
+    mix = LayerMix(
+        states, norm, init, dropout, share_padding_mask(model), generator, plain
+    )
     encoder.mix = mix.to(next(model.parameters()).device)
     get_embedding_output(model).register_forward_hook(mix.store_embedding_output)
     for layer in encoder_layers:

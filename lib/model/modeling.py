@@ -1,8 +1,9 @@
-"""This module has the transformers classes of models with surgery.
+"""This module has the transformers classes of models that were changed by operations
+such as pruning ("surgery").
 
-The configuration of such a model has its operations under "surgery". A new model
-applies them when it is built, before its weights are loaded. An exported folder has
-this file and those that it imports, so that
+The configuration of such a model has the list of its operations under "surgery". A
+model of these classes applies them when it is built, before its weights are loaded. The
+folder of an exported model has this file and those that it imports, so that
 `AutoModel...from_pretrained(folder, trust_remote_code=True)` opens it anywhere."""
 
 from functools import cache
@@ -17,12 +18,15 @@ FAMILIES = ("Bert", "Roberta", "Electra", "MPNet", "DistilBert")
 
 @cache
 def __getattr__(name: str) -> type[Any]:
-    """Return a subclass of a transformers model or configuration, by its name, that
-    applies surgery.
+    """Return a subclass of the transformers class of the same name, such as
+    "BertForSequenceClassification" or "BertConfig"; Python calls this function for
+    every attribute that this module lacks.
 
-    The configuration has a `model_type` that transformers does not know. So no folder
-    with surgery is opened without this file, which would replace weights by random
-    ones. Raises AttributeError for a name of no supported family."""
+    When a model of such a class is built, the operations in its configuration (pruning,
+    ghost modules, ...) are applied. The configuration has a `model_type` that
+    transformers does not know. So transformers alone cannot open such a model, which
+    would draw weights of changed shapes at random. Raises AttributeError for a class of
+    no supported family."""
     base = getattr(transformers, name) if name.startswith(FAMILIES) else None
     if base is None:
         raise AttributeError(
@@ -46,5 +50,6 @@ def __getattr__(name: str) -> type[Any]:
     )
 
 
-# Attribute by which transformers finds the source file of these classes.
+# Attributes of the classes made above. transformers finds the source file of a class by
+# its `__module__`.
 PLACE = {"__module__": __name__}

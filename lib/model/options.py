@@ -1,5 +1,5 @@
-"""This module has the checks, errors and options that models need; it does not import
-torch."""
+"""This module has checks of values, the error for users, seeds, and the options of
+ghost modules; it does not import torch."""
 
 import difflib
 import hashlib
@@ -11,21 +11,25 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
 class Refused(ValueError):
-    """Refused is raised for a value, a file or a machine of the user that cannot be
-    used.
+    """Refused is raised where something that the user chose (a value, a file, a
+    machine) cannot be used.
 
-    The message names the value, what is allowed and a fix. A command prints it in one
-    line; all other errors have a traceback."""
+    The message names it, what is allowed and a fix. A command prints it in one line,
+    while all other errors are printed with a traceback."""
 
 
 HEADLESS = "fix: save the model without its head, as AutoModel opens it"
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
-START = 5.0  # Initial alpha of every gate (lib.model.gates).
-FACTOR = 128  # Width of the factorised token embedding, as in MobileBERT.
+# Initial logit alpha of every pruning gate, whose mask is sigmoid(alpha)
+# (lib.model.gates).
+START = 5.0
+# Width of the table of EfficientBERT's token embedding, which a linear layer then maps
+# to the hidden size, as in MobileBERT.
+FACTOR = 128
 
 
-# Types of numeric options: (type, check, bounds in words). Plain int and float must be
-# at least 0.
+# Types of numeric fields of options: (type, check, bounds in words for the error). A
+# plain int or float must be at least 0.
 Number = Annotated[float, lambda n: 0 <= n < math.inf, "at least 0"]
 Count = Annotated[int, lambda n: n >= 1, "at least 1"]
 Positive = Annotated[float, lambda n: 0 < n < math.inf, "above 0"]
@@ -35,20 +39,25 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
 def check_allowed(
-    option_class: str, name: str, value: object, allowed: Collection[Any]
+    option_class_name: str, field_name: str, value: object, allowed: Collection[Any]
 ) -> None:
-    """Raise Refused, with the allowed values, unless the option owner.name has one of
-    them."""
+    """Raise Refused, with the allowed values, unless the value of an option's field is
+    one of them.
+
+    option_class_name, field_name: the names for the message."""
     if value not in allowed:
+        choices = ", ".join(map(repr, allowed))
         raise Refused(
-            f"{option_class}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}"
+            f"{option_class_name}.{field_name} is {value!r}; allowed: {choices}"
         )
 
 
 def check_name(kind: str, value: object, allowed: Collection[Any]) -> None:
-    """Raise Refused, with the most similar allowed name, unless a name is allowed.
+    """Raise Refused, with the most similar allowed name, unless a name is one of the
+    allowed ones.
 
-    kind: the kind of thing that is named, for the message."""
+    kind: what the name is the name of, for the message, such as "task".
+    value: the name that is checked."""
     if value in allowed:
         return
     folded = {str(choice).lower(): choice for choice in allowed}
@@ -60,10 +69,11 @@ def check_name(kind: str, value: object, allowed: Collection[Any]) -> None:
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """Return a 63-bit seed for one of a run's random generators.
+    """Return a 63-bit seed for one random generator of a training, by a hash of the
+    training's seed and the generator's purpose.
 
-    Each use of randomness has a `purpose`, such as "dropout", so that uses are
-    independent of each other."""
+    So generators of different purposes, such as "dropout" and "order", are independent
+    of each other."""
     return (
         int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:8], "big")
         >> 1
@@ -71,9 +81,10 @@ def derive_seed(seed: int, purpose: str) -> int:
 
 
 def list_changed_fields(option: "Option") -> dict[str, Any]:
-    """Return {field: value} of an option's fields that differ from their defaults.
+    """Return {field: value} of the fields of an option that differ from their defaults.
 
-    Only these are part of a Spec, so a new field does not change earlier identities."""
+    Only these enter the description of a run, whose hash identifies the run. So a field
+    that is added later does not change the identity of earlier runs."""
     return {
         field.name: value
         for field in fields(option)
@@ -82,23 +93,28 @@ def list_changed_fields(option: "Option") -> dict[str, Any]:
 
 
 class Option:
-    """An Option checks its fields against their annotations when it is made.
+    """Option is the base class of frozen dataclasses of settings; it checks each field
+    against its annotation when an object is made.
 
     An annotation is a type, a number with its bounds (such as `Count`), a Literal of
     the allowed values, or a tuple of these. An int may stand for a float, and stays an
-    int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused naming the
+    int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused, naming the
     field, its value and what is allowed."""
 
-    # For the type checker: all subclasses are dataclasses.
+    # For the type checker: `fields` takes a dataclass, and all subclasses are
+    # dataclasses.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    # Checked values: grids make the same few options ten thousand times.
+    # Classes and values of options that were checked before, so that they are not
+    # checked again: planning many runs makes the same few options ten thousand times.
     _accepted: ClassVar[set[tuple[Any, ...]]] = set()
 
     def __post_init__(self) -> None:
         values = tuple(self.__dict__.values())
         key = (type(self), values, *map(type, values))
-        with suppress(TypeError):  # A list has no hash, and becomes a tuple.
+        # A list has no hash, so its option is not looked up; the check makes it a
+        # tuple.
+        with suppress(TypeError):
             if key in self._accepted:
                 return
         self.check_fields()
@@ -106,8 +122,8 @@ class Option:
             self._accepted.add(key)
 
     def check_fields(self) -> None:
-        """Raise Refused for the first field whose value its annotation does not
-        allow."""
+        """Raise Refused for the first field of this option whose value its annotation
+        does not allow; a list becomes a tuple."""
         for field in fields(self):
             name = field.name
             kind: Any = field.type
@@ -138,9 +154,10 @@ class Option:
         field_type: type[Any] | tuple[type[Any], ...],
         type_text: str,
     ) -> None:
-        """Raise Refused unless a field has a type; a bool does not count as a number.
+        """Raise Refused unless the value of a field has a type; a bool does not count
+        as a number.
 
-        type_text: name of the type for the message."""
+        type_text: the name of the type for the message."""
         value = getattr(self, field_name)
         if not isinstance(value, field_type) or (
             type(value) is bool and field_type is not bool
@@ -148,7 +165,8 @@ class Option:
             raise self.make_field_error(field_name, f"it must be {type_text}")
 
     def make_field_error(self, field_name: str, reason: str) -> Refused:
-        """Return a Refused whose message has a field, its value and a reason."""
+        """Return an error (Refused) for the caller to raise, whose message has a field,
+        its value and the reason why that is not allowed."""
         return Refused(
             f"{type(self).__name__}.{field_name} is {getattr(self, field_name)!r}; {reason}"
         )
@@ -156,30 +174,35 @@ class Option:
 
 @dataclass(frozen=True)
 class Ghost(Option):
-    """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1,
+    """A Ghost has the settings of GhostBERT's ghost modules: cheap convolutions that
+    generate more features from those of a pruned layer (sections 2.1, 2.2, 4.1,
     4.2)."""
 
-    # Type of convolution (lib.model.ghost).
+    # Type of convolution: depthwise over tokens, over tokens or features with channels
+    # mixed, or over both.
     kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
-    # Places in each layer that get a ghost module (lib.model.ghost).
+    # What gets a ghost module in each layer: attention maps, contexts, output of the
+    # output projection, activation, output of the feed-forward network.
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
-    kernel: Count  # Size of a kernel in tokens or channels, an odd number.
-    # Number of ghost features; with more than 1, every head has kernels of its own.
+    kernel: Count  # Size of a kernel in tokens or features, an odd number.
+    # Number of ghost features; with more than 1, each head has its own kernels.
     features: Count = 1
-    # Whether a softmax normalises a kernel's weights; the paper says so for dwconv
-    # alone.
+    # Whether a softmax normalises the weights of a kernel. The paper says so only for
+    # "dwconv".
     softmax: bool = False
     relu: bool = False  # Whether ghost features pass a ReLU before they are added.
-    # Whether padded tokens are set to zero before the convolution; the paper does not
-    # say.
+    # Whether padded tokens are set to zero before the convolution; the paper leaves
+    # this open.
     mask: bool = False
-    # Initialisation of kernels ("uniform": equal weights); the paper does not say.
+    # Initialisation of the kernels, where "uniform" is equal weights; the paper leaves
+    # this open.
     init: Literal["xavier", "uniform"] = "xavier"
-    # Weights that a softmax normalises together: the "taps" of one kernel, or for
-    # "conv1d_*" all "inputs" of an output. The paper leaves this open.
+    # Which weights a softmax normalises together: the K weights ("taps") of each
+    # channel of a kernel, or for "conv1d_*" all weights that an output sums over
+    # ("inputs"). The paper leaves this open.
     softmax_over: Literal["taps", "inputs"] = "taps"
-    # Tokens that every row must have under "conv1d_f", whose channels they are; 0 for
-    # other kinds.
+    # Number of tokens that every row must have for "conv1d_f", as tokens are its
+    # channels; 0 for other kinds.
     tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -191,17 +214,20 @@ class Ghost(Option):
 
     @property
     def uncut_parts(self) -> tuple[str, ...]:
-        """Return which of "v" (values) and "o" (output projection) the cut before this
-        ghost must not prune (section 4.2)."""
+        """Return which of "v" (values) and "o" (output projection) must keep all heads
+        when heads are pruned before this ghost module is added.
+
+        A ghost at "qk" or "v" generates the contexts of the pruned heads, so their
+        columns of the output projection are needed (GhostBERT section 4.2)."""
         if "qk" in self.positions:
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
     def check_fit(self, is_pruned: bool) -> None:
-        """Raise Refused where kind, positions, features and the model's pruning do not
-        fit together.
+        """Raise Refused where kind, positions and features of this ghost module do not
+        fit together, or do not fit the model.
 
-        is_pruned: whether the model has lost heads."""
+        is_pruned: whether heads of the model have been pruned."""
         inside, wrong = {"qk", "v"} & set(self.positions), ""
         if "qk" in inside and self.kind != "conv2d":
             wrong = f"{self.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"

@@ -1,5 +1,5 @@
-"""This module finds the parts of an encoder, such as its layers, in every family of
-models.
+"""This module finds the submodules of an encoder, such as its layers, in every
+supported family of models (BERT, RoBERTa, ELECTRA, MPNet, DistilBERT).
 
 Shapes: B batch, T tokens, H hidden, L layers."""
 
@@ -14,28 +14,28 @@ from .places import FFN2 as FFN2
 from .places import OUT as OUT
 from .places import QKV as QKV
 
-# Module of transformers or of this folder. Its submodules have no types in torch, so a
-# type checker needs Any.
-Part = Any
+# Type of a module of transformers or of this folder. It is Any, because torch gives the
+# attributes of a module no types that a type checker could use.
+AnyModule = Any
 
 
-def get_encoder(model: nn.Module) -> Part:
-    """Return the encoder of a model without its head: embeddings and L layers."""
+def get_encoder(model: nn.Module) -> AnyModule:
+    """Return the encoder of a model, without the task's head: embeddings and L
+    layers."""
     return model.base_model
 
 
-def get_layers(model: nn.Module) -> Part:
-    """Return the L transformer layers, a ModuleList.
+def get_layers(model: nn.Module) -> AnyModule:
+    """Return the L transformer layers of a model, a ModuleList.
 
-    Each has the parts `attention.self`, `attention.output`, `intermediate` and
-    `output`."""
+    Each has the submodules `attention.self`, `attention.output`, `intermediate` and
+    `output`, as in BERT."""
     return get_encoder(model).encoder.layer
 
 
-def get_embedding_output(model: nn.Module) -> Part:
-    """Return the module whose output [B, T, H] enters the first layer.
-
-    In ELECTRA it is the projection after the embeddings."""
+def get_embedding_output(model: nn.Module) -> AnyModule:
+    """Return the submodule of a model whose output [B, T, H] enters the first layer:
+    the embeddings, or in ELECTRA the projection after them."""
     return (
         getattr(get_encoder(model), "embeddings_project", None)
         or get_encoder(model).embeddings
@@ -43,23 +43,27 @@ def get_embedding_output(model: nn.Module) -> Part:
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
-    """Return {"parameters": number of parameters of a model} as an entry for
-    metrics."""
+    """Return {"parameters": number of parameters of a model}, a dict to be joined with
+    other metrics."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
-    """Set the rate of all dropout layers of a model."""
+    """Set the rate of all dropout layers of a model in place.
+
+    probability: the share of values that are set to zero in training, 0 to 1."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = probability
 
 
-def get_surgery(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the list of operations that have changed a model, the oldest first.
+def list_applied_operations(model: nn.Module) -> list[dict[str, Any]]:
+    """Return the list of operations that have changed a model, such as {"op": "cut",
+    "heads": 3}, the oldest first.
 
-    The operations are JSON and are saved with the model. `operate` of surgery.py adds
-    to the list; code that undoes an operation removes it."""
+    It is the model's own list, which is saved with the model, so that the operations
+    can be applied again when it is opened. `operate` of surgery.py appends to it; code
+    that undoes an operation removes it from the list."""
     return model.__dict__.setdefault("surgery", [])
 
 
@@ -68,10 +72,10 @@ def slice_linear(
     output_indices: torch.Tensor | None = None,
     input_indices: torch.Tensor | None = None,
 ) -> nn.Linear:
-    """Return a new linear layer with some rows (outputs) and columns (inputs) of
-    another.
+    """Return a new linear layer with copies of some rows (outputs) and columns (inputs)
+    of another one's weight, to prune it.
 
-    output_indices, input_indices: indices, or None for all."""
+    output_indices, input_indices: the indices that are copied, or None for all."""
     weight, bias = linear_layer.weight, linear_layer.bias
     if output_indices is not None:
         weight = weight[output_indices.to(weight.device)]
@@ -81,11 +85,14 @@ def slice_linear(
     parameters: Any = (
         None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias)
     )
-    return make_linear(*parameters)
+    return build_linear_layer(*parameters)
 
 
-def make_linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Linear:
-    """Return a linear layer with given Parameters, which are not copied."""
+def build_linear_layer(
+    weight: nn.Parameter, bias: nn.Parameter | None = None
+) -> nn.Linear:
+    """Return a linear layer that has the given weight [outputs, inputs] and bias
+    [outputs] as its parameters, without copying them."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
     # pyrefly: ignore[bad-assignment]  torch does not say that a bias may be None.
@@ -93,9 +100,9 @@ def make_linear(weight: nn.Parameter, bias: nn.Parameter | None = None) -> nn.Li
     return new
 
 
-class Padding:
-    """A Padding has the attention mask [B, T] of the current batch, or None without
-    one.
+class PaddingMask:
+    """A PaddingMask holds the attention mask [B, T] of the current batch (1 for real
+    tokens), or None.
 
     Modules deep inside a model read it here, as transformers does not pass it to
     them."""
@@ -105,15 +112,20 @@ class Padding:
     def store_attention_mask(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Store the attention mask of a batch (forward pre-hook of the encoder)."""
+        """Store the attention mask of a batch before the encoder's forward pass
+        (forward pre-hook of the encoder).
+
+        args, kwargs: the arguments of that pass."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
-def get_padding(model: nn.Module) -> Padding:
-    """Return the Padding that all modules of a model share, and add it if needed."""
+def share_padding_mask(model: nn.Module) -> PaddingMask:
+    """Return the object that holds the attention mask of the current batch for all
+    modules of a model; at the first call, add it to the encoder, with the hook that
+    fills it."""
     encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
-        encoder.padding = Padding()
+        encoder.padding = PaddingMask()
         encoder.register_forward_pre_hook(
             encoder.padding.store_attention_mask, with_kwargs=True
         )
@@ -121,16 +133,17 @@ def get_padding(model: nn.Module) -> Padding:
 
 
 def zero_padded_tokens(
-    states: torch.Tensor, padding: Padding | None, is_square: bool = False
+    states: torch.Tensor, padding: PaddingMask | None, is_attention_map: bool = False
 ) -> torch.Tensor:
-    """Return the states with zeros at padded tokens.
+    """Return hidden states with zeros at padded tokens.
 
-    states: [B, T, C] or [B, M, T, C], for C channels and M maps.
-    padding: a Padding, or None to leave the states as they are.
-    is_square: whether the last axis has tokens too, as in attention maps."""
+    states: [B, T, C] or [B, M, T, C], for C channels and M heads.
+    padding: has the attention mask; None returns the states unchanged.
+    is_attention_map: whether the last axis has tokens too, which are then set to zero
+    as well."""
     if padding is None or padding.mask is None:
         return states
     rows = padding.mask.to(states.dtype).unsqueeze(-1)
     if states.dim() == 4:
         rows = rows.unsqueeze(1)
-    return states * rows * rows.transpose(2, 3) if is_square else states * rows
+    return states * rows * rows.transpose(2, 3) if is_attention_map else states * rows

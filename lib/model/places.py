@@ -1,12 +1,13 @@
-"""This module has the names of the linear layers and LayerNorms of a transformer layer;
-it does not import torch."""
+"""This module has the names of the linear layers and LayerNorms inside a transformer
+layer, in BERT and in the families that name them otherwise; it does not import
+torch."""
 
-# Paths of the linear layers in a transformer layer, which are BERT's.
+# Names of the linear layers as submodules of a transformer layer of BERT.
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
 OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
 LINEAR = (*QKV, OUT, FFN1, FFN2)
-# {family: {BERT's name: transformers' name}} of linear layers and LayerNorms, for the
-# families whose names differ.
+# {family: {BERT's name: name in transformers}} of linear layers and LayerNorms, for the
+# families whose names differ from BERT's.
 NAMES: dict[str, dict[str, str]] = {
     "mpnet": dict(zip(LINEAR, (f"attention.attn.{x}" for x in "qkvo"), strict=False)),
     "distilbert": dict(
@@ -22,5 +23,6 @@ NAMES["distilbert"] |= {
     "attention.output.LayerNorm": "sa_layer_norm",
     "output.LayerNorm": "output_layer_norm",
 }
-# {family: transformers' name of the list of layers}; all others have "encoder".
+# {family: name in transformers of the module with the layers}; in all other families it
+# is "encoder".
 STACKS = {"distilbert": "transformer"}

@@ -1,4 +1,5 @@
-"""This module has eager attention, and gives access to its raw scores.
+"""This module computes attention by separate matrix products ("eager"), and gives
+access to its raw scores, on which some distillation losses are defined.
 
 A raw score is query times key divided by the root of the head size, before mask and
 softmax; in an MPNet the relative position bias is added. transformers returns only
@@ -18,22 +19,27 @@ from torch.compiler import is_exporting
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from .parts import Part, get_embedding_output, get_layers
+from .parts import AnyModule, get_embedding_output, get_layers
 
-# Name for transformers. It has the module's name, so that an exported model, whose
-# module has another, does not replace it.
+# Name under which transformers finds `attend`. It contains the name of this module: the
+# copy of this module in an exported model then registers its function under another
+# name.
 ATTENTION = f"{__name__}.attend"
-SHORT = 64  # Number of keys below which the softmax is taken along the first axis.
-# Names of attention functions that call `compute_masked_scores`, so that
-# `record_scores` works with them.
+# Number of keys below which a softmax on a CPU is taken along the first axis, which is
+# faster.
+SHORT = 64
+# Names of the registered attention functions, which all call `compute_masked_scores`. A
+# model that uses one of them needs no other function for its scores to be recorded.
 OURS: set[str] = set()
-# {self-attention module: list that collects its raw scores}.
+# {self-attention module: list to which its raw scores are appended}.
 _watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
 def register_attention(name: str, attention_function: Callable[..., Any]) -> None:
-    """Register an attention function with transformers, with a mask [B, 1, T, T] that
-    is added to the scores."""
+    """Register an attention function with transformers under a name, by which a model's
+    configuration can choose it.
+
+    The function gets a mask [B, 1, T, T] that is to be added to the scores."""
     AttentionInterface.register(name, attention_function)
     AttentionMaskInterface.register(name, eager_mask)
     OURS.add(name)
@@ -47,13 +53,15 @@ def compute_masked_scores(
     scaling: float | None = None,
     position_bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the attention scores [B, A, T, T] with mask, before the softmax.
+    """Return the attention scores [B, A, T, T] with the mask added, before the softmax.
 
-    Scores without the mask are appended to the list of `record_scores`.
+    Within `record_scores` the scores without the mask are also appended to its list.
 
+    module: the self-attention.
     query, key: [B, A, T, D].
-    attention_mask: tensor that is added, or None.
-    position_bias: [1, A, T, T] (lib.model.layout), or None."""
+    attention_mask: a tensor that is added to the scores, or None.
+    scaling: the factor of the scores; None is 1 / sqrt(D).
+    position_bias: MPNet's relative position bias [1, A, T, T], or None."""
     scores = (
         query
         @ key.transpose(2, 3)
@@ -69,14 +77,15 @@ def compute_masked_scores(
 def compute_attention_maps(
     scores: torch.Tensor, dropout: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    """Return the attention maps: dropout(softmax over the keys) of scores [B, A, T, T].
+    """Return the attention maps [B, A, T, T]: dropout(softmax over the keys) of the
+    scores [B, A, T, T].
 
     Along a short last axis, PyTorch computes the softmax on a CPU element by element.
-    Along the first axis it uses vector instructions, ten times as fast. So short rows
-    of keys are moved there, but not in an exported graph, which takes rows of any
-    length.
+    Along the first axis it uses vector instructions, ten times as fast. So for few keys
+    the axis of keys is moved to the front; but not in an exported graph, which has to
+    work for any number of keys.
 
-    dropout: the dropout function."""
+    dropout: a function that applies dropout to a tensor."""
     if is_exporting() or scores.shape[-1] >= SHORT or scores.device.type != "cpu":
         return dropout(scores.softmax(-1))
     return dropout(scores.permute(3, 0, 1, 2).contiguous().softmax(0)).permute(
@@ -85,7 +94,7 @@ def compute_attention_maps(
 
 
 def attend(
-    module: Part,
+    module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -95,12 +104,19 @@ def attend(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (context [B, T, A, D], attention maps [B, A, T, T] after dropout) of eager
-    attention.
+    """Compute self-attention, and return (contexts [B, T, A, D], attention maps [B, A,
+    T, T] after dropout).
 
-    The signature is that of transformers' attention interface. The module's dropout
-    layer is called, and `dropout` ignored, because `lib.train.lean` may have replaced
-    the layer by a faster one of the same rate."""
+    transformers calls this function, so it has the signature of transformers' attention
+    functions.
+
+    module: the self-attention.
+    query, key, value: [B, A, T, D].
+    attention_mask: a tensor that is added to the scores, or None.
+    scaling: the factor of the scores; None is 1 / sqrt(D).
+    dropout: ignored. The module's own dropout layer is called, because it may have been
+    replaced by a faster one of the same rate (`lib.train.lean`).
+    position_bias: MPNet's relative position bias [1, A, T, T], or None."""
     scores = compute_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )
@@ -117,11 +133,13 @@ register_attention(ATTENTION, attend)
 def use_eager_attention(
     model: PreTrainedModel, is_enabled: bool = True
 ) -> Iterator[None]:
-    """Let a model use the eager attention of this file while the context is open.
+    """Let a model compute attention by `attend` of this file during a `with` block, so
+    that scores can be recorded or dropout replaced.
 
-    Outputs change by rounding alone. A model whose attention already calls
-    `compute_masked_scores`, as after surgery, is not changed. Nothing happens unless
-    `is_enabled`."""
+    Its outputs change only by rounding. A model that uses an attention function of this
+    package already is not changed.
+
+    is_enabled: whether anything is done."""
     before: Any = model.config._attn_implementation
     if not is_enabled or before in OURS:
         yield
@@ -135,10 +153,10 @@ def use_eager_attention(
 
 @contextmanager
 def record_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
-    """Yield a list that each forward pass fills with the raw scores [B, A, T, T] of L
-    layers, before mask and softmax.
+    """Yield a list that each forward pass, within a `with` block, fills anew with the
+    raw attention scores [B, A, T, T] of the L layers, before mask and softmax.
 
-    The scores have gradients."""
+    The scores have gradients, so that a distillation loss can be computed on them."""
     seen: list[torch.Tensor] = []
     watched = [layer.attention.self for layer in get_layers(model)]
     _watched.update(dict.fromkeys(watched, seen))

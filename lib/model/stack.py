@@ -1,10 +1,9 @@
-"""This module has EfficientBERT's feed-forward networks and token embedding in torch
-(section 3.1).
+"""This module has EfficientBERT's feed-forward networks and token embedding as torch
+modules (section 3.1).
 
-Letters: B batch, T tokens, H hidden, L layers. A layer has k stacked feed-forward
-networks, each with the function of a formula (lib.model.formula) and e = int(D / q)
-inner channels, where D is the width of the whole net and q the divisor of that layer
-(lib.papers.efficientbert.search.net)."""
+Letters: B batch, T tokens, H hidden, L layers. A layer has a stack of k feed-forward
+networks. Each computes a formula (lib.model.formula) with e = int(D / q) inner
+channels, where D is the width that all layers share and q a divisor of each layer."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from torch.nn import functional
 
 from .formula import OPERATIONS, evaluate, parse
 from .options import Refused
-from .parts import Part, count_parameters, get_encoder, get_layers
+from .parts import AnyModule, count_parameters, get_encoder, get_layers
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
@@ -25,8 +24,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Network(nn.Module):
-    """A Network is one feed-forward network: linear maps W1 and W2, dropout and
-    LayerNorm."""
+    """A Network has the weights of one feed-forward network of EfficientBERT: linear
+    maps W1 and W2, dropout and LayerNorm. The function that uses them is a formula,
+    which its Stack has."""
 
     def __init__(
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
@@ -44,8 +44,9 @@ class Network(nn.Module):
     def slice_linear_maps(
         self, inner_channels: int
     ) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
-        """Return {"W1", "W2": functions}, the linear maps cut to the first
-        `inner_channels` inner channels."""
+        """Return {"W1": function, "W2": function}: the linear maps with only the first
+        `inner_channels` inner channels, as a smaller network in a supernet uses
+        them."""
         first, second = self.W1, self.W2
         if inner_channels < first.out_features:
             first = partial(
@@ -62,14 +63,15 @@ class Network(nn.Module):
 
 
 class Norm(nn.Module):
-    """A Norm applies the last active LayerNorm of a stack.
+    """A Norm applies the LayerNorm of the last active network of a stack.
 
-    Which network is the last changes in a supernet; hooks of lib.model.taps need one
-    fixed module."""
+    Which network is the last one changes in a supernet. This module is always the same,
+    so that hooks can record the output of the layer on it (lib.model.taps)."""
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        # A list hides the stack from torch, so that it is no submodule of this one.
+        # The list hides the stack from torch: it contains this module, and must not be
+        # a submodule of it.
         self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -78,12 +80,13 @@ class Norm(nn.Module):
 
 
 class Stack(nn.Module):
-    """A Stack replaces a layer's feed-forward block: k times LayerNorm(x +
-    dropout(f(x))), for x [B, T, H].
+    """A Stack takes the place of a layer's feed-forward block in EfficientBERT: k times
+    LayerNorm(x + dropout(f(x))), for x [B, T, H], where f is a formula.
 
-    Each of the k networks has weights of its own."""
+    Each of the k networks has its own weights. In a supernet only a part of the stack
+    is active."""
 
-    networks: Part  # ModuleList of Networks.
+    networks: AnyModule  # ModuleList of k Networks.
 
     def __init__(
         self,
@@ -101,13 +104,14 @@ class Stack(nn.Module):
     def activate_part(
         self, formula: str, network_count: int, inner_channels: int, mismatch: str
     ) -> None:
-        """Choose the active part of the stack: its first `network_count` networks, and
-        their first `inner_channels` channels.
+        """Choose which part of the stack computes, as a candidate network in a
+        supernet: its first `network_count` networks, with their first `inner_channels`
+        channels.
 
         Raises Refused where the stack is smaller.
 
-        formula: the text of f.
-        mismatch: "truncate" or "pad" (lib.model.formula.evaluate)."""
+        formula: the function f of the networks, such as "W2 gelu(W1 x)".
+        mismatch: "truncate" or "pad": what is done with operands of different width."""
         channels = self.networks[0].W1.out_features
         if network_count > len(self.networks) or inner_channels > channels:
             raise Refused(
@@ -117,7 +121,9 @@ class Stack(nn.Module):
         self.tree, self.active = parse(formula), network_count
         self.inner, self.mismatch = inner_channels, mismatch
 
-    def forward(self, _: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, _intermediate_output: torch.Tensor, x: torch.Tensor
+    ) -> torch.Tensor:
         for number, network in enumerate(self.networks[: self.active], 1):
             linears = network.slice_linear_maps(self.inner)
             output = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
@@ -126,21 +132,29 @@ class Stack(nn.Module):
         return x
 
 
-class Trigram(nn.Module):
-    """A Trigram embeds each token with its two neighbours: ids [B, T] to states [B, T,
-    H] (MobileBERT).
+class TrigramEmbedding(nn.Module):
+    """A TrigramEmbedding embeds each token together with its two neighbours, as in
+    MobileBERT: token ids [B, T] to states [B, T, H].
 
     The embeddings of the next token, the token and the previous token, from a narrow
-    table, are concatenated and pass a linear layer; they are zero beyond the ends.
-    Unlike in EfficientBERT's code, the padding token's embedding is always zero, so
-    that the length of the padding changes nothing."""
+    table, are concatenated and pass a linear layer. Beyond the ends of a row they are
+    zero. Unlike in EfficientBERT's code, the embedding of the padding token is always
+    zero, so that the length of the padding changes nothing.
+
+    padding_id: the id of the padding token."""
 
     def __init__(
-        self, vocabulary: int, width: int, hidden: int, padding: int | None
+        self,
+        vocabulary_size: int,
+        embedding_width: int,
+        hidden_size: int,
+        padding_id: int | None,
     ) -> None:
         super().__init__()
-        self.word_embeddings = nn.Embedding(vocabulary, width, padding_idx=padding)
-        self.dense = nn.Linear(3 * width, hidden)
+        self.word_embeddings = nn.Embedding(
+            vocabulary_size, embedding_width, padding_idx=padding_id
+        )
+        self.dense = nn.Linear(3 * embedding_width, hidden_size)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.word_embeddings(ids)
@@ -150,15 +164,18 @@ class Trigram(nn.Module):
 
 
 def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
-    """Put a Trigram in place of the token embedding (operation "trigram"), and return
-    {"parameters": change of their number}.
+    """Put a TrigramEmbedding in place of a model's token embedding (operation
+    "trigram"), and return {"parameters": change of the number of parameters}.
 
-    width: the width of its table."""
+    width: the width of its table of embeddings."""
     embeddings = get_encoder(model).embeddings
     old = embeddings.word_embeddings
     config: Any = model.config
     new = initialise_weights(
-        Trigram(old.num_embeddings, width, config.hidden_size, old.padding_idx), model
+        TrigramEmbedding(
+            old.num_embeddings, width, config.hidden_size, old.padding_idx
+        ),
+        model,
     )
     embeddings.word_embeddings = new
     return {
@@ -168,15 +185,16 @@ def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
 
 
 def add_stacks(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
-    """Put stacks in place of the feed-forward networks (operation "stack"), and return
-    {"networks": their number, "parameters": change of their number}.
+    """Put stacks of EfficientBERT's feed-forward networks in place of those of a model
+    (operation "stack"), and return {"networks": their number, "parameters": change of
+    the number of parameters}.
 
-    The model must be built for the net (lib.model.supernet). Weights are drawn from
-    torch's random state.
+    The model must have the hidden size and the number of layers of the net. Weights are
+    drawn from torch's random state.
 
-    net: JSON of a lib.papers.efficientbert.search.net.Net, {"hidden", "width", "heads",
-    "mismatch", "layers"}; a layer is (formula, number of networks k, divisor q of the
-    width)."""
+    net: the architecture as JSON, {"hidden": hidden size, "width": inner channels,
+    "heads", "mismatch", "layers"}. A layer is (formula, number of networks, divisor of
+    the width)."""
     config: Any = model.config
     before = count_parameters(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
@@ -196,11 +214,11 @@ def add_stacks(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
 
 
 def initialise_weights(new_module: Module, model: nn.Module) -> Module:
-    """Initialise a module as the model's configuration says, move it to the model's
-    device, and return it.
+    """Initialise the weights of a new module as the model's configuration says, move it
+    to the model's device, and return it.
 
     Weights are drawn from a normal distribution with standard deviation
-    `initializer_range`, and biases are 0."""
+    `initializer_range`; biases and the embedding of the padding token are 0."""
     config: Any = model.config
     for part in new_module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):

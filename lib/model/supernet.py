@@ -1,8 +1,10 @@
-"""This module builds EfficientBERT's supernet, activates parts of it, and copies its
-weights to smaller models (section 3.2).
+"""This module builds EfficientBERT's supernet, activates parts of it as smaller
+networks, and copies its weights to smaller models (section 3.2).
 
-A net is the description of a model: a lib.papers.efficientbert.search.net.Net or its
-JSON. Letters: H hidden, L layers, k networks of a stack, q the divisor of its width."""
+A net is the description of an architecture, as JSON or as an object that has it:
+{"hidden": hidden size, "width": inner channels of a feed-forward network, "heads",
+"embedding", "mismatch", "layers": (formula, number of networks, divisor of the width)
+of each layer}."""
 
 import re
 from typing import Any
@@ -11,21 +13,23 @@ import transformers
 
 from . import backbone
 from .options import FACTOR, Refused
-from .parts import get_layers, get_surgery
+from .parts import get_layers, list_applied_operations
 
-# Net of lib.papers.efficientbert.search.net, which an exported model cannot import.
+# The type is lib.papers.efficientbert.search.net.Net, which this module cannot import:
+# it is copied into exported models, and the search is not.
 Net = Any
 
 
 def convert_net_to_json(net: Net | dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON of a net, which may be given as a Net or as JSON already."""
+    """Return the JSON of a net (the description of an EfficientBERT architecture),
+    which may be given as an object or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 
 def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
-    """Return the net that a model was built for, as JSON. Raises Refused for a model
-    without stacks."""
-    for op in get_surgery(model):
+    """Return the net (the description of an EfficientBERT architecture) that a model
+    was built from, as JSON. Raises Refused for a model of another architecture."""
+    for op in list_applied_operations(model):
         if op["op"] == "stack":
             return op["net"]
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
@@ -33,19 +37,22 @@ def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
 
 def build_model_of_net(
     net: Net | dict[str, Any],
-    cls: type[transformers.PreTrainedModel] = transformers.BertModel,
-    like_config: transformers.PretrainedConfig | None = None,
-    **config: Any,
+    model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
+    reference_config: transformers.PretrainedConfig | None = None,
+    **config_values: Any,
 ) -> transformers.PreTrainedModel:
-    """Return a model of class `cls` for a net, with random weights.
+    """Return a model with the architecture that a net describes and random weights.
 
     Weights are drawn from a normal distribution with standard deviation 0.02, by
     torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
     not BERT's 1e-12.
 
-    like_config: a configuration whose vocabulary size, positions, token types and
-    padding token are taken instead of BERT's; one without token types, such as MPNet's,
-    gives one. config: further values of the configuration, such as num_labels."""
+    net: the description of an EfficientBERT architecture.
+    model_class: the class of transformers, with or without a head.
+    reference_config: a configuration whose vocabulary size, number of positions, number
+    of token types and padding token are taken instead of BERT's. Where it lacks one of
+    these, as MPNet's lacks token types, 1 is taken.
+    config_values: further values of the configuration, such as num_labels."""
     net = convert_net_to_json(net)
     tables = (
         "vocab_size",
@@ -63,27 +70,32 @@ def build_model_of_net(
         "hidden_act": "gelu_pytorch_tanh",
     }
     shared: dict[str, Any] = (
-        {name: getattr(like_config, name, 1) for name in tables} if like_config else {}
+        {name: getattr(reference_config, name, 1) for name in tables}
+        if reference_config
+        else {}
     )
     ops: list[dict[str, Any]] = (
         [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     )
     ops.append({"op": "stack", "net": net})
     return backbone.build_model(
-        cls, transformers.BertConfig(**shared | sizes | config), ops
+        model_class, transformers.BertConfig(**shared | sizes | config_values), ops
     )
 
 
 def activate_net(
     model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None
 ) -> None:
-    """Activate the part of a supernet that is a smaller net, or all of it where `net`
-    is None.
+    """Let a supernet compute as one of the smaller networks that it contains, or as a
+    whole where `net` is None.
 
-    The first networks of each stack run, with the first channels of each network and
-    the net's formulas. No weight is changed. Inactive channels get a gradient of zero,
-    so AdamW's momentum and decay still change them. Inactive networks get no gradient,
-    and do not change. Raises Refused for larger stacks than the supernet's."""
+    The first feed-forward networks of each layer are used, with their first channels
+    and the net's formulas. No weight is changed. Inactive channels get a gradient of
+    zero, so AdamW's momentum and weight decay still change them. Inactive networks get
+    no gradient, and do not change. Raises Refused where the net is larger than the
+    supernet.
+
+    net: the description of the smaller network."""
     net = read_net_of_model(model) if net is None else convert_net_to_json(net)
     for layer, (formula, count, q) in zip(
         get_layers(model), net["layers"], strict=True
@@ -94,14 +106,15 @@ def activate_net(
 def inherit_weights(
     student: transformers.PreTrainedModel, source: transformers.PreTrainedModel
 ) -> list[str]:
-    """Copy the leading block of each tensor of a larger model to a smaller one.
+    """Initialise a student with weights of a larger model (EfficientBERT section 3.2,
+    and its code): copy the leading block of each tensor, in place.
 
-    So the student gets the first networks of each stack, and their first channels
-    (EfficientBERT section 3.2, and its code). A student with m times as many layers
-    gets layer i of the source m times, as layers m i to m i + m - 1. The feed-forward
-    block of a plain BERT becomes the first network of a stack. In a narrower student,
-    heads mix those of the source, as in the authors' code: the first 360 of 540 rows are eight
-    heads of 45, which the student reads as twelve of 30.
+    So the student gets the first feed-forward networks of each layer, and their first
+    channels. A student with m times as many layers gets layer i of the source m times,
+    as layers m i to m i + m - 1. The feed-forward block of a plain BERT becomes the
+    first network of a stack. In a narrower student, heads mix those of the source, as
+    in the authors' code: the first 360 of 540 rows are eight heads of 45, which the
+    student reads as twelve of 30.
 
     Returns the names of the student's tensors that the source lacks, which are not
     changed. Raises Refused for a tensor or a number of layers that does not fit, and
@@ -143,8 +156,8 @@ def inherit_weights(
 
 
 def rename_to_stack_tensor(tensor_name: str) -> str:
-    """Return the name that a tensor of BERT's feed-forward block has in a stack; other
-    names are returned unchanged."""
+    """Return the name that a tensor of BERT's feed-forward block has as the first
+    network of a stack in EfficientBERT; other names are returned unchanged."""
     parts = {
         "intermediate.dense": "W1",
         "output.dense": "W2",
@@ -159,6 +172,7 @@ def rename_to_stack_tensor(tensor_name: str) -> str:
 
 
 def drop_encoder_prefix(tensor_name: str, model: transformers.PreTrainedModel) -> str:
-    """Return a tensor's name without the prefix, such as "bert.", that models with a
-    head have for their encoder."""
+    """Return the name of a tensor without the prefix, such as "bert.", that the encoder
+    has in a model with a head, so that names of both kinds of models can be
+    compared."""
     return tensor_name.removeprefix(f"{model.base_model_prefix}.")

@@ -1,14 +1,15 @@
-"""Surgery is a list of operations that change a model in place, such as pruning.
+"""This module applies operations to a model that change it in place, such as pruning;
+all operations on a model together are called its surgery.
 
     operate(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
     operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
     seed=1)
 
-An operation is JSON. The list of a model's operations (`surgery` of parts.py) is saved
-with the weights, and the operations are applied again before weights are loaded. Apply
-operations before the first forward pass, because transformers sets its output hooks by
-class at first use."""
+An operation is JSON. The list of a model's operations is saved with the weights, and
+the operations are applied again before weights are loaded. Apply operations before the
+first forward pass, because transformers then finds the modules whose outputs it
+records."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -21,7 +22,7 @@ from .int8 import quantise_layers
 from .layout import rename_layer_parts_as_bert
 from .mix import add_layer_mix as mix
 from .options import Refused, check_name
-from .parts import Part, get_surgery
+from .parts import AnyModule, list_applied_operations
 from .stack import add_stacks, add_trigram_embedding
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -34,41 +35,47 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     "stack": add_stacks,
     "trigram": add_trigram_embedding,
 }
-# Arguments of "cut" and "keep" that give parts of a layer different widths, after which
-# heads and neurons cannot be cut again.
+# Arguments of "cut" and "keep" after which the linear layers of a layer have different
+# numbers of heads or dimensions, so that heads and neurons cannot be pruned again.
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
-def operate(model: Part, op: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Apply an operation to a model, add it to the model's list, and return its report.
+def operate(
+    model: AnyModule, operation: dict[str, Any], **unsaved_arguments: Any
+) -> dict[str, Any]:
+    """Apply an operation, such as pruning, to a model in place, append it to the list
+    of operations that is saved with the model, and return what the operation reports,
+    such as counts.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.
 
-    op: {"op": name, arguments...}.
-    more: arguments that are not saved, such as the scores of a cut or the seed of a
-    ghost."""
-    name: Any = op.get("op")
+    operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}.
+    unsaved_arguments: arguments that are needed only once and are not saved, such as
+    the importance scores of a cut or the seed of new weights."""
+    name: Any = operation.get("op")
     change = find_operation(name)
-    for done in get_surgery(model):
+    for done in list_applied_operations(model):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
     report = change(
         rename_layer_parts_as_bert(model),
-        **{k: v for k, v in op.items() if k != "op"},
-        **more,
+        **{k: v for k, v in operation.items() if k != "op"},
+        **unsaved_arguments,
     )
-    get_surgery(model).append(op)
+    list_applied_operations(model).append(operation)
     return report
 
 
 def find_operation(operation_name: str) -> Callable[..., dict[str, Any]]:
-    """Return the function of an operation by name.
+    """Return the function that applies an operation to a model, by the operation's
+    name, such as "cut".
 
-    It is one of OPERATIONS, or `change` of a module of that name in `lib.methods` or in
-    an exported folder. Raises Refused for an unknown name."""
+    It is one of OPERATIONS, or the function `change` of a module of that name in
+    `lib.methods` or in the folder of an exported model. Raises Refused for an unknown
+    name."""
     if operation_name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:

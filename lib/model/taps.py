@@ -1,27 +1,33 @@
-"""This module reads the hidden states inside an encoder of any family, by hooks.
+"""This module records the hidden states inside an encoder of any family, by hooks.
 
-transformers' `output_hidden_states` leaves out a replaced layer without an error; these
-hooks do not. Shapes: B batch, T tokens, H hidden, L layers."""
+transformers' `output_hidden_states` leaves out a layer that was replaced by another
+module, without an error; these hooks do not. Shapes: B batch, T tokens, H hidden, L
+layers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from .parts import Part, get_embedding_output, get_layers
+from .parts import AnyModule, get_embedding_output, get_layers
 
 
 @contextmanager
-def record_hidden_states(model: Part) -> Iterator[dict[str, Any]]:
-    """Yield a dict that each forward pass fills with its hidden states [B, T, H].
+def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
+    """Yield a dict that each forward pass, within a `with` block, fills anew with the
+    model's hidden states [B, T, H]; distillation compares those of two models.
 
-    "embedding" is one tensor; "attention" (outputs of the attention blocks) and "ffn"
-    (outputs of the layers) are lists of L tensors."""
+    "embedding" is one tensor. "attention" (outputs of the attention blocks, after
+    LayerNorm) and "ffn" (outputs of the layers) are lists of L tensors."""
     seen: dict[str, Any] = {}
 
-    def store_embedding(_: Part, __: tuple[Any, ...], output: Any) -> None:
+    def store_embedding(
+        _module: AnyModule, _inputs: tuple[Any, ...], output: Any
+    ) -> None:
         seen.update(embedding=output, attention=[], ffn=[])
 
-    def make_storing_hook(kind: str) -> Callable[[Part, tuple[Any, ...], Any], None]:
+    def make_storing_hook(
+        kind: str,
+    ) -> Callable[[AnyModule, tuple[Any, ...], Any], None]:
         return lambda _, __, output: seen[kind].append(output)
 
     with ExitStack() as held:

@@ -31,7 +31,7 @@ from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import grammar, models, own
-from lib.data.feed import Feed, measure_feed
+from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.papers.encoder import find_first_position, read_configuration, read_shape
 from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
@@ -279,7 +279,7 @@ class ReaderProfile(str):
     @property
     def task_title(self) -> str:
         """Return the title of the reader's task, or "" for the profile's tasks."""
-        return own.make_task_title(self.data) if self.data else ""
+        return own.format_task_title(self.data) if self.data else ""
 
     @property
     def encoder_folder(self) -> Path | None:
@@ -297,15 +297,17 @@ class ReaderProfile(str):
         return base.positions - find_first_position(base.family, config)
 
     @property
-    def measured_feed(self) -> Feed | None:
-        """Return a Feed: how the encoder's tokenizer cuts and reads the reader's rows.
+    def measured_feed(self) -> TokenizerCoverage | None:
+        """Return how the encoder's tokenizer cuts and reads the rows of a user.
 
         It is None without rows of a reader, or without a tokenizer on this machine."""
         if not (self.data and self.encoder_folder):
             return None
         reading = own.read_user_line(self.data)
         cut = 0 if reading.task.span else find_length_limit(self)
-        return measure_feed(reading.splits["train"], self.encoder_folder, cut)
+        return measure_tokenizer_coverage(
+            reading.splits["train"], self.encoder_folder, cut
+        )
 
     @property
     def row_cautions(self) -> list[str]:
@@ -313,7 +315,7 @@ class ReaderProfile(str):
         lines = [*own.read_user_line(self.data).cautions] if self.data else []
         return lines + (
             [self.measured_feed.summary]
-            if self.measured_feed and self.measured_feed.is_poor
+            if self.measured_feed and self.measured_feed.needs_warning
             else []
         )
 

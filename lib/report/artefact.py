@@ -134,11 +134,11 @@ class Page:
         lost, specs = {}, [row.spec for row in rows]
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
-            if todo := Store().missing_specs(specs):
-                clock = sweep.Clock(Store(), grids.estimate_seconds(self.scope))
-                work = sweep.describe_work(todo, clock)
+            if todo := Store().list_missing_specs(specs):
+                clock = sweep.TimeForecast(Store(), grids.estimate_seconds(self.scope))
+                work = sweep.describe_missing_runs(todo, clock)
                 self.note([f"{work}. What is made stays when you interrupt it."])
-                lost = sweep.make_runs(specs, clock=clock)
+                lost = sweep.execute_specs(specs, time_forecast=clock)
         frame = collect_results(rows, reasons_of_loss=lost)
         if self.reader_lines and not is_made:
             # A page on a reader's own data tests no claims, so these runs are not
@@ -310,7 +310,7 @@ class Page:
         plot.wrap_long_texts(figure)
         svg = render_figure_svg(figure)
         self._write_file(f"{stem}.svg", svg)
-        with disk.atomic_path(self.folder / f"{stem}.png") as place:
+        with disk.write_atomically(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
         self._write_file(f"{stem}.figure.csv", data.to_csv(index=False))

@@ -70,7 +70,9 @@ class Report:
             try:
                 filled = notebook.check_parameter_values(path, parameter_values)
                 text = notebook.normalise_notebook(path.read_text())
-                left = set(store.missing_specs(notebook.list_grid_specs(variables)))
+                left = set(
+                    store.list_missing_specs(notebook.list_grid_specs(variables))
+                )
                 builder = PageBuilder(
                     path,
                     *notebook.find_page_folder(path, filled),

@@ -47,7 +47,7 @@ def collect_results(
     for each metric. `error` says why there is no run: its own failure, or the first
     input that could not be made.
 
-    reasons_of_loss: {Spec: why its run failed}, as `lib.cluster.sweep.make_runs`
+    reasons_of_loss: {Spec: why its run failed}, as `lib.cluster.sweep.execute_specs`
     returned it, if it was called before."""
     store, lines = store or Store(), []
     for row in grid_rows:
@@ -55,7 +55,9 @@ def collect_results(
         error = ""
         if not status["run"]:
             spec, _ = store.find_run_or_twin(row.spec)
-            error = (reasons_of_loss or {}).get(spec) or store.explain_missing(row.spec)
+            error = (reasons_of_loss or {}).get(spec) or store.explain_missing_run(
+                row.spec
+            )
         lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
 

@@ -80,7 +80,7 @@ def encode_rows(
         fix = "give it span=Span(128, 64, 30), or take a task of classes"
         raise Refused(f"{task.name} is a task of spans; fix: {fix}")
     cut = Span(**span)
-    windows = spans.make_features(
+    windows = spans.tokenise_questions(
         tokenizer, split, max_length, cut.stride, cut.max_query
     )
     encoded = Encoded(

@@ -290,7 +290,7 @@ def write_checkpoint(
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if get_device().type == "cuda" else None,
     }
-    with disk.atomic_path(target) as folder:
+    with disk.write_atomically(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.write_manifest(folder)

@@ -158,7 +158,7 @@ class Masks(loop.Method):
             )
         del self.model.pruning
         self.run.save_arrays("shares", layers=surviving / total)
-        left = compact.remove_zero_parts(self.model)
+        left = compact.remove_zero_heads_and_neurons(self.model)
         metrics = compute_pruning_metrics(
             int(total.sum()), int(surviving.sum()), everything
         )

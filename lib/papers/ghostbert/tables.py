@@ -9,7 +9,7 @@ import pandas as pd
 
 from lib.core import paths
 from lib.core.rows import Row
-from lib.core.store import Run, read_run_lines
+from lib.core.store import Run, read_run_index
 from lib.papers import grids
 from lib.report.artefact import Page
 from lib.report.tables import Runs
@@ -64,7 +64,7 @@ def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, floa
 
     The times are of 8 sentences of 128 tokens, for those widths that have both."""
     times = {}
-    for line in read_run_lines():
+    for line in read_run_index():
         ours = (line["page"], line["profile"]) == (FRONTIER, scale)
         run = Run(paths.records_root() / line["run"], "record")
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import gates
-from lib.model.cut import count_parts
+from lib.model.cut import count_parts_of_layer
 from lib.model.parts import get_layers
 from lib.model.surgery import operate
 from lib.papers.nas_pruning import gated as measured
@@ -171,7 +171,7 @@ def count_layer_widths(layer: nn.Module) -> dict[str, int]:
     "qk", "v"}."""
     return {
         "ffn" if what == NAMES["ffn"] else what: size
-        for what, size in count_parts(layer).items()
+        for what, size in count_parts_of_layer(layer).items()
     }
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from lib.core.names import derive_seed
 from lib.core.options import Targets
-from lib.model.parts import get_layers, get_surgery
+from lib.model.parts import get_layers, list_applied_operations
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
 from lib.train.matching import Match, imitate_teacher, map_layers
@@ -118,7 +118,7 @@ def list_kept_heads(student: PreTrainedModel) -> list[list[int]]:
 
     Attention is matched by these heads."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
-    for op in get_surgery(student):
+    for op in list_applied_operations(student):
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(heads, op["heads"], strict=True)
             heads = [[layer[i] for i in chosen] for layer, chosen in pairs]

@@ -7,7 +7,7 @@
 `propose_candidate` is a pure function of the space, the evaluations so far and a random
 generator, so a search goes on from its history alone. A space offers
 draw_candidate(rng), mutate_net(candidate, rng), make_key(candidate) and
-make_features(candidates) -> [N, F]: N candidates, F columns."""
+tokenise_questions(candidates) -> [N, F]: N candidates, F columns."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def find_promising_region(
     if learned < 0:
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
-    features = space.make_features([e.candidate for e in known])
+    features = space.tokenise_questions([e.candidate for e in known])
     fitted = fit_cascade(
         features.tobytes(), features.shape[1], tuple(e.score for e in known)
     )
@@ -127,7 +127,7 @@ def count_conditions(
     """Return how many functions of a path hold one after the other, from its start: int
     [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.make_features(candidates) if conditions else None
+    features = space.tokenise_questions(candidates) if conditions else None
     for goes in conditions:
         assert features is not None
         on &= goes(features).astype(bool)

@@ -297,7 +297,7 @@ class Space:
             f"{_sort_operands(l.formula)} {l.stack}_{l.q}" for l in net.layers
         )
 
-    def make_features(self, nets: list[Net]) -> np.ndarray:
+    def tokenise_questions(self, nets: list[Net]) -> np.ndarray:
         """Return the features that samplers learn from, float [N, F], as coded.
 
         Each layer gives its prefix list as indices, padded with -1 to 20. A linear map
