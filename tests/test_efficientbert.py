@@ -290,7 +290,7 @@ def test_share_of_steps():
     fast[10:] = (
         1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
     )
-    share = measures.compute_share_of_steps
+    share = measures.compute_share_of_steps_to_loss
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
     assert share(curve(slow + 1), curve(slow)) == 1.0
