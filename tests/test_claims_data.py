@@ -190,7 +190,7 @@ FUNCTIONS = {
     "ghost_flops": cost,
 }
 FUNCTIONS |= {
-    "attention_parameters": net,
+    "count_attention_parameters": net,
     "ffn_parameters": net,
     "shares": gated,
     "masked_flops": gated,

@@ -91,7 +91,7 @@ def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
-        samplers.find_promising_region(SPACE, history[:count], METHODS["cascade"])
+        samplers.fit_region_conditions(SPACE, history[:count], METHODS["cascade"])
     assert seen == [12, 12, 22, 22, 42]  # none with fewer than the initial ones
 
 

@@ -16,14 +16,14 @@ from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.grow import (
     change_formula_at_random,
     change_tokens_at_random,
-    find_end_of_part,
+    find_end_of_subtree,
     list_prefix_tokens,
     parse_if_valid,
     parse_prefix_tokens,
 )
 from lib.papers.efficientbert.search.language import check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
-from lib.papers.efficientbert.search.sizes import Sizes
+from lib.papers.efficientbert.search.sizes import LayerChoices
 from lib.papers.efficientbert.search.space import IDS, Space, find_choice_number
 
 BASE = NETS["Base Model"]
@@ -91,7 +91,7 @@ def test_sizes_are_those_of_all_choices():
     inside = [
         tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
     ]
-    sizes = Sizes(costs, low, high)
+    sizes = LayerChoices(costs, low, high)
     assert sizes.count_all() == len(inside)
     rng = np.random.default_rng(0)
     drawn = Counter(tuple(sizes.draw_choices(rng)) for _ in range(200 * len(inside)))
@@ -161,7 +161,7 @@ def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     before = list(seed)
     for _ in range(2000):
         tokens = change_tokens_at_random(seed, 4, roll)
-        assert find_end_of_part(tokens, 0) == len(tokens)
+        assert find_end_of_subtree(tokens, 0) == len(tokens)
     assert seed == before
 
 
@@ -329,7 +329,7 @@ def test_other_lists_are_no_formula(tokens):
 
 def test_ends_of_parts():
     tokens = ["linear", "gelu", "linear", "x", "W1", "W2"]
-    assert [find_end_of_part(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
+    assert [find_end_of_subtree(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
 
 
 def test_width_errors_are_no_formula():

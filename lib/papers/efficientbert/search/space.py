@@ -34,7 +34,10 @@ from lib.papers.efficientbert.search.grow import (
     change_formula_at_random,
     list_prefix_tokens,
 )
-from lib.papers.efficientbert.search.language import is_valid, sort_operands
+from lib.papers.efficientbert.search.language import (
+    is_valid_formula,
+    sort_commutative_operands,
+)
 from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
@@ -45,7 +48,7 @@ from lib.papers.efficientbert.search.net import (
     ffn_parameters,
 )
 from lib.papers.efficientbert.search.net import from_json as read_net
-from lib.papers.efficientbert.search.sizes import Sizes
+from lib.papers.efficientbert.search.sizes import LayerChoices
 
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
@@ -151,12 +154,12 @@ class Space:
         )
 
     @cached_property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> LayerChoices:
         costs = [
             [self.layer_costs[i] for i in layer_choices]
             for layer_choices in self.choices_by_layer
         ]
-        return Sizes(
+        return LayerChoices(
             costs,
             self.low - self.cost_without_networks,
             (self.high or ENDLESS) - self.cost_without_networks,
@@ -294,7 +297,8 @@ class Space:
         The order of operands does not matter.
         """
         return " | ".join(
-            f"{_sort_operands(l.formula)} {l.stack}_{l.q}" for l in net.layers
+            f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
+            for l in net.layers
         )
 
     def make_features(self, nets: list[Net]) -> np.ndarray:
@@ -327,12 +331,12 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 @lru_cache(maxsize=4096)
 def _is_valid_at_widths(formula: str, *widths: Any) -> bool:
-    return is_valid(language.parse(formula), *widths)
+    return is_valid_formula(language.parse(formula), *widths)
 
 
 @lru_cache(maxsize=4096)
-def _sort_operands(formula: str) -> str:
-    return str(sort_operands(language.parse(formula)))
+def _sort_commutative_operands(formula: str) -> str:
+    return str(sort_commutative_operands(language.parse(formula)))
 
 
 @lru_cache(maxsize=65536)
