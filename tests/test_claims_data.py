@@ -190,7 +190,7 @@ FUNCTIONS = {
     "ghost_flops": cost,
 }
 FUNCTIONS |= {
-    "count_attention_parameters": net,
+    "attention_parameters": net,
     "ffn_parameters": net,
     "shares": gated,
     "masked_flops": gated,

@@ -89,7 +89,7 @@ def test_parts():
         196200,
         147555,
     ]
-    assert [net.count_attention_parameters(d) for d in (540, 360, 768)] == [
+    assert [net.attention_parameters(d) for d in (540, 360, 768)] == [
         1169640,
         520560,
         2363904,

@@ -113,7 +113,7 @@ def ffn_parameters(hidden_size: int, inner_size: int) -> int:
     return 2 * hidden_size * inner_size + inner_size + 3 * hidden_size
 
 
-def count_attention_parameters(hidden_size: int) -> int:
+def attention_parameters(hidden_size: int) -> int:
     """Return the number of parameters of a layer's attention: 4dd + 6d.
 
     They are the query, key, value and output maps with biases, and the LayerNorm."""
@@ -159,7 +159,7 @@ def count_net_parameters(
     check_allowed("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
-        count_attention_parameters(d)
+        attention_parameters(d)
         + l.stack * ffn_parameters(d, net.count_inner_channels(l))
         for l in net.layers
     )
