@@ -24,7 +24,7 @@ from lib.papers.efficientbert.search.grow import (
 from lib.papers.efficientbert.search.language import check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.papers.efficientbert.search.sizes import LayerChoices
-from lib.papers.efficientbert.search.space import IDS, Space, find_choice_number
+from lib.papers.efficientbert.search.space import IDS, Space, find_id_number
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -60,9 +60,9 @@ def dice(seed):
 
 def test_there_are_sixteen_ids_in_order():
     assert len(IDS) == 16 and [
-        find_choice_number(Layer(BERT, k, q)) for k, q in IDS
+        find_id_number(Layer(BERT, k, q)) for k, q in IDS
     ] == list(range(16))
-    assert find_choice_number(Layer(BERT, 4, 2)) == 13
+    assert find_id_number(Layer(BERT, 4, 2)) == 13
 
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
@@ -75,7 +75,7 @@ def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     space = Space("stage3", BASE, 15_000_000, 16_000_000)
     assert space.count_size_choices() == 4_480_424
     assert Space("stage3", BASE).count_size_choices() == 16**6
-    sums = space.sizes.ways[-1][0] + space.cost_without_networks
+    sums = space.id_choices_in_window.ways[-1][0] + space.parameters_without_ffns
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
 
 
@@ -274,8 +274,8 @@ def test_keys_are_equal_for_networks_that_differ_by_order_alone():
             ("W2 gelu(W1 x + x)", 2),
         )
     )
-    assert space.make_key(one) == space.make_key(other)
-    assert len({space.make_key(net) for net in (one, third, narrow)}) == 3
+    assert space.make_duplicate_key(one) == space.make_duplicate_key(other)
+    assert len({space.make_duplicate_key(net) for net in (one, third, narrow)}) == 3
 
 
 def test_identities_tell_spaces_apart_and_read_back():

@@ -230,5 +230,5 @@ def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
     nets, rng = {}, np.random.default_rng(derive_seed(0, "candidates"))
     while len(nets) < (candidate_count or CANDIDATES[profile]):
         net = where.draw_candidate(rng)
-        nets.setdefault(where.make_key(net), net)
+        nets.setdefault(where.make_duplicate_key(net), net)
     return tuple(nets.values())

@@ -59,7 +59,9 @@ def search_networks(
             break
         score, failed = score_candidate(score_net, candidate)
         seconds = round(time.perf_counter() - began, 3)
-        entry = Evaluation(candidate, space.make_key(candidate), score, seconds, failed)
+        entry = Evaluation(
+            candidate, space.make_duplicate_key(candidate), score, seconds, failed
+        )
         append_line_with_digest(
             history_path, {**vars(entry), "candidate": space.pack_layers(candidate)}
         )

@@ -114,7 +114,7 @@ def draw_in_region(
         new = [
             candidate
             for candidate in drawn
-            if space.make_key(candidate) not in known_keys
+            if space.make_duplicate_key(candidate) not in known_keys
         ]
         if not new:
             continue
@@ -203,6 +203,6 @@ def mutate_tournament_winner(
     parent = max(drawn, key=lambda e: e.score).candidate
     for _ in range(options.draws):
         child = space.mutate_net(parent, rng)
-        if space.make_key(child) not in known_keys:
+        if space.make_duplicate_key(child) not in known_keys:
             return child
     return draw_in_region(space, known_keys, [], options, rng)
