@@ -86,7 +86,7 @@ def describe_proxy_rows(
     rows of the proxy task, and held-out rows of its training set.
 
     row_count, held_out_count: how many rows of each; None means all."""
-    return efficientbert.describe_held_out(
+    return efficientbert.describe_rows_and_held_out_rows(
         profile, efficientbert.find_proxy_task(profile), row_count, held_out_count
     )
 

@@ -65,11 +65,14 @@ def warmup(
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
-        students.fill_linear(
+        students.copy_into_linear(
             linear, *students.load_head(run.inputs["start"].model, classifier)
         )
-    judged, methods = ("dev", "unseen", "held_out"), students.list_methods(run, student)
-    heads, labels = students.list_kept_heads(run), training.training_rows.labels
+    judged, methods = (
+        ("dev", "unseen", "held_out"),
+        students.list_training_methods(run, student),
+    )
+    heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
     objective = students.make_distillation_objective(
         student, teacher, options, training.numerics, labels, heads
     )
@@ -113,7 +116,7 @@ def predistil(
     student = students.make_student(
         run, net, transformers.BertModel, teacher, training.dropout
     )
-    methods = students.list_methods(run, student, shared)
+    methods = students.list_training_methods(run, student, shared)
     with students.make_distillation_objective(
         student, teacher, Warmup(**warmup), arithmetic
     ) as loss:
@@ -174,7 +177,7 @@ def multitask(
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
-        "methods": students.list_methods(run, encoder, shared),
+        "methods": students.list_training_methods(run, encoder, shared),
         "batches": batches,
     }
     matches = students.list_matches(encoder, teacher, options)
@@ -212,7 +215,7 @@ def multitask(
     for name, training in trainings.items():
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
-        model = students.add_head(encoder, head.weight, head.bias)
+        model = students.join_encoder_and_head(encoder, head.weight, head.bias)
         result |= save_predictions(run, training.make_scorers(model), name)
     return result | count_parameters(encoder)
 

@@ -70,7 +70,7 @@ def match_teacher_states(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads, over = list_kept_heads(student), losses.compare_scores_over_keys
+        heads, over = read_kept_teacher_heads(student), losses.compare_scores_over_keys
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
@@ -113,7 +113,7 @@ class Stages(loop.Method):
         return self.now(batch, rows)
 
 
-def list_kept_heads(student: PreTrainedModel) -> list[list[int]]:
+def read_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
     """Return L lists: the heads of the whole model that each layer of the student has.
 
     Attention is matched by these heads."""
