@@ -27,7 +27,7 @@ def random_architecture_spec_at_budget(
     FLOPs.
 
     budget_in_twelfths: the share, times 12."""
-    return recipes.random_spec(
+    return recipes.random_architecture_spec(
         grids.teacher_spec(profile, task), ratio=budget_in_twelfths / students.HEADS
     )
 

@@ -76,7 +76,7 @@ def imp(
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
     10).
 
-    The largest weights keep their place: those of the encoder return to their
+    The largest weights stay: those of the encoder return to their
     pre-trained values, the classifier does not. All others become zero. Then the model
     is fine-tuned, and pruned weights stay zero. The procedure is that of the public
     code of Chen et al. 2020, "The Lottery RewoundPruning Hypothesis for Pre-trained BERT
