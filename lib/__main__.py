@@ -205,7 +205,7 @@ def show_floor(scope: str, specs: list[Spec], clock: Clock) -> None:
         if run := clock.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(scope).values()
             is_share = columns[0].metric in SHARES
-            print(frontier.describe_floor(run.metrics, is_share), flush=True)
+            print(frontier.describe_baseline_scores(run.metrics, is_share), flush=True)
 
 
 def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:

@@ -95,8 +95,8 @@ def show_times(page: Page, widths: Iterable[int]) -> None:
     if table:
         page.table(
             table,
-            f"Time of 8 sentences of 128 tokens in the networks of {profile}, on one thread of a CPU "
-            f"(from {FRONTIER})",
+            f"Time of 8 sentences of 128 tokens in the networks of {profile}, on one thread "
+            f"of a CPU (from {FRONTIER})",
             name="times",
             index="m",
         )
