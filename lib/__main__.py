@@ -226,7 +226,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
     """Make the missing runs and, as they come, every table, figure and page."""
     from lib.claims import notebook
     from lib.cluster import sweep
-    from lib.papers.grids import estimate_seconds
+    from lib.papers.grids import make_run_time_estimator
     from lib.report.site import Report
 
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
@@ -235,7 +235,7 @@ def run(args: argparse.Namespace, make: bool = True) -> bool:
         print(pages.describe_place(), flush=True)
         if make:
             specs = notebook.list_specs(*(builder.grids for builder in pages.builders))
-            clock = sweep.Clock(store, estimate_seconds(scope))
+            clock = sweep.Clock(store, make_run_time_estimator(scope))
             show_floor(scope, specs, clock)
             missing = store.missing_specs(specs)
             todo = sweep.describe_work(missing, clock, args.workers)
@@ -276,11 +276,11 @@ def plan(args: argparse.Namespace) -> bool:
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
-    from lib.papers.grids import estimate_seconds
+    from lib.papers.grids import make_run_time_estimator
 
     with data.allow_absent_data() as absent:
         grids, cannot, store = read_notebooks(args)
-        clock, every = sweep.Clock(store, estimate_seconds(args.profile)), {}
+        clock, every = sweep.Clock(store, make_run_time_estimator(args.profile)), {}
         if not absent:
             show_floor(args.profile, notebook.list_specs(*grids.values()), clock)
         steps = planned.read_planned_hours(args.profile)

@@ -393,7 +393,7 @@ def test_tables_of_searches():
     found = pd.DataFrame(
         [told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)]
     )
-    assert nas_tables.make_table_of_search_ends(found, "x")["a"] == {
+    assert nas_tables.tabulate_search_results(found, "x")["a"] == {
         ("x", "before trim, %"): "35.2 ± 7.1 (2)",
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",

@@ -68,8 +68,8 @@ def join_stages_into_one_training(
     """Return the training settings of a method with a single stage, with the epochs of
     both stages of the other methods, so that all are trained equally long."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
-    epochs = (grids.adapt_options(profile, train).epochs for train in both)
-    return grids.adapt_options(
+    epochs = (grids.adapt_options_to_reader(profile, train).epochs for train in both)
+    return grids.adapt_options_to_reader(
         profile, replace(settings_by_profile[profile], epochs=sum(epochs))
     )
 

@@ -128,7 +128,7 @@ class Page:
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().missing_specs(specs):
-                clock = sweep.Clock(Store(), grids.estimate_seconds(self.scope))
+                clock = sweep.Clock(Store(), grids.make_run_time_estimator(self.scope))
                 work = sweep.describe_work(todo, clock)
                 self.note([f"{work}. What is made stays when you interrupt it."])
                 lost = sweep.make_runs(specs, clock=clock)

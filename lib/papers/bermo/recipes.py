@@ -190,7 +190,7 @@ def make_pruning_settings(
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=lr)
-    train = grids.adapt_options(profile, train)
+    train = grids.adapt_options_to_reader(profile, train)
     capped = profile != "paper" and describe_rows(profile, task).get("rows")
     rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs

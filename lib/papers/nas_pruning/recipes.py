@@ -167,7 +167,7 @@ def make_train_settings(
     few: Json = (
         {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
     )
-    return grids.adapt_options(profile, replace(train, **few | changes))
+    return grids.adapt_options_to_reader(profile, replace(train, **few | changes))
 
 
 def describe_search_rows(profile: str, task: str) -> Json:
