@@ -327,7 +327,7 @@ def show(args: argparse.Namespace) -> None:
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(*card.describe_steps(from_json(run.spec)), sep="\n")
+    print(*card.describe_runs_behind_model(from_json(run.spec)), sep="\n")
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))

@@ -361,7 +361,7 @@ def list_tokenizer_faults(
     task: None checks for pairs of texts."""
     if tokenizer_ids.size > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
-        yield f"the tokenizer has {tokenizer_ids.size} tokenizer_ids, vocab_size is {shape.vocab}; {fix}"
+        yield f"the tokenizer has {tokenizer_ids.size} tokens, vocab_size is {shape.vocab}; {fix}"
     if tokenizer_ids.pad == -1:
         fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
