@@ -139,7 +139,9 @@ def test_what_each_row_inherits(anywhere):
         plus = efficientbert.student_spec("paper", task, efficientbert.PLUS)
         assert plus.args.get("classifier") == head
     small = efficientbert.BASELINES["paper"]
-    tiny, thin = (efficientbert.preparation_spec("paper", name) for name in small)
+    tiny, thin = (
+        efficientbert.pretrained_network_spec("paper", name) for name in small
+    )
     assert (
         tiny.args["name"] == "2nd_General_TinyBERT_4L_312D"
         and "start" not in thin.inputs

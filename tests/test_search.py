@@ -22,7 +22,7 @@ from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.space import (
     Space,
     describe_grammar,
-    find_id_number,
+    find_stack_ratio_index,
 )
 from lib.train import heads, loop
 
@@ -186,7 +186,7 @@ def test_a_larger_budget_continues(path, tmp_path):
 )
 def test_failures_score_0_and_are_kept(failure, said, path):
     def fails(net):
-        return find_id_number(net.layers[0]) % 2
+        return find_stack_ratio_index(net.layers[0]) % 2
 
     def evaluate(net):
         if fails(net) and isinstance(failure, Exception):

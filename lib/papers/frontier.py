@@ -310,37 +310,37 @@ def format_label(model: str, budget_in_twelfths: int) -> str:
     return f"{model} {budget_in_twelfths}/{HEADS}" if budget_in_twelfths else model
 
 
-def label_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of trained models in a frame of runs, with the column `model` as
-    method and budget ("Width 3/12") and the column `method` as the method alone.
+def label_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of trained models, with the column `model` as method and budget
+    ("Width 3/12") and the column `method` as the method alone.
 
-    frame: a DataFrame with a row for each run."""
-    frame = frame[frame["kind"] == "model"]
-    names = map(format_label, frame["model"], frame["m"].astype(int))
-    return frame.assign(method=frame["model"], model=list(names))
+    runs_frame: a DataFrame with a row for each run."""
+    runs_frame = runs_frame[runs_frame["kind"] == "model"]
+    names = map(format_label, runs_frame["model"], runs_frame["m"].astype(int))
+    return runs_frame.assign(method=runs_frame["model"], model=list(names))
 
 
-def make_points_table(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
+def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     """Return the frontier as a DataFrame: a line for each model and task, with its
     score and costs.
 
     `score` is in points. Its 95 % interval `low` to `high` covers seeds and examples;
     with one seed examples alone. `gap` is the difference to the model `beside`, with an
     interval from three seeds on. That is the narrowest width-pruned model with at least
-    as many FLOPs (`find_plain_baseline`), and `budget` is its width in twelfths. Costs
+    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths. Costs
     are means over seeds.
 
-    frame: a DataFrame with a row for each run."""
+    runs_frame: a DataFrame with a row for each run."""
     import pandas as pd
 
     lines, place = [], ["model", "m", "task", "seed"]
-    searches = frame[frame["kind"] == "search"].to_dict("records")
+    searches = runs_frame[runs_frame["kind"] == "search"].to_dict("records")
     architectures = {
         tuple(row[key] for key in place): row.get("architecture") for row in searches
     }
-    for task, task_frame in compare.select_rows_with_runs(label_models(frame)).groupby(
-        "task", sort=False
-    ):
+    for task, task_frame in compare.select_rows_with_runs(
+        label_models(runs_frame)
+    ).groupby("task", sort=False):
         assert isinstance(task, str)
         column, start = grids.list_columns_by_task(profile)[task][0], len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
@@ -370,10 +370,10 @@ def make_points_table(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= compute_gap_to_plain(
+            line |= compute_gap_to_width_pruned(
                 task_frame,
                 line,
-                find_plain_baseline(lines[start:], line["flops"]),
+                find_width_pruned_baseline(lines[start:], line["flops"]),
                 column,
             )
     return pd.DataFrame(lines)
@@ -400,7 +400,7 @@ def count_costs(
     return forward / 1e6, weights / 1e6, (*stored, 4 * run_row["parameters"])[0] / 1e6
 
 
-def find_plain_baseline(point_rows: Iterable[Json], flops: float) -> Json | None:
+def find_width_pruned_baseline(point_rows: Iterable[Json], flops: float) -> Json | None:
     """Return the line of the narrowest width-pruned or whole model with at least these
     FLOPs, with which a model is compared; None where there is none.
 
@@ -412,15 +412,15 @@ def find_plain_baseline(point_rows: Iterable[Json], flops: float) -> Json | None
     return min(candidates, key=lambda line: line["flops"], default=None)
 
 
-def compute_gap_to_plain(
-    frame: pd.DataFrame, point_row: Json, plain_row: Json | None, column: Column
+def compute_gap_to_width_pruned(
+    runs_frame: pd.DataFrame, point_row: Json, baseline_row: Json | None, column: Column
 ) -> Json:
     """Return the columns of `make_points_table` on a model's gap to the width-pruned
     model of the same cost.
 
-    frame: the runs of one task.
+    runs_frame: the runs of one task.
     point_row: the model's line so far.
-    plain_row: the line of the other model, or None."""
+    baseline_row: the line of the other model, or None."""
     columns = {
         "budget": np.nan,
         "beside": "",
@@ -428,11 +428,11 @@ def compute_gap_to_plain(
         "gap_low": np.nan,
         "gap_high": np.nan,
     }
-    if plain_row is None:
+    if baseline_row is None:
         return columns
-    columns |= {"budget": plain_row["m"] or HEADS, "beside": plain_row["model"]}
+    columns |= {"budget": baseline_row["m"] or HEADS, "beside": baseline_row["model"]}
     pairs = compare.pair_columns(
-        frame, point_row["model"], plain_row["model"], {column.task: (column,)}
+        runs_frame, point_row["model"], baseline_row["model"], {column.task: (column,)}
     )
     gap = paired.bounded_difference(pairs) if pairs else None
     columns |= {"gap": gap.mean} if gap else {}

@@ -19,7 +19,7 @@ from lib.papers import grids, students
 TOKENS = 128  # FLOPs are counted for one sentence of this number of tokens.
 # f(profile, task, budget in twelfths) -> Spec, the description of a run that trains a
 # student.
-Make = Callable[[str, str, int], Spec]
+SpecMaker = Callable[[str, str, int], Spec]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Method:
     # "whole" is the uncompressed model, "paper" a method of a paper, "control" a simpler
     # one that the papers lack, "combination" two methods at once.
     kind: str
-    make: Make
+    make: SpecMaker
     # Which heads and neurons are kept: a share of each layer ("width"), "all", or what a
     # search "found". Any other name is a module of lib.methods, or a network with its
     # own function `flops`.
@@ -78,7 +78,7 @@ def searched_student_spec(
     profile: str,
     task: str,
     budget_in_twelfths: int,
-    find_search: Make,
+    find_search: SpecMaker,
     operations: tuple[Json, ...] = (),
 ) -> Spec:
     """Return the Spec of a student whose kept heads and neurons are the result of a
@@ -91,7 +91,7 @@ def searched_student_spec(
 
 
 def quantised_spec(
-    profile: str, task: str, budget_in_twelfths: int, make_trained_spec: Make
+    profile: str, task: str, budget_in_twelfths: int, make_trained_spec: SpecMaker
 ) -> Spec:
     """Return the Spec that turns the weights of a trained model into int8.
 

@@ -23,24 +23,25 @@ MATCH = 0.5
 
 
 def measure_gradient_of_lower_layers(
-    frame: pd.DataFrame, columns_by_task: object
+    runs_frame: pd.DataFrame, columns_by_task: object
 ) -> list[float]:
     """Return for each run the log10 of the gradient norm in the lower half of the
     layers, averaged over steps and layers.
 
     BERMo claims that its weighted sum of layers lets gradients reach these layers.
 
-    frame: a DataFrame with a row for each run.
+    runs_frame: a DataFrame with a row for each run.
     columns_by_task: not used; all measures by run have it."""
     # For each run the gradient norms [bins of steps, L].
     norms = [
-        run.read_arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]
+        run.read_arrays("course")["gradient_norm"].clip(1e-12)
+        for run in runs_frame["run"]
     ]
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
 def find_matching_epochs(
-    frame: pd.DataFrame,
+    runs_frame: pd.DataFrame,
     columns_by_task: Mapping[str, Sequence[Column]],
     margin: float = MATCH,
 ) -> pd.DataFrame:
@@ -51,15 +52,19 @@ def find_matching_epochs(
     and a column for each model. A model that never scores so well counts one increment
     of epochs more than the longest training.
 
-    frame: a DataFrame with a row for each run, with the column "epochs".
+    runs_frame: a DataFrame with a row for each run, with the column "epochs".
     columns_by_task: {task: its metrics}.
     margin: a score that is at most this many points lower counts as equal."""
     import pandas as pd
 
-    frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
+    runs_frame = (
+        runs_frame.dropna(subset=["epochs"])
+        if "epochs" in runs_frame
+        else runs_frame[:0]
+    )
     lines = []
     for (task, seed), rows in compare.list_scores_in_points(
-        frame, columns_by_task
+        runs_frame, columns_by_task
     ).groupby(["task", "seed"], sort=False):
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
         if len(table) < 2 or table.isna().any(axis=None):
@@ -74,19 +79,21 @@ def find_matching_epochs(
         }
         lines.append({"task": task, "seed": seed} | least)
     return pd.DataFrame(
-        lines, columns=list(dict.fromkeys(["task", "seed", *frame["model"]]))
+        lines, columns=list(dict.fromkeys(["task", "seed", *runs_frame["model"]]))
     )
 
 
 def list_epochs_to_match(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[float]:
     """Return for each run the fewest epochs with which its model scores as well as
     BERT's longest training (`find_matching_epochs`).
 
-    frame, columns_by_task: as in `find_matching_epochs`."""
-    least = find_matching_epochs(frame, columns_by_task).set_index(["task", "seed"])
-    rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)
+    runs_frame, columns_by_task: as in `find_matching_epochs`."""
+    least = find_matching_epochs(runs_frame, columns_by_task).set_index(
+        ["task", "seed"]
+    )
+    rows = zip(runs_frame["task"], runs_frame["seed"], runs_frame["model"], strict=True)
     return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 
 

@@ -49,19 +49,19 @@ def read_printed_table(
 
 
 def make_measured_table(
-    frame: pd.DataFrame, source: str, row_columns: Sequence[str] = ("model",)
+    runs_frame: pd.DataFrame, source: str, row_columns: Sequence[str] = ("model",)
 ) -> dict[Any, dict[tuple[str, str], str]]:
     """Return our scores {row: {(source, column): mean with spread}}, with the columns
     of Tables 2, 4 and 5.
 
-    frame: a DataFrame with a row for each run.
+    runs_frame: a DataFrame with a row for each run.
     source: the heading of the columns, which names the profile.
-    row_columns: the columns of the frame that name the rows."""
+    row_columns: the columns of `runs_frame` that name the rows."""
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task]
-        for task in set(frame["task"])
+        for task in set(runs_frame["task"])
     }
-    return compare.make_table_by_task(frame, columns, source, row_columns)
+    return compare.make_table_by_task(runs_frame, columns, source, row_columns)
 
 
 def compute_printed_gains(

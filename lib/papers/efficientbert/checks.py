@@ -7,7 +7,9 @@ from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import count_net_parameters
 
 
-def net(name: str, convention: str = "with projection") -> Fraction:
+def count_millions_of_parameters(
+    name: str, convention: str = "with projection"
+) -> Fraction:
     """Return the number of parameters of one of EfficientBERT's published networks, in
     millions.
 
@@ -17,4 +19,4 @@ def net(name: str, convention: str = "with projection") -> Fraction:
     return Fraction(count_net_parameters(recipes.NETS[name], convention), 10**6)
 
 
-FUNCTIONS = {"net": net}
+FUNCTIONS = {"net": count_millions_of_parameters}

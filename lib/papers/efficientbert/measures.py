@@ -48,13 +48,13 @@ def compute_share_of_steps_to_loss(
 
 
 def compute_shares_by_seed(
-    frame: pd.DataFrame, loss_name: str = "loss"
+    runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
     """Return {seed: share of steps}: `compute_share_of_steps_to_loss` for each seed
     that has a run with inherited weights and a run from scratch.
 
-    frame: a DataFrame with a row for each run."""
-    made = compare.select_rows_with_runs(frame)
+    runs_frame: a DataFrame with a row for each run."""
+    made = compare.select_rows_with_runs(runs_frame)
     rows = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.read_arrays("curve") for model, seed, run in rows}
     return {
@@ -66,24 +66,28 @@ def compute_shares_by_seed(
     }
 
 
-def list_shares_of_steps(frame: pd.DataFrame, columns_by_task: object) -> pd.Series:
+def list_shares_of_steps(
+    runs_frame: pd.DataFrame, columns_by_task: object
+) -> pd.Series:
     """Return for each run the share of the steps of training from scratch after which
     it reaches the last loss of that training.
 
     Only runs with inherited weights have such a share; it is 0 for a run from scratch.
 
-    frame: a DataFrame with a row for each run.
+    runs_frame: a DataFrame with a row for each run.
     columns_by_task: not used; all measures by run have it."""
-    share = frame["seed"].map(compute_shares_by_seed(frame))
-    return share.where(frame["model"] == "inherits", 0 * share)
+    share = runs_frame["seed"].map(compute_shares_by_seed(runs_frame))
+    return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
-def list_last_losses(frame: pd.DataFrame, columns_by_task: object) -> list[float]:
+def list_last_losses(runs_frame: pd.DataFrame, columns_by_task: object) -> list[float]:
     """Return the smoothed training loss at the last step of each run.
 
-    frame: a DataFrame with a row for each run.
+    runs_frame: a DataFrame with a row for each run.
     columns_by_task: not used; all measures by run have it."""
-    return [smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in frame["run"]]
+    return [
+        smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in runs_frame["run"]
+    ]
 
 
 def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:

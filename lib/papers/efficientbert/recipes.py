@@ -236,15 +236,22 @@ def describe_brief_text(profile: str) -> Json:
 
 
 def _spec_for_all_seeds(
-    step: str, profile: str, net: Net, inputs: Mapping[str, Spec | None], **args: Any
+    step: str,
+    profile: str,
+    net: Net,
+    inputs: Mapping[str, Spec | None],
+    **step_arguments: Any,
 ) -> Spec:
     """Return the Spec of a step that trains a network once; runs of all seeds start
     from it.
 
     inputs: the Specs of its input runs; None leaves one out.
-    args: further arguments of the step."""
-    args = args | {"net": net.to_json(), "numerics": find_profile(profile).numerics}
-    return Spec(step, args, inputs, seed=0)
+    step_arguments: further arguments of the step."""
+    step_arguments = step_arguments | {
+        "net": net.to_json(),
+        "numerics": find_profile(profile).numerics,
+    }
+    return Spec(step, step_arguments, inputs, seed=0)
 
 
 def pretraining_spec(
@@ -293,7 +300,9 @@ def supernet_spec(profile: str) -> Spec:
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
-def preparation_spec(profile: str, network_name: str, corpus_name: str = TEXT) -> Spec:
+def pretrained_network_spec(
+    profile: str, network_name: str, corpus_name: str = TEXT
+) -> Spec:
     """Return the Spec of a published network after pre-training, from which the
     trainings on tasks start.
 
@@ -387,28 +396,28 @@ def task_distillation_spec(
 def student_spec(
     profile: str,
     task: str,
-    row_name: str,
+    model_name: str,
     corpus_name: str = TEXT,
     **training_changes: Any,
 ) -> Spec:
     """Return the Spec of the model in a row of the paper's tables, trained on a task.
 
-    `row_name` is the teacher's row, or a published network, which is pre-trained first.
+    `model_name` is the teacher's row, or a published network, which is pre-trained first.
     Only EfficientBERT+ takes encoder and head from a supernet that was trained on
     several tasks.
 
     corpus_name: the text of the pre-training.
     training_changes: `gamma` and changes of training settings, as in
     `task_distillation_spec`."""
-    if row_name == TEACHER_ROW:
+    if model_name == TEACHER_ROW:
         return teacher_spec(profile, task)
-    net = scale_network_to_profile(row_name, profile)
-    if row_name != PLUS:
+    net = scale_network_to_profile(model_name, profile)
+    if model_name != PLUS:
         return task_distillation_spec(
             profile,
             task,
             net,
-            preparation_spec(profile, row_name, corpus_name),
+            pretrained_network_spec(profile, model_name, corpus_name),
             **training_changes,
         )
     # As in the authors' code: WNLI is not among the tasks trained together, and inherits
@@ -535,14 +544,14 @@ tasks = partial(grids.select_tasks, by_profile=TASKS)
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def read_printed_table(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
-    """Return a printed table as {row: {("published", column): value}}, with the
+def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]:
+    """Return a printed table_name as {row: {("published", column): value}}, with the
     citations removed from the rows' names.
 
-    table: the name of its file, such as "table02"."""
+    table_name: the name of its file, such as "table02"."""
     return published.make_table_rows(
         "efficientbert",
-        table,
+        table_name,
         "Model",
         rename_row=lambda name: re.sub(r" \([^)]*\d{4}\w?\)", "", name),
     )
@@ -572,19 +581,19 @@ def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], 
 
 
 def make_table(
-    printed: dict[Any, dict[tuple[str, str], Any]],
+    printed_rows: dict[Any, dict[tuple[str, str], Any]],
     runs: Any,
-    networks: Iterable[str] = (),
+    further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
-    """Return a table of the paper with our scores and parameters beside the printed
+    """Return a table of the paper with our scores and parameters beside the printed_rows
     ones.
 
-    printed: what `read_printed_table` returned.
+    printed_rows: what `read_printed_table` returned.
     runs: a lib.report.tables.Runs.
-    networks: rows that the printed table lacks.
+    further_networks: rows that the printed_rows table lacks.
     columns: the metrics of each task."""
-    parts = [printed, dict.fromkeys(networks, {})]
+    parts = [printed_rows, dict.fromkeys(further_networks, {})]
     for source, frame, profile in runs.frames_by_source:
         parts.append(
             compare.make_table_by_task(

@@ -45,7 +45,7 @@ ENDS: dict[str, str] = S.ENDS
 DEVIATIONS = published.read_deviations("efficientbert", "search")
 
 
-def describe_space(profile: str, stage: str) -> Json:
+def describe_search_space(profile: str, stage: str) -> Json:
     """Return the argument `space` of a search, as JSON: the stage, the least and most
     parameters of a candidate, and the rules for formulas."""
     low, high = efficientbert.find_parameter_window(profile)
@@ -79,7 +79,7 @@ def make_search_settings(
     return Search(budget=budget, draws=DRAWS[profile], **more)
 
 
-def describe_proxy_rows(
+def describe_proxy_task_rows(
     profile: str, row_count: int | None, held_out_count: int
 ) -> Json:
     """Return the descriptor of the data on which a search trains and scores candidates:
@@ -112,7 +112,7 @@ def search_spec(
         (method, budget_factor),
     )
     args: Json = {
-        "space": describe_space(profile, stage),
+        "space": describe_search_space(profile, stage),
         "search": make_search_settings(profile, stage, method, budget_factor),
     }
     args["numerics"] = find_profile(profile).numerics
@@ -124,13 +124,13 @@ def search_spec(
         args["net"] = find_base_network(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
-        args["data"] = describe_proxy_rows(profile, count, HELD_OUT[profile])
+        args["data"] = describe_proxy_task_rows(profile, count, HELD_OUT[profile])
         args |= {"train": TOGETHER[profile], "classifier": task}
-        inputs["start"] = supernet_after_search_spec(profile, inputs["before"])
+        inputs["start"] = supernet_from_search_spec(profile, inputs["before"])
         if SCORE[profile] == "loss":
             inputs["teacher"] = efficientbert.teacher_spec(profile, task)
         return Spec("search", args, inputs)
-    args["data"] = describe_proxy_rows(profile, *PART[profile])
+    args["data"] = describe_proxy_task_rows(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
     inputs["start"] = efficientbert.supernet_spec(profile)
     inputs["teacher"] = efficientbert.teacher_spec(profile, task)
@@ -141,7 +141,7 @@ def search_spec(
     return Spec("search", args, inputs)
 
 
-def supernet_after_search_spec(profile: str, search: Spec) -> Spec:
+def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
     """Return the Spec of the supernet that stage 3 searches, with the formulas that an
     earlier search found.
 
@@ -182,7 +182,7 @@ def retraining_spec(
 
     training_changes: as in `task_distillation_spec`."""
     start = replace_net_by_search_result(
-        efficientbert.preparation_spec(profile, "EfficientBERT"), search
+        efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
     return replace_net_by_search_result(
         efficientbert.task_distillation_spec(
@@ -222,7 +222,7 @@ def brief_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
     training_changes: as in `candidate_spec`."""
     defaults: Json = {
         "train": BRIEFLY[profile],
-        "rows": describe_proxy_rows(profile, *PART[profile]),
+        "rows": describe_proxy_task_rows(profile, *PART[profile]),
     }
     spec = efficientbert.candidate_spec(profile, net, **defaults | training_changes)
     score = {"score": SCORE[profile]} if SCORE[profile] else {}
@@ -235,7 +235,7 @@ def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
 
     candidate_count: 0 means the profile's number."""
     where = spaces.from_json(
-        describe_space(profile, "stage1")
+        describe_search_space(profile, "stage1")
         | {
             "start": find_base_network(profile).to_json(),
             "tables": efficientbert.list_embedding_sizes(profile),

@@ -109,7 +109,7 @@ def compute_prediction_loss(
     )
 
 
-def make_likeness_score(
+def make_teacher_agreement_scorer(
     training: TaskTraining, model: PreTrainedModel
 ) -> Callable[[], float]:
     """Return f() -> exp(-L), a score of a search's candidate with its weights at the
@@ -120,7 +120,7 @@ def make_likeness_score(
     so ties are rare. The teacher's logits are computed once."""
     encoded, teacher_logits = training.held_out_rows
 
-    def compute_likeness() -> float:
+    def compute_teacher_agreement() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(training.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
@@ -129,7 +129,7 @@ def make_likeness_score(
         )["loss"]
         return float(torch.exp(-ends * loss.double()))
 
-    return compute_likeness
+    return compute_teacher_agreement
 
 
 def make_prediction_loss(labels: Tensor, warmup: Warmup) -> Prediction | None:

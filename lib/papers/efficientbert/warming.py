@@ -80,7 +80,7 @@ def warmup(
         training, student, objective, methods, judged
     ) | count_parameters(student)
     return result | (
-        {"held_out.score": students.make_likeness_score(training, student)()}
+        {"held_out.score": students.make_teacher_agreement_scorer(training, student)()}
         if score
         else {}
     )

@@ -25,16 +25,18 @@ def read_flops_share_by_step(run: Run) -> np.ndarray | None:
     return run.read_arrays("search")["curve"][:, 1]
 
 
-def list_epochs_to_target(frame: pd.DataFrame, columns_by_task: object) -> list[float]:
+def list_epochs_to_target(
+    runs_frame: pd.DataFrame, columns_by_task: object
+) -> list[float]:
     """Return for each run the epochs until its search has at most 1 % more FLOPs than
     the target.
 
     A search that never gets there has all its epochs, and a run without a search nan.
 
-    frame: a DataFrame with a row for each run.
+    runs_frame: a DataFrame with a row for each run.
     columns_by_task: not used; all measures by run have it."""
     epochs = []
-    for run in frame["run"]:
+    for run in runs_frame["run"]:
         share, flops = nan, read_flops_share_by_step(run)
         if flops is not None:
             indices = np.flatnonzero(flops <= 1.01 * run.metrics["target"])
@@ -44,7 +46,7 @@ def list_epochs_to_target(frame: pd.DataFrame, columns_by_task: object) -> list[
 
 
 def measure_final_flops_fluctuation(
-    frame: pd.DataFrame, columns_by_task: object
+    runs_frame: pd.DataFrame, columns_by_task: object
 ) -> list[float]:
     """Return for each run how much the FLOPs of its search fluctuate near the end.
 
@@ -52,10 +54,10 @@ def measure_final_flops_fluctuation(
     whole model's FLOPs, before a final correction to the target. A run without a search
     has nan.
 
-    frame: a DataFrame with a row for each run.
+    runs_frame: a DataFrame with a row for each run.
     columns_by_task: not used; all measures by run have it."""
     swings = []
-    for flops in map(read_flops_share_by_step, frame["run"]):
+    for flops in map(read_flops_share_by_step, runs_frame["run"]):
         if flops is None:
             swings.append(nan)
         else:

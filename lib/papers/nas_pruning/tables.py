@@ -69,16 +69,16 @@ def make_rows(
 
 
 def tabulate_search_results(
-    frame: pd.DataFrame, source_title: str
+    runs_frame: pd.DataFrame, source_title: str
 ) -> dict[Any, dict[tuple[str, str], str]]:
     """Return {model: {(source, column): text}} on how searches ended: the share of the
     FLOPs before and after the final correction to the target, and the number of gates
     that it switched.
 
-    frame: a DataFrame with a row for each search or random draw.
+    runs_frame: a DataFrame with a row for each search or random draw.
     source_title: the heading of the columns, which names the profile."""
-    shares: Any = 100 * frame.filter(["before_trim", "ratio"])
-    frame = frame.assign(**shares)
+    shares: Any = 100 * runs_frame.filter(["before_trim", "ratio"])
+    runs_frame = runs_frame.assign(**shares)
     columns = {
         "before trim, %": "before_trim",
         "FLOPs, %": "ratio",
@@ -89,7 +89,7 @@ def tabulate_search_results(
             (source_title, name): compare.spread_text(part[key]) if key in part else "–"
             for name, key in columns.items()
         }
-        for model, part in frame.groupby("model", sort=False)
+        for model, part in runs_frame.groupby("model", sort=False)
     }
 
 
@@ -230,18 +230,18 @@ def transpose_table(
     }
 
 
-def make_search_curves(frame: pd.DataFrame) -> pd.DataFrame:
+def make_search_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
     """Return how searches went, as a DataFrame with a line for each step.
 
     Its columns are model, seed, "step" (as a share of all steps), "target" and "actual"
     (shares of the whole FLOPs), and "off" and "on" (numbers of gates switched so far).
 
-    frame: a DataFrame with a row for each search."""
+    runs_frame: a DataFrame with a row for each search."""
     import pandas as pd
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
-    made: Any = compare.select_rows_with_runs(frame).itertuples()
+    made: Any = compare.select_rows_with_runs(runs_frame).itertuples()
     for row in made:
         target, actual, off, on = row.run.read_arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))

@@ -74,7 +74,7 @@ def find_end_of_subtree(tokens: list[str], start: int) -> int:
     return start
 
 
-def change_tokens_at_random(
+def mutate_prefix_tokens(
     tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
     """Return a prefix list after one random change. Most results are no formula and
@@ -129,14 +129,16 @@ def change_tokens_at_random(
     ]
 
 
-def parse_if_valid(tokens: list[str], *sizes: Any) -> language.Node | None:
+def parse_valid_prefix_tokens(
+    tokens: list[str], *layer_sizes: Any
+) -> language.Node | None:
     """Return the tree of a prefix list, or None where it is no formula of the search
     space.
 
     The authors' code sees widths that do not fit only in training, where the candidate
     scores 0. Here such a formula is rejected at once.
 
-    sizes: hidden size, inner size and the rule for operands of different size, as
+    layer_sizes: hidden size, inner size and the rule for operands of different size, as
     `check_formula` takes them."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
@@ -145,27 +147,27 @@ def parse_if_valid(tokens: list[str], *sizes: Any) -> language.Node | None:
     allowed = (
         node
         and low <= language.measure_height(node) <= high
-        and is_valid_formula(node, *sizes)
+        and is_valid_formula(node, *layer_sizes)
     )
     return node if allowed else None
 
 
-def change_formula_at_random(
+def mutate_formula(
     formula: str,
     max_tries: int,
     linear_map_count: int,
     draw_uniform: Callable[[], float],
-    *sizes: Any,
+    *layer_sizes: Any,
 ) -> str:
     """Return a randomly changed formula that is valid, or the same formula where
     `max_tries` changes are invalid.
 
-    linear_map_count, draw_uniform: as in `change_tokens_at_random`.
-    sizes: as in `parse_if_valid`."""
+    linear_map_count, draw_uniform: as in `mutate_prefix_tokens`.
+    layer_sizes: as in `parse_valid_prefix_tokens`."""
     seed = list_prefix_tokens(language.parse(formula))
     for _ in range(max_tries):
-        node = parse_if_valid(
-            change_tokens_at_random(seed, linear_map_count, draw_uniform), *sizes
+        node = parse_valid_prefix_tokens(
+            mutate_prefix_tokens(seed, linear_map_count, draw_uniform), *layer_sizes
         )
         if node:
             return str(node)

@@ -30,8 +30,8 @@ from lib.papers.efficientbert.search.grow import (
     TABLE_1,
     TERMINALS,
     UNARY,
-    change_formula_at_random,
     list_prefix_tokens,
+    mutate_formula,
 )
 from lib.papers.efficientbert.search.language import (
     is_valid_formula,
@@ -68,7 +68,7 @@ def describe_grammar(stage: str) -> Json:
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-def find_id_number(layer: Layer) -> int:
+def find_stack_ratio_index(layer: Layer) -> int:
     """Return the number of a layer's id (k, q) among the 16: 4 (k - 1) + q - 1.
 
     Raises ValueError for another id."""
@@ -118,7 +118,7 @@ class Space:
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def ffn_parameters_by_id(self) -> list[int]:
+    def ffn_parameters_by_stack_and_ratio(self) -> list[int]:
         """Return the number of parameters of a layer's feed-forward networks for each
         of the 16 ids (k, q)."""
         d, inner = self.start.hidden, self.start.count_inner_channels
@@ -129,11 +129,12 @@ class Space:
         """Return the number of parameters of a candidate without its feed-forward
         networks. It is the same for all candidates."""
         return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameters_by_id[find_id_number(l)] for l in self.start.layers
+            self.ffn_parameters_by_stack_and_ratio[find_stack_ratio_index(l)]
+            for l in self.start.layers
         )
 
     @cached_property
-    def allowed_ids_by_layer(self) -> Sequence[Sequence[int]]:
+    def allowed_stack_ratios_by_layer(self) -> Sequence[Sequence[int]]:
         """Return for each layer the numbers (0 to 15) of the ids (k, q) that it may
         have.
 
@@ -153,7 +154,7 @@ class Space:
 
     def _fits_inner_width(self, candidate_layer: Layer) -> bool:
         """Return whether a layer's formula is valid at the inner width of its id."""
-        return _is_valid_at_sizes(
+        return _is_valid_at_layer_sizes(
             candidate_layer.formula,
             self.start.hidden,
             self.start.count_inner_channels(candidate_layer),
@@ -161,12 +162,12 @@ class Space:
         )
 
     @cached_property
-    def id_choices_in_window(self) -> LayerChoices:
+    def stack_ratio_choices_in_window(self) -> LayerChoices:
         """Return the ways to choose an id for each layer such that the whole network
         has `low` to `high` parameters."""
         costs = [
-            [self.ffn_parameters_by_id[i] for i in layer_choices]
-            for layer_choices in self.allowed_ids_by_layer
+            [self.ffn_parameters_by_stack_and_ratio[i] for i in layer_choices]
+            for layer_choices in self.allowed_stack_ratios_by_layer
         ]
         return LayerChoices(
             costs,
@@ -190,7 +191,9 @@ class Space:
         In stage 3 it is the number of candidates. In stage 2, where ids are fixed, it
         is 1."""
         return (
-            self.id_choices_in_window.count_all() if "ids" in self.searched_parts else 1
+            self.stack_ratio_choices_in_window.count_all()
+            if "ids" in self.searched_parts
+            else 1
         )
 
     def list_starting_networks(self) -> list[Net]:
@@ -211,13 +214,13 @@ class Space:
         of BERT's formula or, in stage 2, of the layer's formula in half of the draws.
         The authors' code draws ids and formulas again until the size fits, which gives
         the same distribution, since a formula does not change the size."""
-        ids = [find_id_number(l) for l in self.start.layers]
+        ids = [find_stack_ratio_index(l) for l in self.start.layers]
         if "ids" in self.searched_parts:
             ids = [
                 layer_choices[i]
                 for layer_choices, i in zip(
-                    self.allowed_ids_by_layer,
-                    self.id_choices_in_window.draw_choices(rng),
+                    self.allowed_stack_ratios_by_layer,
+                    self.stack_ratio_choices_in_window.draw_choices(rng),
                     strict=True,
                 )
             ]
@@ -249,7 +252,7 @@ class Space:
         )
         return replace(
             layer,
-            formula=change_formula_at_random(
+            formula=mutate_formula(
                 seed_formula, TRIES[self.stage], linears, draw_uniform, *widths
             ),
         )
@@ -268,14 +271,14 @@ class Space:
             return self._replace_layer(
                 net, i, self._grow_formula(net.layers[i], net.layers[i].formula, dice)
             )
-        near = self._list_changes_of_one_id(net)
+        near = self._list_changes_of_one_stack_or_ratio(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
             if near
             else self.draw_candidate(rng)
         )
 
-    def _list_changes_of_one_id(self, net: Net) -> list[tuple[int, Layer]]:
+    def _list_changes_of_one_stack_or_ratio(self, net: Net) -> list[tuple[int, Layer]]:
         """Return (index of the layer, changed layer) for each change of a single
         layer's id that keeps the size in the window and fits the layer's formula."""
         return [
@@ -329,7 +332,7 @@ class Space:
         searched = self.searched_parts
         rows = [
             [
-                _make_layer_features(l.formula, find_id_number(l), searched)
+                _make_layer_features(l.formula, find_stack_ratio_index(l), searched)
                 for l in net.layers
             ]
             for net in nets
@@ -349,8 +352,8 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 
 @lru_cache(maxsize=4096)
-def _is_valid_at_sizes(formula: str, *sizes: Any) -> bool:
-    return is_valid_formula(language.parse(formula), *sizes)
+def _is_valid_at_layer_sizes(formula: str, *layer_sizes: Any) -> bool:
+    return is_valid_formula(language.parse(formula), *layer_sizes)
 
 
 @lru_cache(maxsize=4096)
@@ -360,15 +363,17 @@ def _sort_commutative_operands(formula: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _make_layer_features(
-    formula: str, id_number: int, searched_parts: tuple[str, ...]
+    formula: str, stack_ratio_index: int, searched_parts: tuple[str, ...]
 ) -> list[int]:
     """Return the numbers that describe one layer (see `Space.make_features`).
 
-    id_number: the number of the layer's id, 0 to 15.
+    stack_ratio_index: the number of the layer's id, 0 to 15.
     searched_parts: "formula", "ids" or both."""
     if "formula" not in searched_parts:
-        return [id_number]
-    linear, others = (id_number, len(IDS)) if "ids" in searched_parts else (0, 1)
+        return [stack_ratio_index]
+    linear, others = (
+        (stack_ratio_index, len(IDS)) if "ids" in searched_parts else (0, 1)
+    )
     tokens = list_prefix_tokens(language.parse(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
     indices = [linear if t == "linear" else others + names.index(t) for t in tokens]

@@ -46,7 +46,7 @@ def search(
 
     A candidate's score is the task's first metric on held-out rows: after its training,
     or the highest during it with `select` "best". With the option `score` "loss" it is
-    `students.make_likeness_score` instead. Every candidate gets the same new
+    `students.make_teacher_agreement_scorer` instead. Every candidate gets the same new
     classification head; in the authors' code one head goes on from candidate to
     candidate. Each evaluation is a line of the file `history.jsonl`. The returned
     metrics are those of the best candidate, and `make_search_outputs` of it. `is_start`
@@ -104,7 +104,7 @@ def make_search_outputs(space: Space, net: Net) -> Json:
     )
     fitting = replace(
         space, stage="stage3", start=net, low=0, high=0
-    ).allowed_ids_by_layer
+    ).allowed_stack_ratios_by_layer
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
         for fits, layer in zip(fitting, net.layers, strict=True)
@@ -124,7 +124,7 @@ def make_model_scorer(
 
     score_kind: "" for the task's metric, or "loss", as in the options Search."""
     if score_kind == "loss":
-        return students.make_likeness_score(training, model)
+        return students.make_teacher_agreement_scorer(training, model)
     return partial(
         training.score_for_selection,
         training.make_scorers(model, "held_out")["held_out"],
