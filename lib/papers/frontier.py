@@ -212,7 +212,7 @@ def list_budgets(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
     if method.keeps == "found" and grids.find_reader_span(profile):
-        return []  # No search reads passages.
+        return []  # Searches do not support questions on passages.
     low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
 

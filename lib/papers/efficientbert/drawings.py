@@ -72,10 +72,8 @@ def draw_surface(
     )
     indices = np.arange(surface_heights.size).reshape(surface_heights.shape)
     a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
-    halves = (
-        (a, b, c),
-        (b, c, d),
-    )  # Steep edges often run along x + y = constant, as does this diagonal.
+    # Each square is split along x + y = constant, as steep edges often run so.
+    halves = (a, b, c), (b, c, d)
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
     drawn = axis.plot_trisurf(

@@ -21,7 +21,7 @@ class Search(Option):
     # Candidates that are evaluated, failed ones included. The paper's three stages
     # have 1,900, 100 and 3,000.
     budget: Count
-    # Random draws after which the sampler stops to look for a new candidate that the
+    # Random draws after which the sampler stops looking for a new candidate that the
     # cascade accepts, and takes the closest one. The authors' code has 20,000.
     draws: Count
     # Random candidates that are evaluated before the cascade is first fitted; the

@@ -209,9 +209,8 @@ def find_parameter_window(profile: str) -> tuple[int, ...]:
 
 
 TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
-WIKI = (
-    ", Wiki"  # Suffix of Table 5's networks that were pre-trained on Wikipedia alone.
-)
+# Suffix of the networks in Table 5 that were pre-trained on Wikipedia alone.
+WIKI = ", Wiki"
 
 
 def describe_corpus(

@@ -131,7 +131,8 @@ def show_distances(
     for each head, for example.
     distance_name: the label of the figure's axis.
     metric_titles: {metric of the runs: title of its column in the table}."""
-    import pandas as pd  # Grids do not load pandas.
+    # Imported here, so that a list of runs is built without loading pandas.
+    import pandas as pd
     import seaborn as sns
 
     from lib.report import plot

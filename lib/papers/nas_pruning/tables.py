@@ -204,7 +204,7 @@ def list_models_with_equal_runs(profile: str, model: str) -> list[str]:
     a profile, itself included; [] where no other has.
 
     A small profile has one encoder in the place of several models."""
-    if model not in TESTED:  # BERT-Mini is left out at mini.
+    if model not in TESTED:  # BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), by_profile=nas.TEST)
     spec = nas.model_spec(profile, task, model)
