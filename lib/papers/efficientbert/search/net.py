@@ -62,8 +62,8 @@ class Net:
     # "plain" is BERT's embedding. "trigram" has token embeddings of 128 channels, and
     # projects those of three neighbouring tokens together to d.
     embedding: str
-    # Operands of different widths in a formula: "truncate" cuts to the smaller width,
-    # "pad" fills up with zeros.
+    # Operands of different widths in a formula: "truncate" cuts the wider one, "pad" fills
+    # up the narrower one with a value that changes nothing, such as 0 in a sum.
     mismatch: str
     layers: tuple[Layer, ...]
 
