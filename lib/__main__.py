@@ -223,7 +223,7 @@ def run_and_print_baselines(
         if run := clock.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
-            print(frontier.describe_floor(run.metrics, is_share), flush=True)
+            print(frontier.describe_baseline_scores(run.metrics, is_share), flush=True)
 
 
 def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:
@@ -247,7 +247,7 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
     their pages with tables and figures."""
     from lib.claims import notebook
     from lib.cluster import sweep
-    from lib.papers.grids import estimate_seconds
+    from lib.papers.grids import make_run_time_estimator
     from lib.report.site import Report
 
     began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
@@ -258,7 +258,7 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
             specs = notebook.list_grid_specs(
                 *(builder.grids for builder in pages.builders)
             )
-            clock = sweep.TimeForecast(store, estimate_seconds(scope))
+            clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
             run_and_print_baselines(scope, specs, clock)
             missing = store.list_missing_specs(specs)
             todo = sweep.describe_missing_runs(missing, clock, args.workers)
@@ -299,11 +299,14 @@ def plan(args: argparse.Namespace) -> bool:
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
-    from lib.papers.grids import estimate_seconds
+    from lib.papers.grids import make_run_time_estimator
 
     with data.allow_absent_data() as absent:
         grids, cannot, store = read_notebooks(args)
-        clock, every = sweep.TimeForecast(store, estimate_seconds(args.profile)), {}
+        clock, every = (
+            sweep.TimeForecast(store, make_run_time_estimator(args.profile)),
+            {},
+        )
         if not absent:
             run_and_print_baselines(
                 args.profile, notebook.list_grid_specs(*grids.values()), clock
@@ -353,7 +356,7 @@ def show(args: argparse.Namespace) -> None:
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(*card.describe_steps(from_json(run.spec)), sep="\n")
+    print(*card.describe_runs_behind_model(from_json(run.spec)), sep="\n")
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))

@@ -139,7 +139,9 @@ def test_what_each_row_inherits(anywhere):
         plus = efficientbert.student_spec("paper", task, efficientbert.PLUS)
         assert plus.args.get("classifier") == head
     small = efficientbert.BASELINES["paper"]
-    tiny, thin = (efficientbert.preparation_spec("paper", name) for name in small)
+    tiny, thin = (
+        efficientbert.pretrained_network_spec("paper", name) for name in small
+    )
     assert (
         tiny.args["name"] == "2nd_General_TinyBERT_4L_312D"
         and "start" not in thin.inputs
@@ -290,7 +292,7 @@ def test_share_of_steps():
     fast[10:] = (
         1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
     )
-    share = measures.compute_share_of_steps
+    share = measures.compute_share_of_steps_to_loss
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
     assert share(curve(slow + 1), curve(slow)) == 1.0

@@ -25,11 +25,11 @@ from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert import searches as search
 from lib.papers.efficientbert.options import Shared
 from lib.papers.efficientbert.search import samplers
-from lib.papers.efficientbert.search.language import is_valid
+from lib.papers.efficientbert.search.language import is_valid_formula
 from lib.papers.efficientbert.search.net import Layer, count_net_parameters, from_json
 from lib.papers.efficientbert.search.space import Space
 from lib.papers.efficientbert.search.step import make_search_outputs
-from lib.papers.efficientbert.students import draw_part_of_supernet
+from lib.papers.efficientbert.students import draw_subnetwork
 from lib.report.tables import Runs, collect_results
 from lib.stats import measures, paired
 from lib.train import loop
@@ -237,11 +237,11 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
     whole, shared = from_json(made["supernet"]), Shared(**made["shared"])
     for step in range(40):
-        drawn = draw_part_of_supernet(
+        drawn = draw_subnetwork(
             whole, shared, 0, step, **efficientbert.list_embedding_sizes("toy")
         )
         for layer in drawn.layers:
-            assert is_valid(
+            assert is_valid_formula(
                 parse(layer.formula),
                 net.hidden,
                 drawn.count_inner_channels(layer),
@@ -460,7 +460,7 @@ def test_the_interval_of_tau_covers():
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "find_promising_region", lambda *args: [])
+    monkeypatch.setattr(samplers, "fit_region_conditions", lambda *args: [])
 
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())

@@ -71,7 +71,7 @@ def test_an_encoder_of_each_family_is_taken(family, make):
     for task in (None, SINGLE, PAIRS, SPANS):
         assert encoder.resolve_encoder_folder(folder, task) == str(folder.resolve())
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    found = encoder.read_tokens(folder, family)
+    found = encoder.read_tokenizer_ids(folder, family)
     assert (found.size, found.pad) == (len(tokenizer), tokenizer.pad_token_id)
     types = tokenizer("a", "b").get("token_type_ids", [0])
     assert found.types == 1 + max(types)
@@ -102,7 +102,7 @@ def test_a_vocabulary_without_special_tokens_gets_them_behind_the_last_one(make)
     words = transformers.BertTokenizer.from_pretrained
     lines = ["[UNK]", "[CLS]", "[SEP]", *(f"word{i}" for i in range(20))]
     put(folder, "vocab.txt", "\n".join(lines) + "\n")
-    found = encoder.read_tokens(folder, "bert")
+    found = encoder.read_tokenizer_ids(folder, "bert")
     assert (found.size, found.pad) == (25, words(folder).pad_token_id)
     assert found.size == len(words(folder))
 

@@ -23,8 +23,8 @@ from lib.model.formula import (
 from lib.model.stack import FUNCTIONS as TORCH
 from lib.papers.efficientbert.search.language import (
     check_formula,
-    is_valid,
-    sort_operands,
+    is_valid_formula,
+    sort_commutative_operands,
 )
 
 PUBLISHED = (
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_named(text, said):
     ],
 )
 def test_what_is_not_in_the_space_is_named(text, said):
-    assert is_valid(parse(text)) == (not said)
+    assert is_valid_formula(parse(text)) == (not said)
     if said:
         with pytest.raises(FormulaError, match=re.escape(f"{text!r}: {said}")):
             check_formula(text)
@@ -149,12 +149,12 @@ def test_the_published_formulas_are_in_the_space(text):
 )
 def test_widths(text, said):
     if said is None:
-        assert is_valid(check_formula(text, 540, 270), 540, 270)
+        assert is_valid_formula(check_formula(text, 540, 270), 540, 270)
         return
     assert (
-        is_valid(parse(text))
-        and not is_valid(parse(text), 540, 270)
-        and is_valid(parse(text), 540, 540)
+        is_valid_formula(parse(text))
+        and not is_valid_formula(parse(text), 540, 270)
+        and is_valid_formula(parse(text), 540, 540)
     )
     with pytest.raises(FormulaError, match=said):
         check_formula(text, 540, 270)
@@ -169,7 +169,7 @@ def test_widths(text, said):
 )
 def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
     tree = parse(f"({one}) + W2 (gelu(W1 ({one})) * ({two}))")
-    if is_valid(tree, 8, inner, rule):
+    if is_valid_formula(tree, 8, inner, rule):
         *_, maps = linear(np.random.default_rng(0), 8, inner)
         out = evaluate(tree, np.full((3, 8), 0.1), maps, NUMPY, rule)
         assert out.shape == (3, 8) and check_formula(tree, 8, inner, rule) == tree
@@ -177,11 +177,11 @@ def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
 
 def test_two_ways_of_writing_one_function_have_one_canonical_form():
     texts = ("W2 (max(x, tanh(x)) * W1 x + x)", "W2 (x + W1 x * max(tanh(x), x))")
-    one, other = (sort_operands(parse(text)) for text in texts)
-    assert one == other == sort_operands(one)
-    assert sort_operands(parse("x + tanh(x) * x")) != sort_operands(
-        parse("(x + tanh(x)) * x")
-    )
+    one, other = (sort_commutative_operands(parse(text)) for text in texts)
+    assert one == other == sort_commutative_operands(one)
+    assert sort_commutative_operands(
+        parse("x + tanh(x) * x")
+    ) != sort_commutative_operands(parse("(x + tanh(x)) * x"))
 
 
 @settings(deadline=None, derandomize=True)
@@ -189,7 +189,7 @@ def test_two_ways_of_writing_one_function_have_one_canonical_form():
 def test_the_canonical_form_computes_the_same(tree):
     x = np.linspace(-1, 1, 8).reshape(2, 4)
     maps = {"W1": np.sin, "W2": np.cos}
-    out = [evaluate(t, x, maps, NUMPY) for t in (tree, sort_operands(tree))]
+    out = [evaluate(t, x, maps, NUMPY) for t in (tree, sort_commutative_operands(tree))]
     np.testing.assert_allclose(*out, rtol=1e-9, equal_nan=True)
 
 
@@ -275,9 +275,9 @@ def test_both_rules_for_operands_of_different_width():
         check_formula(text, 8, 12)
     with pytest.raises(FormulaError, match="W2 takes 4 channels, its input has 8"):
         check_formula(text, 8, 4, "pad")
-    assert is_valid(check_formula(text, 8, 12, "pad"), 8, 12, "pad") and is_valid(
-        parse(text), 8, 4
-    )
+    assert is_valid_formula(
+        check_formula(text, 8, 12, "pad"), 8, 12, "pad"
+    ) and is_valid_formula(parse(text), 8, 4)
 
 
 @pytest.mark.parametrize("rule, inner", [("truncate", 4), ("pad", 9)])

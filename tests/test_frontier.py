@@ -185,13 +185,15 @@ def test_the_front_has_what_nothing_cheaper_beats():
 def test_each_model_stands_beside_the_narrowest_plain_one_of_its_cost():
     lines = POINTS.to_dict("records")
     assert (
-        frontier.find_plain_baseline(lines, 26.0)["model"] == "Width 3/12"
+        frontier.find_width_pruned_baseline(lines, 26.0)["model"] == "Width 3/12"
     )  # 5 % more
-    assert frontier.find_plain_baseline(lines, 40.0) is None
+    assert frontier.find_width_pruned_baseline(lines, 40.0) is None
     lines.append(
         {"model": "Whole, distilled", "method": "Whole, distilled", "flops": 100.0}
     )
-    assert frontier.find_plain_baseline(lines, 40.0)["model"] == "Whole, distilled"
+    assert (
+        frontier.find_width_pruned_baseline(lines, 40.0)["model"] == "Whole, distilled"
+    )
 
 
 def test_a_gap_is_paired_with_the_plain_model():

@@ -11,7 +11,7 @@ from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.control import (
     Control,
     compute_target_cost,
-    find_sign_of_loss,
+    find_sign_of_cost_loss,
     sigmoid,
 )
 from lib.papers.nas_pruning.options import Gates
@@ -53,7 +53,7 @@ def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
     "actual, sign", [(0.989, -1), (0.9901, 0), (1.0, 0), (1.0099, 0), (1.011, 1)]
 )
 def test_cost_loss_has_a_band(actual, sign):
-    assert find_sign_of_loss(actual, 1.0, 0.01) == sign
+    assert find_sign_of_cost_loss(actual, 1.0, 0.01) == sign
 
 
 def test_costs_are_those_of_the_report():
@@ -134,7 +134,7 @@ def test_turns_take_the_same_share_of_every_region():
     c, random = control(), np.random.default_rng(0)
     wanted = np.concatenate([np.arange(4), np.arange(12, 112), np.arange(1212, 1222)])
     eager = random.normal(size=4848)
-    order = c.order_gates_by_region(wanted, eager, random.random(8))
+    order = c.alternate_gates_between_regions(wanted, eager, random.random(8))
     assert sorted(order) == sorted(wanted)
     for end in range(1, len(order) + 1):
         counts = np.bincount(c.region[order[:end]], minlength=8)

@@ -157,7 +157,7 @@ def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     last = nas.finetuned_whole_spec("paper", "STS-B", model)
     assert last == nas.distilled_spec("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
-    first, more = last.inputs["start"], nas.augmentation_spec("paper", "STS-B")
+    first, more = last.inputs["start"], nas.augmentation_spec_or_none("paper", "STS-B")
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
     assert first.inputs["start"].args["name"] == f"2nd_General_TinyBERT_{size}"
     hub = models.HUB["2nd_General_TinyBERT_4L_312D"]
@@ -393,7 +393,7 @@ def test_tables_of_searches():
     found = pd.DataFrame(
         [told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)]
     )
-    assert nas_tables.make_table_of_search_ends(found, "x")["a"] == {
+    assert nas_tables.tabulate_search_results(found, "x")["a"] == {
         ("x", "before trim, %"): "35.2 ± 7.1 (2)",
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",

@@ -855,7 +855,10 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
         a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons
     ]
     assert len(steps) > 20 and min(steps) >= grids.STEPS
-    assert grids.adapt_options("toy", grids.TEACHER["toy"]) is grids.TEACHER["toy"]
+    assert (
+        grids.adapt_options_to_reader("toy", grids.TEACHER["toy"])
+        is grids.TEACHER["toy"]
+    )
 
 
 def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):

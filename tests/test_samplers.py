@@ -11,7 +11,7 @@ from lib.papers.efficientbert.options import Search
 from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.samplers import Evaluation, propose_candidate
-from lib.papers.efficientbert.search.space import Space, find_choice_number
+from lib.papers.efficientbert.search.space import Space, find_stack_ratio_index
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT),) * 2)
 SPACE = Space("stage3", TOY)
@@ -32,12 +32,14 @@ def evaluations(count, score, space=SPACE, seed=0):
     rng, found = np.random.default_rng(seed), {}
     while len(found) < count:
         net = space.draw_candidate(rng)
-        found[space.make_key(net)] = Evaluation(net, space.make_key(net), score(net))
+        found[space.make_duplicate_key(net)] = Evaluation(
+            net, space.make_duplicate_key(net), score(net)
+        )
     return list(found.values())
 
 
 def first_id(net):
-    return find_choice_number(net.layers[0]) / 16
+    return find_stack_ratio_index(net.layers[0]) / 16
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -46,9 +48,15 @@ def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     first, again = (proposed(method, history, 3) for _ in range(2))
     samplers.fit_cascade.cache_clear()
     assert first == again == proposed(method, list(history), 3)
-    assert SPACE.make_key(first) not in {e.key for e in history}
+    assert SPACE.make_duplicate_key(first) not in {e.key for e in history}
     assert (
-        len({SPACE.make_key(proposed(method, history, seed)) for seed in range(5)}) > 1
+        len(
+            {
+                SPACE.make_duplicate_key(proposed(method, history, seed))
+                for seed in range(5)
+            }
+        )
+        > 1
     )
 
 
@@ -91,7 +99,7 @@ def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
-        samplers.find_promising_region(SPACE, history[:count], METHODS["cascade"])
+        samplers.fit_region_conditions(SPACE, history[:count], METHODS["cascade"])
     assert seen == [12, 12, 22, 22, 42]  # none with fewer than the initial ones
 
 
@@ -103,7 +111,7 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
     net = samplers.draw_in_region(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
-    assert find_choice_number(net.layers[0]) == 3
+    assert find_stack_ratio_index(net.layers[0]) == 3
 
 
 def test_evolution_changes_a_living_parent_of_the_tournament():
@@ -147,10 +155,12 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
     for score in (
         lambda net: 0.0,
         lambda net: 0.7,
-        lambda net: float(find_choice_number(net.layers[0]) == 0),
+        lambda net: float(find_stack_ratio_index(net.layers[0]) == 0),
     ):
         history = evaluations(count, score)
-        assert SPACE.make_key(proposed(method, history)) not in {e.key for e in history}
+        assert SPACE.make_duplicate_key(proposed(method, history)) not in {
+            e.key for e in history
+        }
 
 
 def test_random_search_draws_from_the_space():

@@ -22,7 +22,7 @@ from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.space import (
     Space,
     describe_grammar,
-    find_choice_number,
+    find_stack_ratio_index,
 )
 from lib.train import heads, loop
 
@@ -101,7 +101,7 @@ def test_a_torn_last_line_is_dropped(cut, path):
     path.write_bytes(
         content[:last] + content[last:-1][:cut]
     )  # all but the line's end, at most
-    assert len(engine.read_history(SPACE, METHODS["cascade"], 0, path)) == 29
+    assert len(engine.read_or_restart_history(SPACE, METHODS["cascade"], 0, path)) == 29
     assert path.read_bytes() == content[:last]
     assert plain(searched(path, options=METHODS["cascade"])) == plain(whole)
 
@@ -186,7 +186,7 @@ def test_a_larger_budget_continues(path, tmp_path):
 )
 def test_failures_score_0_and_are_kept(failure, said, path):
     def fails(net):
-        return find_choice_number(net.layers[0]) % 2
+        return find_stack_ratio_index(net.layers[0]) % 2
 
     def evaluate(net):
         if fails(net) and isinstance(failure, Exception):
@@ -197,7 +197,7 @@ def test_failures_score_0_and_are_kept(failure, said, path):
     failed = [e for e in history if fails(e.candidate)]
     assert failed and all(e.score == 0 and said in e.failed for e in failed)
     assert not any(e.failed for e in history if e not in failed)
-    assert engine.read_history(SPACE, METHODS["cascade"], 0, path) == history
+    assert engine.read_or_restart_history(SPACE, METHODS["cascade"], 0, path) == history
     assert engine.find_best_evaluation(history).score > 0
 
 

@@ -14,17 +14,17 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search import grow as grown
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.grow import (
-    change_formula_at_random,
-    change_tokens_at_random,
-    find_end_of_part,
+    find_end_of_subtree,
     list_prefix_tokens,
-    parse_if_valid,
+    mutate_formula,
+    mutate_prefix_tokens,
     parse_prefix_tokens,
+    parse_valid_prefix_tokens,
 )
 from lib.papers.efficientbert.search.language import check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
-from lib.papers.efficientbert.search.sizes import Sizes
-from lib.papers.efficientbert.search.space import IDS, Space, find_choice_number
+from lib.papers.efficientbert.search.sizes import LayerChoices
+from lib.papers.efficientbert.search.space import IDS, Space, find_stack_ratio_index
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -60,9 +60,9 @@ def dice(seed):
 
 def test_there_are_sixteen_ids_in_order():
     assert len(IDS) == 16 and [
-        find_choice_number(Layer(BERT, k, q)) for k, q in IDS
+        find_stack_ratio_index(Layer(BERT, k, q)) for k, q in IDS
     ] == list(range(16))
-    assert find_choice_number(Layer(BERT, 4, 2)) == 13
+    assert find_stack_ratio_index(Layer(BERT, 4, 2)) == 13
 
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
@@ -75,7 +75,9 @@ def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     space = Space("stage3", BASE, 15_000_000, 16_000_000)
     assert space.count_size_choices() == 4_480_424
     assert Space("stage3", BASE).count_size_choices() == 16**6
-    sums = space.sizes.ways[-1][0] + space.cost_without_networks
+    sums = (
+        space.stack_ratio_choices_in_window.ways[-1][0] + space.parameters_without_ffns
+    )
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
 
 
@@ -91,7 +93,7 @@ def test_sizes_are_those_of_all_choices():
     inside = [
         tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
     ]
-    sizes = Sizes(costs, low, high)
+    sizes = LayerChoices(costs, low, high)
     assert sizes.count_all() == len(inside)
     rng = np.random.default_rng(0)
     drawn = Counter(tuple(sizes.draw_choices(rng)) for _ in range(200 * len(inside)))
@@ -147,8 +149,8 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public
     code."""
     roll, seed, tries = dice(3), list_prefix_tokens(language.parse(BERT)), 40_000
-    changed = (change_tokens_at_random(seed, linears, roll) for _ in range(tries))
-    found = [tokens for tokens in changed if parse_if_valid(tokens)]
+    changed = (mutate_prefix_tokens(seed, linears, roll) for _ in range(tries))
+    found = [tokens for tokens in changed if parse_valid_prefix_tokens(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
@@ -160,14 +162,14 @@ def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     roll, seed = dice(0), list_prefix_tokens(language.parse("tanh(W2 max(W1 x, x))"))
     before = list(seed)
     for _ in range(2000):
-        tokens = change_tokens_at_random(seed, 4, roll)
-        assert find_end_of_part(tokens, 0) == len(tokens)
+        tokens = mutate_prefix_tokens(seed, 4, roll)
+        assert find_end_of_subtree(tokens, 0) == len(tokens)
     assert seed == before
 
 
 def test_without_a_valid_change_the_seed_stays():
-    assert change_formula_at_random(BERT, 0, 16, dice(0)) == BERT
-    assert change_formula_at_random(BERT, 400, 1, dice(0)) != BERT
+    assert mutate_formula(BERT, 0, 16, dice(0)) == BERT
+    assert mutate_formula(BERT, 400, 1, dice(0)) != BERT
 
 
 def test_trees_are_three_to_seven_high(monkeypatch):
@@ -177,10 +179,13 @@ def test_trees_are_three_to_seven_high(monkeypatch):
         (f"x + {highest}", False),
         ("W1 x + W2 x", False),
     ):
-        assert bool(parse_if_valid(list_prefix_tokens(language.parse(text)))) == there
+        assert (
+            bool(parse_valid_prefix_tokens(list_prefix_tokens(language.parse(text))))
+            == there
+        )
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert parse_if_valid(list_prefix_tokens(language.parse(text)))
+            assert parse_valid_prefix_tokens(list_prefix_tokens(language.parse(text)))
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
@@ -274,8 +279,8 @@ def test_keys_are_equal_for_networks_that_differ_by_order_alone():
             ("W2 gelu(W1 x + x)", 2),
         )
     )
-    assert space.make_key(one) == space.make_key(other)
-    assert len({space.make_key(net) for net in (one, third, narrow)}) == 3
+    assert space.make_duplicate_key(one) == space.make_duplicate_key(other)
+    assert len({space.make_duplicate_key(net) for net in (one, third, narrow)}) == 3
 
 
 def test_identities_tell_spaces_apart_and_read_back():
@@ -300,7 +305,7 @@ def test_features_hold_what_is_searched(stage, index):
     """As coded, lists of indices."""
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     space = Space(stage, net)
-    row = space.tokenise_questions([net])[0].reshape(6, -1)
+    row = space.make_features([net])[0].reshape(6, -1)
     assert row.shape[1] == (1 if stage == "stage3" else 20)
     assert row[0, : len(index)].tolist() == index and (row[0, len(index) :] == -1).all()
     if stage == "stage1":
@@ -324,15 +329,20 @@ def test_an_unknown_stage_is_refused():
     ],
 )
 def test_other_lists_are_no_formula(tokens):
-    assert parse_prefix_tokens(tokens) is None and parse_if_valid(tokens) is None
+    assert (
+        parse_prefix_tokens(tokens) is None
+        and parse_valid_prefix_tokens(tokens) is None
+    )
 
 
 def test_ends_of_parts():
     tokens = ["linear", "gelu", "linear", "x", "W1", "W2"]
-    assert [find_end_of_part(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
+    assert [find_end_of_subtree(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
 
 
 def test_width_errors_are_no_formula():
     tokens = list_prefix_tokens(language.parse("W1 x + W2 gelu(x)"))
-    assert parse_if_valid(tokens) and parse_if_valid(tokens, 96, 96, "truncate")
-    assert not parse_if_valid(tokens, 96, 48, "truncate")
+    assert parse_valid_prefix_tokens(tokens) and parse_valid_prefix_tokens(
+        tokens, 96, 96, "truncate"
+    )
+    assert not parse_valid_prefix_tokens(tokens, 96, 48, "truncate")

@@ -152,15 +152,15 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     )
     shared = Shared((low, high), CHOICES)
     drawn = [
-        students.draw_part_of_supernet(whole, shared, 0, step, **tables)
+        students.draw_subnetwork(whole, shared, 0, step, **tables)
         for step in range(300)
     ]
     assert drawn == [
-        students.draw_part_of_supernet(whole, shared, 0, step, **tables)
+        students.draw_subnetwork(whole, shared, 0, step, **tables)
         for step in range(300)
     ]
     assert drawn != [
-        students.draw_part_of_supernet(whole, shared, 1, step, **tables)
+        students.draw_subnetwork(whole, shared, 1, step, **tables)
         for step in range(300)
     ]
     assert all(
@@ -170,7 +170,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws is in it"):
-        students.draw_part_of_supernet(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+        students.draw_subnetwork(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
 
 
 @pytest.fixture
@@ -504,7 +504,7 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     start.projection.load_state_dict(
         {k.removeprefix(students.MAP): torch.from_numpy(v) for k, v in kept.items()}
     )
-    students.Parts(start, WINDOW, 1).prepare_step(0, 1)
+    students.SubnetworkTraining(start, WINDOW, 1).prepare_step(0, 1)
     encoded, _ = text.encode_corpus(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
     batch = make_batch(encoded, range(len(encoded)))
     with torch.no_grad():

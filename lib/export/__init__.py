@@ -1,5 +1,5 @@
-"""This package opens finished runs, and writes their models as folders in Hugging Face
-layout, with a model card."""
+"""This package opens finished runs, and exports their models as folders that
+transformers can open, with a model card."""
 
 from importlib.util import find_spec
 
@@ -9,7 +9,7 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def check_onnx_packages() -> None:
-    """Raise Refused where a package that writes or runs ONNX is not installed."""
+    """Raise Refused where a package that writes or runs ONNX files is not installed."""
     absent = [name for name in PACKAGES if not find_spec(name)]
     if absent:
         fix = "fix: python -m pip install -r requirements-export.txt"

@@ -1,4 +1,4 @@
-"""This module writes the model card of an exported model."""
+"""This module writes the model card, the README.md of an exported model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from lib.report.tables import escape_text
 
 
 def make_card(run: Run, export_report: Json) -> ModelCard:
-    """Return the model card of a run: how its model was made, its size and its scores.
+    """Return the model card of a run's exported model: how the model was made, its size
+    and its scores.
 
-    export_report: the dict that lib.export.writer.export returned for the model."""
+    export_report: what lib.export.writer.export returned for the model."""
     spec, task = from_json(run.spec), find_task(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
@@ -35,14 +36,14 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
         remote=", trust_remote_code=True" * export_report["remote"],
         scores=select_task_metrics(run, task),
         described=json.dumps(drop_full_paths(spec.args.get("data", {}))),
-        method="\n".join(describe_steps(spec)),
+        method="\n".join(describe_runs_behind_model(spec)),
         **{"run": run, "exported": export_report, "task": task, "bases": bases},
     )
 
 
 def format_task_title(run: Run, task: Task) -> str:
-    """Return the name of a task for a reader: for rows of a reader's own, the name of
-    their file."""
+    """Return the name of a run's task for readers. For a reader's own data it is the
+    name of their file."""
     is_own = run.spec["args"]["data"]["source"] == "own"
     return own.format_task_title(task.name) if is_own else task.name
 
@@ -50,11 +51,11 @@ def format_task_title(run: Run, task: Task) -> str:
 def make_metadata(
     run: Run, task: Task | None, checkpoint_names: list[str]
 ) -> ModelCardData:
-    """Return the metadata that the Hugging Face hub reads: library, pipeline tag, base
-    models and scores.
+    """Return the metadata of a model card that the Hugging Face hub reads: library,
+    pipeline tag, base models and scores.
 
-    checkpoint_names: checkpoints that the model descends from. Those that are not at
-    the hub are left out."""
+    checkpoint_names: pre-trained checkpoints that the model descends from; those that
+    are not on the hub are left out."""
     kind = "feature-extraction"
     if task:
         kind = "question-answering" if task.span else "text-classification"
@@ -78,9 +79,11 @@ def make_metadata(
     )
 
 
-def describe_steps(spec: Spec) -> Iterator[str]:
-    """Yield a line of Markdown for each run that led to a model: step, seed and
-    arguments. Inputs come before the runs that use them."""
+def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
+    """Yield a line of Markdown for each run that led to a model: its kind of work, seed
+    and arguments. A run comes after the runs that it uses.
+
+    spec: the description of the last run, whose inputs describe the others."""
     behind = sorted(
         find_ancestors([spec]), key=lambda ancestor: len(find_ancestors([ancestor]))
     )
@@ -97,10 +100,10 @@ def describe_steps(spec: Spec) -> Iterator[str]:
 
 
 def select_task_metrics(run: Run, task: Task | None) -> dict[str, float]:
-    """Return {metric: value} of a run for the metrics of its task, on development,
-    unseen and test rows.
+    """Return {metric: value} of a run on development, unseen and test rows, for the
+    metrics of its task.
 
-    Names of the last two begin with "unseen." and "test."."""
+    The names of the last two begin with "unseen." and "test."."""
     metrics = task.metrics if task else ()
     names = [
         f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")

@@ -1,7 +1,8 @@
 """This module opens a finished run: its model, tokenizer, predictions and development
 rows (`lib.load`).
 
-torch is imported only when a model is read, so that pages show predictions fast."""
+torch is imported only when a model is read, because it is slow to import and
+predictions do not need it."""
 
 from __future__ import annotations
 
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
 
 
 def find_task(run: Run) -> Task | None:
-    """Return the Task that a run was trained on; None for none or several."""
+    """Return the Task that a run was trained on; None where it was trained on none or
+    several."""
     described = run.spec["args"].get("data", {})
     return data.find_described_task(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An Opened has the parts of a finished run, each read on first use: model,
-    tokenizer, predictions and rows."""
+    """An Opened is a finished run for readers: its model, tokenizer, predictions and
+    rows, each loaded on first use."""
 
     run: Run
 
@@ -47,8 +49,9 @@ class Opened:
 
     @property
     def model(self) -> PreTrainedModel:
-        """Return the model in float32 and eval mode. Raises Absent where its weights
-        were not saved."""
+        """Return the model in float32 and eval mode.
+
+        Raises Absent where the run has no saved weights."""
         return self._loaded[0]
 
     @property
@@ -57,12 +60,14 @@ class Opened:
 
     @property
     def task(self) -> Task | None:
-        """Return the Task that the run was trained on; None for none or several."""
+        """Return the Task that the run was trained on; None where it was trained on
+        none or several."""
         return find_task(self.run)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """Return a frame with a line for each development row, indexed by row number.
+        """Return a DataFrame with a line for each development row, indexed by row
+        number.
 
         For a classifier its columns are `label`, the predicted class `said`, whether it
         is `right`, and its probability `confidence`. For a regression they are `label`
@@ -85,53 +90,58 @@ class Opened:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Return a frame with the texts of the development rows, indexed by row number.
+        """Return a DataFrame with the texts of the development rows, indexed by row
+        number.
 
-        Raises FileNotFoundError where the data are absent."""
+        Raises FileNotFoundError where the data set is not on this machine."""
         splits = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
         split = next(rows for name, rows in splits.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 
 
-# Digest, and optionally "/" and a seed, of the name of a run. No notebook has such a
-# name.
+# A name of a run may be given as its digest alone, or digest "/" seed. Names of notebooks
+# do not match.
 DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 
 def load(
-    name: str, profile: str = "toy", keep_weights: bool = False, **columns: Any
+    name: str, profile: str = "toy", keep_weights: bool = False, **labels: Any
 ) -> Opened:
-    """Open a run by its name, or by a notebook and the labels of a Row of its grid.
+    """Open a run by its name, or by a notebook and the labels of one of the runs that
+    it compares.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
-    Raises Refused where no run or several fit, and Absent for a run that is not made.
+    Raises Refused where no run or several fit, and Absent for a run that was not made.
 
-    name: a part of a notebook's name, whose grid has one Row with the values of
-    `columns`; or a part of a run's name that no other run has.
-    keep_weights: whether the run is made, with its weights, where it or they are
-    missing."""
+    name: a part of a notebook's name, or a part of a run's name that no other run has.
+    profile: the size of the experiments, such as "toy" or "mini"; for a notebook alone.
+    keep_weights: whether the run is made (again), with its weights, where they are
+    missing.
+    labels: values that one run of the notebook has, such as task and seed."""
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
-        spec = find_spec(name, profile, columns)
+        spec = find_spec(name, profile, labels)
         run = Store().look_up_state(spec)["run"]
         if not run and keep_weights:
-            run = make_run(spec)
+            run = execute_with_weights(spec)
         if not run:
             fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
             raise Absent(f"{spec.name} is not made yet: {fix} makes it")
     return Opened(restore_weights(run, keep_weights) if keep_weights else run)
 
 
-def find_spec(run_or_notebook: str, profile: str, labels: dict[str, Any]) -> Spec:
-    """Return the only Spec among the Rows of a notebook's grid that have the values of
-    `labels`.
+def find_spec(notebook_name: str, profile: str, labels: dict[str, Any]) -> Spec:
+    """Return the Spec, the description of a run, that is the only one in a notebook's
+    grid with these labels.
 
-    Raises Refused, with Rows to choose from, where no Spec or several have them."""
-    path = notebook.find_notebooks([run_or_notebook])[0]
+    Raises Refused, with lines to choose from, where there is none or several.
+
+    labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
+    path = notebook.find_notebooks([notebook_name])[0]
     rows = notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in labels.items())]
     if len(specs := {row.spec for row in hits}) != 1:
@@ -143,8 +153,9 @@ def find_spec(run_or_notebook: str, profile: str, labels: dict[str, Any]) -> Spe
 
 
 def find_run(name_part: str) -> Run:
-    """Return the only run whose name contains `name_part`. Raises Refused where no run
-    or several do."""
+    """Return the only run whose name contains `name_part`.
+
+    Raises Refused where there is none or several."""
     runs = {run.name: run for run in Store().list_runs()}
     hits = (
         [name_part]
@@ -160,9 +171,10 @@ def find_run(name_part: str) -> Run:
 
 
 def restore_weights(run: Run, keep_weights: bool = False) -> Run:
-    """Return a run with its weights, which a record does not have.
+    """Return a run that has its weights. A committed record of a run has none, so the
+    run is looked up, or made again.
 
-    Raises Refused for a step that makes no model, and Absent, with the command that
+    Raises Refused for a run that makes no model, and Absent, with the command that
     makes the weights, where they are missing.
 
     keep_weights: whether the run is made again where its weights are missing."""
@@ -174,7 +186,7 @@ def restore_weights(run: Run, keep_weights: bool = False) -> Run:
     if here := Store().find_run(spec, needs_weights=True):
         return here
     if keep_weights:
-        return make_run(spec)
+        return execute_with_weights(spec)
     why = "is a record, and records have" if run.origin == "record" else "kept"
     raise Absent(
         f"{run.name} {why} no weights: `python -m lib export {run.name} --keep`, or "
@@ -182,9 +194,10 @@ def restore_weights(run: Run, keep_weights: bool = False) -> Run:
     )
 
 
-def make_run(spec: Spec) -> Run:
-    """Make the run of a Spec with its weights, and return it. Raises Refused with the
-    reason where it fails."""
+def execute_with_weights(spec: Spec) -> Run:
+    """Execute the run that a Spec describes, keep its weights, and return it.
+
+    Raises Refused with the reason where it fails."""
     from lib.cluster import sweep
 
     lost = sweep.execute_specs([spec], keep_weights=True)

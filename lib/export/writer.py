@@ -1,7 +1,8 @@
-"""This module writes a finished model in Hugging Face layout, and as ONNX on request.
+"""This module exports a trained model as a folder that transformers can open, and as
+ONNX on request.
 
-The folder has the format of the `model` folder of a run. Where the model was changed by
-an operation of `lib.model.surgery`, the sources of `lib.model` are copied beside the
+The folder has the format of the `model` folder of a run. Where a model was pruned or
+otherwise changed (lib.model.surgery), the sources of `lib.model` are copied beside its
 weights, so that transformers opens it without this library."""
 
 from __future__ import annotations
@@ -29,14 +30,15 @@ from lib.model.parts import count_parameters, list_applied_operations
 from lib.model.surgery import OPERATIONS, find_operation
 
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
-# Largest difference that an output in float32 may have from the saved model's.
+# Outputs of the exported model may differ from those of the saved one by this much, in
+# float32.
 CLOSE = 1e-4
-# Largest difference of an int8 model's outputs, as a share of the largest output. A
-# rounding error can move an input across the edge between two integers. So another
-# attention kernel of PyTorch changes outputs of MiniLM by 4 %; a wrong graph changes
-# them by about 100 %.
+# For int8 models, the allowed difference as a share of the largest output. A rounding
+# error can move an activation to the next integer, so another attention kernel of
+# PyTorch changes outputs of MiniLM by 4 %. A wrong graph changes them by about 100 %.
 EDGE = 0.1
-# Inputs of a model, in order. An MPNet takes the first two.
+# Inputs of a model, in the order of its arguments. Models without token types (MPNet,
+# DistilBERT) take the first two.
 INPUTS = (
     "input_ids",
     "attention_mask",
@@ -51,21 +53,21 @@ def export(
     class_names: Sequence[str] | None = None,
     onnx: bool = False,
 ) -> Json:
-    """Write a saved model to a new folder, and check that its outputs are the same.
+    """Write a trained model to a new folder, and check that its outputs are the same
+    when it is opened from there.
 
-    source: the folder of the saved model (lib.model.backbone).
-    folder: the new folder.
-    class_names: the names of its classes, () for a regression, None where it has no
-    head.
-    onnx: whether `model.onnx` is written too.
-
-    Returns {"forms": {"this folder" or "ONNX": largest difference from the outputs of
-    the saved model}, "auto": the name of the Auto class that opens the folder,
+    Return {"forms": {"this folder" or "ONNX": largest difference from the outputs of
+    the saved model}, "auto": the Auto class of transformers that opens the folder,
     "remote": whether that needs the code in the folder, "parameters": their number}.
 
     Raises Refused, before anything is written, where the model cannot be written as
-    ONNX or packages are absent; and afterwards where outputs differ by more than CLOSE,
-    or EDGE for ONNX with int8."""
+    ONNX or packages are missing; and afterwards where outputs differ by more than
+    CLOSE, or for int8 by EDGE.
+
+    source: the folder of the saved model (lib.model.backbone).
+    folder: the new folder.
+    class_names: names of the classes, () for a regression, None where it has no head.
+    onnx: whether `model.onnx` is written too."""
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check_export(model, folder, onnx)
     samples = [(batch, compute_outputs(model, batch)) for batch in draw_batches(model)]
@@ -95,8 +97,8 @@ def export(
 
 
 def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
-    """Raise Refused where a folder is not empty, or the model cannot be written as
-    ONNX."""
+    """Raise Refused where the new folder is not empty, or the model cannot be written
+    as ONNX though that is asked for."""
     if folder.exists() and any(folder.iterdir()):
         raise Refused(
             f"{folder} is not empty: name a new folder with --to, or delete it"
@@ -116,11 +118,9 @@ def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
 def write_class_names(
     model: PreTrainedModel, class_names: Sequence[str] | None
 ) -> PreTrainedModel:
-    """Write the names of a model's classes into its configuration, and return the
-    model.
+    """Set the names of a model's classes in its configuration, and return the model.
 
-    class_names: the names of the classes, () for a regression, None to change
-    nothing."""
+    class_names: () for a regression, None to change nothing."""
     if class_names:
         model.config.id2label = dict(enumerate(class_names))
         model.config.label2id = {
@@ -134,10 +134,11 @@ def write_class_names(
 
 
 def copy_model_sources(folder: Path) -> bool:
-    """Copy the sources of a model with surgery to its folder, and return whether it
-    needs them.
+    """Copy the source files of a changed model into its folder, and return whether it
+    needs them. A plain model needs none.
 
-    The configuration gets an `auto_map`, by which transformers finds its classes."""
+    The configuration gets an `auto_map`, by which transformers finds the model's
+    classes."""
     if not backbone.has_saved_operations(folder):
         return False
     config, code = backbone.read_configuration(folder), Path(modeling.__file__)
@@ -145,7 +146,7 @@ def copy_model_sources(folder: Path) -> bool:
     files = [inspect.getfile(find_operation(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, folder)
-    # Import the modules of the methods too: transformers copies only imported files.
+    # Add imports of these modules, because transformers copies only imported files.
     with (folder / code.name).open("a") as file:
         file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
     name = backbone.read_class_name(folder)
@@ -157,8 +158,8 @@ def copy_model_sources(folder: Path) -> bool:
 
 
 def name_auto_class(class_name: str) -> str:
-    """Return the name of the Auto class of transformers that opens models of class
-    `class_name`."""
+    """Return the name of the Auto class that opens a model class:
+    "AutoModelForSequenceClassification" for "BertForSequenceClassification"."""
     _, head, task = class_name.partition("For")
     return f"AutoModel{head}{task}"
 
@@ -167,48 +168,58 @@ def name_auto_class(class_name: str) -> str:
 def compute_outputs(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
 ) -> np.ndarray:
-    """Return all outputs of a model for a batch as one flat array, for comparisons."""
+    """Return all outputs of a model for a batch in one flat array, by which two models
+    are compared."""
     return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
 
 
 def write_onnx(
-    model: PreTrainedModel, batch: dict[str, torch.Tensor], path: Path
+    model: PreTrainedModel, batch: dict[str, torch.Tensor], onnx_path: Path
 ) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
-    """Write a classifier as ONNX, and return f(batch) -> its outputs as one flat array.
+    """Write a classifier as an ONNX file, and return f(batch) -> its outputs in one
+    flat array.
 
-    batch: an example input [B, T]; the written model takes any B and T.
-    path: the new file."""
+    batch: example inputs, each [B, T]; the file accepts any B and T."""
     import onnxruntime
     from onnxscript import opset18
 
-    def multiply(a: Any, b: Any) -> Any:
-        """Return the int32 product of two int8 matrices as an ONNX node, for
-        PyTorch's exporter."""
+    def write_int8_product(a: Any, b: Any) -> Any:
+        """Return the ONNX node for the int32 product of two int8 matrices, which
+        PyTorch's exporter lacks."""
         return opset18.MatMulInteger(a, b)
 
-    # Hide PyTorch's warning that torchvision is missing.
+    # Hide a warning that torchvision is missing; it is not needed.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
     options: dict[str, Any] = {
         "input_names": [*batch],
         "output_names": ["logits"],
         "dynamic_shapes": free,
-        "custom_translation_table": {torch.ops.aten._int_mm.default: multiply},
+        "custom_translation_table": {
+            torch.ops.aten._int_mm.default: write_int8_product
+        },
     }
     torch.onnx.export(
-        model, (), path, kwargs=batch, external_data=False, verbose=False, **options
+        model,
+        (),
+        onnx_path,
+        kwargs=batch,
+        external_data=False,
+        verbose=False,
+        **options,
     )
-    session = onnxruntime.InferenceSession(path)
+    session = onnxruntime.InferenceSession(onnx_path)
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[
         0
     ].flatten()
 
 
 def find_fixed_length(model: PreTrainedModel) -> int:
-    """Return the number of tokens that all inputs of a model must have, or 0 where it
-    takes any.
+    """Return the number of tokens that all inputs of a model must have; 0 if any number
+    is allowed.
 
-    Ghosts of the kind "conv1d_f" fix it, as tokens are their channels."""
+    Only a ghost convolution of kind "conv1d_f" fixes it, because tokens are its
+    channels."""
     lengths = (
         p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution)
     )
@@ -218,8 +229,8 @@ def find_fixed_length(model: PreTrainedModel) -> int:
 def draw_batches(
     model: PreTrainedModel, row_count: int = 4
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield random batches [rows, T] of several lengths T, on which models are
-    compared.
+    """Yield random batches {input: [row_count, T]} of several lengths T, for comparing
+    the outputs of two models.
 
     The first row has T tokens; the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)

@@ -1,5 +1,5 @@
-"""Layers at equal steps stay whole, and the others are removed, as at the start of
-DistilBERT (Sanh et al. 2019).
+"""This method keeps whole layers at equal steps and removes the others, as DistilBERT
+does to initialise its student (Sanh et al. 2019).
 
 It is the simplest control: it has no importance scores, no search and no new parts."""
 
@@ -12,31 +12,33 @@ if TYPE_CHECKING:
 
 
 def keep(
-    shape: Any, share: float
+    encoder_shape: Any, flops_share: float
 ) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
-    """Return ([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
+    """Return ([(heads, neurons) of each remaining layer], {"layers": their numbers}).
 
-    The number of layers that stay is the divisor of L nearest to share * L, so that
-    they lie at equal steps and each has a teacher's layer to match. The last layer
-    stays, and those at equal steps before it.
+    The number of remaining layers is the divisor of L nearest to flops_share * L, so
+    that they lie at equal steps and each has a teacher's layer to match. The last layer
+    stays.
 
-    shape: shape of the model, with `layers`, `heads` and `ffn`.
-    share: share of the model's FLOPs, from 0 to 1."""
-    total = shape.layers
+    encoder_shape: the encoder's sizes, with `layers` L, `heads` and `ffn` (neurons).
+    flops_share: share of the model's FLOPs to keep, from 0 to 1."""
+    total = encoder_shape.layers
     divisors = [n for n in range(1, total + 1) if total % n == 0]
-    number = min(divisors, key=lambda n: (abs(n - share * total), -n))
+    number = min(divisors, key=lambda n: (abs(n - flops_share * total), -n))
     step = total // number
-    return [(shape.heads, shape.ffn)] * number, {
+    return [(encoder_shape.heads, encoder_shape.ffn)] * number, {
         "layers": list(range(step - 1, total, step))
     }
 
 
 def change(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
-    """Remove all layers of a model but those with the numbers `layers`, and return
-    {"layers": the number that stay}.
+    """Remove all layers of a model but some, and return {"layers": the number that
+    remain}.
 
     Raises ValueError for a list that is empty, is not rising, or has a number that is
-    no layer of the model."""
+    no layer of the model.
+
+    layers: the numbers of the layers that remain, from 0."""
     from torch import nn
 
     encoder: Any = model.base_model.encoder

@@ -1,25 +1,22 @@
-"""Heads and neurons are cut by the Taylor importance of Torch-Pruning (Fang et al.
-2023).
+"""This method prunes heads and neurons by the Taylor importance of Torch-Pruning (Fang
+et al. 2023).
 
 The source is `torch_pruning.importance.TaylorImportance` 1.6, after Molchanov et al.
-2019. The library traces the model and finds which channels must go together. In
-attention these are the rows of Q, K and V and the columns of O, in the feed-forward
-block the rows of W1 and the columns of W2. The importance of a channel is the mean over
-these matrices of the sum of |w * dLoss/dw| over its weights. That of a head is the mean
-over its channels. Biases do not count. This is the library's default where heads are
-pruned whole (its option `prune_num_heads`). It ranks within each layer, so that each
-layer keeps the same share of its heads and neurons. Embeddings and hidden size stay
-whole, as with the option `ignored_layers`. So the model has the shape of "Width" at the
-same budget.
+2019. The library traces the model and finds which channels have to go together: rows of
+Q, K and V with columns of O, and rows of W1 with columns of W2. The importance of a
+channel is the mean over these matrices of the sum of |w * dLoss/dw| over its weights.
+That of a head is the mean over its channels. Biases do not count. This is the library's
+default where heads are pruned whole (`prune_num_heads`). Ranking is within each layer,
+so each layer keeps the same share of heads and neurons. Embeddings and hidden size stay
+whole, as with the option `ignored_layers`.
 
-"Width" is a first-order Taylor expansion too (lib.train.steps.importance, after Hou et
-al. 2020). It is taken on the same rows: held-out training rows, at `paper` the
-development rows, as in the code of Hou et al. "Width" differs in three points. It takes
-the absolute value after the sum over the weights of a part, where terms of opposite
-sign cancel; the library takes the one of each weight. It takes the absolute value in
-each batch and adds these values; here, as in the library's examples, the gradient is
-first summed over all batches. It scores a head by a factor on its context, and counts
-the bias of a neuron; the library scores only weights."""
+The method "Width" of this project is a first-order Taylor expansion too
+(lib.train.steps.importance, after Hou et al. 2020), with the same rows and the same
+shape of the pruned model. It differs in three points. It takes the absolute value after
+the sum over a part's weights, where terms of opposite sign cancel; the library takes it
+of each weight. It takes absolute values in each batch and adds them up; here, as in the
+library's examples, the gradient is first summed over batches. It scores a head by a
+factor on its output, and includes a neuron's bias; the library scores weights alone."""
 
 from __future__ import annotations
 
@@ -30,14 +27,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def keep(shape: Any, share: float) -> tuple[list[tuple[int, int]], dict[str, Any]]:
-    """Return ([(number of heads, of neurons)] of each layer, the operation that cuts
-    to M of A heads).
+def keep(
+    encoder_shape: Any, flops_share: float
+) -> tuple[list[tuple[int, int]], dict[str, Any]]:
+    """Return ([(heads, neurons) of each layer], the arguments of the operation "cut").
 
-    M is the whole number nearest to share * A, but at least 1. Of the F neurons
-    M * F / A stay."""
-    heads = max(1, round(share * shape.heads))
-    return [(heads, heads * shape.ffn // shape.heads)] * shape.layers, {
+    The M heads that each layer keeps are the whole number nearest to flops_share * A,
+    but at least 1. Of F neurons M * F / A are kept.
+
+    encoder_shape: the encoder's sizes, with `layers`, `heads` A and `ffn` (neurons) F.
+    flops_share: share of the model's FLOPs to keep, from 0 to 1."""
+    heads = max(1, round(flops_share * encoder_shape.heads))
+    return [
+        (heads, heads * encoder_shape.ffn // encoder_shape.heads)
+    ] * encoder_shape.layers, {
         "op": "cut",
         "heads": heads,
     }

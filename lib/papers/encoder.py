@@ -1,10 +1,10 @@
-"""This module checks a reader's encoder before anything is planned with it.
+"""This module checks a reader's own encoder before any run with it is planned.
 
 The folder must have been written by `save_pretrained` of transformers: a configuration,
-weights and a tokenizer. They are compared with each other and with the task. The header
-of the weights has names, shapes and types of all tensors, so this takes no training and
-no torch. A folder that cannot be trained is refused at once, in one line with the path
-that the reader gave."""
+weights and a tokenizer. They are checked against each other and against the task. Only
+the header of the weights is read, with names, shapes and types of all tensors, so no
+torch is needed. An encoder that cannot be trained is refused at once, by a message of
+one line that names the reader's path."""
 
 import json
 import shlex
@@ -23,7 +23,7 @@ from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
 from lib.stats.cost import Shape, list_config_size_fields, read_shape_of_config
 
-# Key of a family in transformers -> its name.
+# {model_type in a configuration: name of the family of encoders}.
 FAMILIES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
@@ -33,22 +33,23 @@ FAMILIES = {
 }
 FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
-LONGEST = 128  # Least number of tokens in the position table.
+LONGEST = 128  # An encoder must be able to read at least this number of tokens.
 CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
 SETTINGS = "tokenizer_config.json"
-# First bytes of a pointer that Git LFS left in place of a file.
+# First bytes of a pointer file: Git LFS leaves it where a large file was not downloaded.
 POINTER = b"version https://git-lfs"
-# Types of safetensors -> numpy's types, which have no bfloat16.
+# {type in safetensors: numpy type}. numpy has no bfloat16, so its bits are read as uint16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-# Largest number of values of a tensor that is searched for NaN: a training that failed
-# has NaN everywhere.
+# Only tensors of at most this number of values are searched for NaN, which is fast. A
+# training that diverged has NaN in all of them.
 SMALL = 1 << 16
-# Whether a task is one of spans -> (class of its model, prefix of its head).
+# {whether the task has answer spans: (class of its model in transformers, prefix of the
+# tensors of its head)}.
 HEADS = {
     False: ("SequenceClassification", "classifier."),
     True: ("QuestionAnswering", "qa_outputs."),
 }
-# Special tokens of a kind of tokenizer, where its files name no others.
+# {kind of tokenizer: its special tokens, where its files name no others}.
 NO_TOKENS: dict[str, str] = {}
 BRACKETS = {
     f"{x}_token": f"[{x.upper()}]" for x in ("pad", "unk", "cls", "sep", "mask")
@@ -60,11 +61,12 @@ SPECIAL |= dict.fromkeys(("pretrained", "tokenizersbackend"), NO_TOKENS)
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """A Tokens describes the ids that a tokenizer can write.
+class TokenizerIds:
+    """A TokenizerIds describes the token ids that a tokenizer can produce.
 
-    size: one more than the largest id. pad: the id of padding; -1 without one, None for
-    an unknown kind of tokenizer. types: the number of token types of a pair."""
+    size: one more than the largest id.
+    pad: the id of padding; -1 without one, None for an unknown kind of tokenizer.
+    types: the number of token types of a pair of texts."""
 
     size: int
     pad: int | None
@@ -72,12 +74,14 @@ class Tokens:
 
 
 def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
-    """Return the full path of a reader's encoder, after it was checked.
+    """Check a reader's own encoder, and return the full path of its folder.
+
+    Raises Absent where a file is missing, and Refused for an encoder that cannot be
+    trained on the task.
 
     path: a folder, relative to the working folder or to the project, or the name of a
-    checkpoint that `lib fetch` brought. task: the task to train; None checks for pairs
-    of texts, and no head. Raises Absent where a file is missing, and Refused for an
-    encoder that cannot be trained on the task."""
+    checkpoint that `lib fetch` downloaded.
+    task: the task to train; None checks for pairs of texts, and no head."""
     if not str(path).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
         raise Absent(f"no model {str(path)!r}: it is no name of one line; {fix}")
@@ -96,8 +100,10 @@ def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
 
 
 def check_encoder(folder: Path, task: Task | None) -> None:
-    """Raise Refused for an encoder that cannot be trained, and Absent where a file is
-    missing."""
+    """Raise Refused for an encoder that cannot be trained on a task, and Absent where a
+    file is missing.
+
+    task: None checks for pairs of texts, and no head."""
     if file := find_missing_file(folder):
         raise Absent(f"no model {str(folder)!r}: {explain_missing_file(folder, file)}")
     for file in data.list_checkpoint_files(folder):
@@ -117,7 +123,9 @@ def check_encoder(folder: Path, task: Task | None) -> None:
         raise Refused(f"{folder}: {'; '.join(wrong[:3])}{more}; {fix}")
     wrong = [
         *list_infinite_tensors(weights, tensors),
-        *list_tokenizer_faults(read_tokens(folder, shape.family), shape, config, task),
+        *list_tokenizer_faults(
+            read_tokenizer_ids(folder, shape.family), shape, config, task
+        ),
         *(list_head_faults(folder, tensors, config, task) if task else []),
     ]
     if wrong:
@@ -125,7 +133,8 @@ def check_encoder(folder: Path, task: Task | None) -> None:
 
 
 def find_missing_file(folder: Path) -> str:
-    """Return the first missing file of configuration, weights and tokenizer, or ""."""
+    """Return the name of the first file of configuration, weights and tokenizer that a
+    folder lacks; "" if none."""
     for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
         if not any((folder / name).is_file() for name in names):
             return " or ".join(names)
@@ -133,7 +142,9 @@ def find_missing_file(folder: Path) -> str:
 
 
 def explain_missing_file(folder: Path, missing_file: str) -> str:
-    """Return why a folder lacks a file, with a fix that fits the files that it has."""
+    """Return why a folder lacks a file, and a fix that depends on the files it has.
+
+    missing_file: what `find_missing_file` returned."""
     quoted = shlex.quote(str(folder))
     if not folder.is_dir():
         fetch = f"fix: python -m lib fetch {quoted}, then the same command"
@@ -156,22 +167,22 @@ def explain_missing_file(folder: Path, missing_file: str) -> str:
 
 
 def read_json_object(file: Path) -> Json:
-    """Return the object in a JSON file, {} where there is no file."""
+    """Return the object in a JSON file; {} where there is no file or no object."""
     body = lines.read_json_value(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
 
 def read_shape(folder: str | Path) -> Shape:
-    """Return the Shape of the encoder in a folder. Raises as `read_configuration`
-    does."""
+    """Return the Shape, the numbers of layers, heads, neurons and so on, of the encoder
+    in a folder. Raises as `read_configuration` does."""
     return read_shape_of_config(read_configuration(Path(folder)))
 
 
 def read_configuration(folder: Path) -> Json:
     """Return the configuration of the encoder in a folder.
 
-    Raises Refused for an unknown family, impossible sizes, heads that do not divide the
-    hidden width, a short position table, and a decoder."""
+    Raises Refused for an unknown family, for impossible sizes, for a position table of
+    fewer than 128 tokens, and for a decoder."""
     body = lines.read_json_value(file := folder / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
@@ -191,9 +202,10 @@ def read_configuration(folder: Path) -> Json:
 
 
 def find_first_position(family: str, configuration: Json) -> int:
-    """Return the index of the first token's position.
+    """Return the index in the position table of the first token.
 
-    RoBERTa and MPNet count positions from the id of padding; all others from 0."""
+    RoBERTa and MPNet count positions from behind the id of padding, all others from 0.
+    """
     if family == "roberta":
         padding = configuration.get("pad_token_id")
         return 2 if padding is None else padding + 1
@@ -201,7 +213,8 @@ def find_first_position(family: str, configuration: Json) -> int:
 
 
 def read_safetensors_header(file: Path) -> dict[str, Json]:
-    """Return {name: {"dtype", "shape", "data_offsets"}} of a safetensors file.
+    """Return {tensor: {"dtype", "shape", "data_offsets"}} of a safetensors file,
+    without reading the tensors.
 
     Such a file has eight bytes with the length of a JSON object, the object, then the
     values. Raises Refused where it is damaged or cut off."""
@@ -222,10 +235,13 @@ def read_safetensors_header(file: Path) -> dict[str, Json]:
 
 
 def list_wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
-    """Yield a sentence for each tensor that does not fit the configuration.
+    """Yield a sentence for each tensor of the weights that does not fit the
+    configuration.
 
-    Checked are the shapes of the tables and linear layers, and the type of all
-    tensors."""
+    Checked are the shapes of embedding tables and linear layers, the number of layers,
+    and the types of all tensors.
+
+    tensors: {name: {"dtype", "shape"}}."""
     h, e, f = shape.hidden, shape.embedding, shape.ffn
     tables = ("word", shape.vocab), ("position", shape.positions)
     tables += (("token_type", shape.types),) if shape.types else ()
@@ -250,7 +266,11 @@ def list_wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[st
 
 
 def list_infinite_tensors(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a sentence on the first small tensor that has a NaN or an infinity."""
+    """Yield a sentence on the first small tensor with a NaN or an infinity, if there is
+    one.
+
+    file: the safetensors file.
+    tensors: its header, as `read_safetensors_header` returns it."""
     values = np.memmap(file, np.uint8, "r")
     start = 8 + int.from_bytes(values[:8].tobytes(), "little")
     for name, tensor in tensors.items():
@@ -267,10 +287,13 @@ def list_infinite_tensors(file: Path, tensors: Mapping[str, Json]) -> Iterator[s
             return
 
 
-def read_tokens(folder: Path, family: str) -> Tokens:
-    """Return the Tokens of the tokenizer in a folder, as transformers opens it.
+def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
+    """Return which token ids the tokenizer in a folder can produce, as transformers
+    would open it.
 
-    A special token that the vocabulary lacks gets the next free id."""
+    A special token that the vocabulary lacks gets the next free id.
+
+    family: the encoder's model_type, for tokenizers that do not name their class."""
     body, settings = map(
         read_json_object, (folder / VOCABULARIES[0], folder / SETTINGS)
     )
@@ -295,19 +318,23 @@ def read_tokens(folder: Path, family: str) -> Tokens:
     form = json.dumps(body.get("post_processor") or {"type": "BertProcessing"})
     has_types = "token_type_ids" in (settings.get("model_input_names") or by_default)
     is_second = '"type_id": 1' in form or "BertProcessing" in form
-    return Tokens(size, pad if kind in SPECIAL else None, 1 + (has_types and is_second))
+    return TokenizerIds(
+        size, pad if kind in SPECIAL else None, 1 + (has_types and is_second)
+    )
 
 
 def read_token_text(token: Any) -> str:
-    """Return the text of a special token, which files store as text or as an object."""
+    """Return the text of a special token, which tokenizer files store as text or as
+    {"content": text}."""
     return str(token["content"] if isinstance(token, dict) else token)
 
 
 def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
-    """Return {token: id} of the tokenizer in a folder; tokenizer_json: its
-    tokenizer.json.
+    """Return {token: id} of the tokenizer in a folder.
 
-    Raises Refused for a tokenizer.json without a vocabulary."""
+    Raises Refused for a tokenizer.json without a vocabulary.
+
+    tokenizer_json: the content of the folder's tokenizer.json."""
     if (folder / VOCABULARIES[0]).exists():
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
@@ -326,30 +353,38 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
 
 
 def list_tokenizer_faults(
-    tokens: Tokens, shape: Shape, config: Json, task: Task | None
+    tokenizer_ids: TokenizerIds, shape: Shape, config: Json, task: Task | None
 ) -> Iterator[str]:
-    """Yield a sentence for each misfit of a tokenizer with the encoder or the task."""
-    if tokens.size > shape.vocab:
+    """Yield a sentence for each fault by which a tokenizer does not fit the encoder or
+    the task.
+
+    task: None checks for pairs of texts."""
+    if tokenizer_ids.size > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
-        yield f"the tokenizer has {tokens.size} tokens, vocab_size is {shape.vocab}; {fix}"
-    if tokens.pad == -1:
+        yield f"the tokenizer has {tokenizer_ids.size} tokens, vocab_size is {shape.vocab}; {fix}"
+    if tokenizer_ids.pad == -1:
         fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
     counts = find_first_position(shape.family, config) - 1
-    if tokens.pad is not None and 0 <= tokens.pad != counts >= 0:
-        ids = f"padding has id {tokens.pad} in the tokenizer"
+    if tokenizer_ids.pad is not None and 0 <= tokenizer_ids.pad != counts >= 0:
+        ids = f"padding has id {tokenizer_ids.pad} in the tokenizer"
         yield f"{ids}, and positions count from id {counts}; fix: {OTHER}"
-    if shape.types and tokens.types > shape.types and (task is None or task.pair):
+    if (
+        shape.types
+        and tokenizer_ids.types > shape.types
+        and (task is None or task.pair)
+    ):
         fix = f"fix: take texts without a second one, or {OTHER}"
-        yield f"type_vocab_size is {shape.types}, and pairs have {tokens.types}; {fix}"
+        yield f"type_vocab_size is {shape.types}, and pairs have {tokenizer_ids.types}; {fix}"
 
 
 def list_head_faults(
     folder: Path, tensors: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
-    """Yield a sentence if the head in a folder does not fit a task.
+    """Yield a sentence if the classification head in a folder does not fit a task. An
+    encoder without a head fits every task.
 
-    An encoder without a head fits every task."""
+    tensors: {name: {"shape"}} of the weights."""
     cls, prefix = HEADS[task.span]
     sizes = {
         name: tensor["shape"][0]

@@ -1,10 +1,11 @@
-"""This module has the frontier, which compares the methods of all papers.
+"""This module has the frontier: a comparison of score and cost of the compression
+methods of all papers.
 
-No paper compares itself with the others. Here all methods have one teacher, and the
-same rows, epochs and seeds. A point is a method at a budget: a share m/12 of the whole
-model's FLOPs. Each paper names its methods in its `frontier.py` (lib.papers.points).
-This module adds controls that the papers lack, and combinations that they call
-orthogonal but never tried. It is free of torch."""
+No paper compares itself with the others. Here all methods have one teacher and the same
+rows, epochs and seeds. A point of the frontier is a method at a budget, a share m/12 of
+the whole model's FLOPs. Each paper lists its methods in its `frontier.py`
+(lib.papers.points). This module adds controls that the papers lack, and combinations
+that they call orthogonal but never tried. It does not import torch."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
-# Tables of frontier.toml, which describes each.
+# Tables of frontier.toml beside this module, whose comments describe them.
 ORDER: tuple[str, ...] = S.ORDER
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN
@@ -55,10 +56,12 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def uniformly_cut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of a model as wide as a "Width" one, but cut in order.
+    """Return the Spec of a pruned model that keeps the first heads and neurons of each
+    layer instead of the most important ones, a control for the ranking.
 
-    It keeps the first heads and neurons, not the most important ones. It learns from
-    the teacher's logits alone."""
+    It is trained on the teacher's logits alone.
+
+    width_in_twelfths: the share of heads and neurons that is kept, times 12."""
     teacher = grids.teacher_spec(profile, task)
     cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
@@ -73,19 +76,20 @@ def uncut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
 
 
 def distilled_uncut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of the uncut model, trained as the cut ones are.
+    """Return the Spec of the whole model, trained in the two stages in which pruned
+    students are. It is the control for what this training alone changes.
 
-    It is the control for the two stages of distillation."""
+    width_in_twelfths: not used; all methods have it."""
     return students.student_spec(profile, task, HEADS)
 
 
 def student_by_method_spec(
     profile: str, task: str, budget_in_twelfths: int, method_name: str
 ) -> Spec:
-    """Return the Spec of a student by a method of lib.methods.
+    """Return the Spec of a student that is pruned by a method of lib.methods.
 
-    A method with a function `scores` ranks heads and neurons. It uses the same rows as
-    the ranking of the "Width" models."""
+    A method with a function `scores` ranks heads and neurons, on the same rows as the
+    ranking of the papers' width-pruned students."""
     method, inputs = import_method(method_name), {}
     if hasattr(method, "scores"):
         options = replace(
@@ -98,38 +102,46 @@ def student_by_method_spec(
     return student_spec(profile, task, {"op": method_name} | arguments, **inputs)
 
 
-# Recipes of the installed papers. A combination needs those of all its papers.
+# Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
+# that need it are then left out.
 RECIPES = collect_modules("recipes")
 
 
-def make_ghost_operation(profile: str) -> Json:
+def describe_ghost_operation(profile: str) -> Json:
     return {"op": "ghost"} | to_plain_json(
         RECIPES["ghostbert"].make_ghost_options(profile)
     )
 
 
 def searched_ghost_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of a student with the searched architecture and ghosts."""
+    """Return the Spec of a student that combines two papers: it keeps the heads and
+    neurons that a search finds (NAS pruning) and gets ghost modules, cheap convolutions
+    (GhostBERT)."""
     find = collect_modules("frontier")["nas_pruning"].search_spec_at_budget
     return searched_student_spec(
-        profile, task, width_in_twelfths, find, (make_ghost_operation(profile),)
+        profile, task, width_in_twelfths, find, (describe_ghost_operation(profile),)
     )
 
 
-def layer_mix_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of a width-pruned model with BERMo's layer mix in its last
-    stage."""
+def width_pruned_layer_mix_spec(
+    profile: str, task: str, width_in_twelfths: int
+) -> Spec:
+    """Return the Spec of a width-pruned student that has BERMo's layer mix, a weighted
+    sum of all layers' outputs, in its last stage of training."""
     last = students.student_spec(profile, task, width_in_twelfths)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     mix = RECIPES["bermo"].MIX[profile]
     return Spec("fineprune", args | {"mix": mix}, last.inputs)
 
 
-def warmup_distilled_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation.
+def ghost_warmup_distilled_spec(
+    profile: str, task: str, width_in_twelfths: int
+) -> Spec:
+    """Return the Spec of a pruned student with ghost modules (GhostBERT) that is
+    trained by EfficientBERT's distillation.
 
-    Attention, states and predictions are in one loss, instead of two stages.
-    """
+    That matches attention scores, hidden states and logits in one loss, instead of in
+    two stages."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
     train = join_stages_into_one_training(students.FINETUNE, profile)
@@ -140,7 +152,8 @@ def warmup_distilled_spec(profile: str, task: str, width_in_twelfths: int) -> Sp
 
 
 def list_shared_methods() -> dict[str, Method]:
-    """Return the methods that belong to no paper, or to several installed ones."""
+    """Return {name: Method} of the methods that belong to no paper, or combine those of
+    several installed papers."""
     points = {
         "Whole": Method("whole", uncut_spec, "all", once=True),
         "Width": Method("paper", students.student_spec),
@@ -155,14 +168,14 @@ def list_shared_methods() -> dict[str, Method]:
         )
     papers = collect_modules("frontier")
     if "bermo" in papers:
-        points["Width + layer mix"] = Method("combination", layer_mix_spec)
+        points["Width + layer mix"] = Method("combination", width_pruned_layer_mix_spec)
     if "ghostbert" in papers:
         ghosts = papers["ghostbert"].POINTS["GhostBERT"]
         combined = partial(Method, "combination", added=ghosts.added)
         in_int8 = partial(quantised_spec, make_trained_spec=ghosts.make)
         points["GhostBERT, int8"] = combined(in_int8)
         if "efficientbert" in papers:
-            points["GhostBERT, warmed up"] = combined(warmup_distilled_spec)
+            points["GhostBERT, warmed up"] = combined(ghost_warmup_distilled_spec)
         if "nas_pruning" in papers:
             least = papers["nas_pruning"].POINTS["NAS"].least
             made = combined(searched_ghost_spec, keeps="found", least=least)
@@ -171,7 +184,7 @@ def list_shared_methods() -> dict[str, Method]:
 
 
 def collect_methods() -> dict[str, Method]:
-    """Return {name: Method} of all methods, in the order of the page's tables."""
+    """Return {name: Method} of all methods of the frontier, in the order of its tables."""
     points = list_shared_methods()
     for paper in collect_modules("frontier").values():
         points |= paper.POINTS
@@ -180,17 +193,18 @@ def collect_methods() -> dict[str, Method]:
 
 
 TABLE = collect_methods()
-# Methods that are tried on a reader's rows where none is asked for.
+# Methods that are compared on a reader's own data if the reader names none.
 OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
 def list_budgets(
     profile: str, method_name: str, chosen_budgets: Sequence[int] = ()
 ) -> Sequence[int]:
-    """Return the budgets of a method in twelfths: the chosen ones, or the profile's.
+    """Return the budgets at which a method has a model, in twelfths of the whole FLOPs:
+    the chosen ones, or the profile's.
 
-    Budgets that the encoder's heads do not divide into, or that a search cannot reach,
-    are left out. A method with a single point has (0,)."""
+    Left out are budgets at which the encoder would not keep a whole number of heads, or
+    which a search cannot reach. A method with one model alone has (0,)."""
     method = TABLE[method_name]
     if method.once:
         return (0,)
@@ -198,7 +212,7 @@ def list_budgets(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
     if method.keeps == "found" and grids.find_reader_span(profile):
-        return []  # No search reads passages.
+        return []  # Searches do not support questions on passages.
     low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
 
@@ -209,11 +223,12 @@ def count_method_flops(
     budget_in_twelfths: int,
     architecture: Json | None = None,
 ) -> int:
-    """Return the FLOPs of one forward pass of 128 tokens by a method's model.
+    """Return the FLOPs of one forward pass of a method's model on 128 tokens.
 
-    Counted are matrix products and convolutions, with the pooler. budget_in_twelfths:
-    its budget in twelfths. architecture: the result of a search, for methods that keep
-    it."""
+    Counted are matrix products and convolutions, and the pooler.
+
+    architecture: the kept heads and neurons that a search found, for methods with a
+    search."""
     base, method = find_encoder_shape(profile), TABLE[method_name]
     if method.flops:
         return method.flops(profile)
@@ -244,8 +259,8 @@ def count_method_flops(
 
 
 def describe_choices() -> list[str]:
-    """Return lines on what `--methods` takes, and on the defaults of a reader's own
-    rows."""
+    """Return lines of help for the command that compares methods on a reader's own
+    data: which methods there are, and what budgets and seeds are without a choice."""
     lines = [
         f"methods: {' · '.join(TABLE)}",
         f"without --methods: {', '.join(OWN)}",
@@ -262,18 +277,22 @@ def describe_choices() -> list[str]:
 
 
 def read_floors(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return {name: points} of the baselines that a step `bag_of_words` could score."""
+    """Return {baseline: points} of the baselines without a network, the majority class
+    and a bag of words, that a run of the step `bag_of_words` could score.
+
+    metrics: the metrics of that run."""
     names = ("majority", "bag_of_words")
     values = {name.replace("_", " "): metrics.get(name, np.nan) for name in names}
     return {name: 100 * value for name, value in values.items() if value == value}
 
 
-def describe_floor(metrics: Mapping[str, Any], is_share: bool) -> str:
-    """Return a line on the scores of a finished step `bag_of_words`, and on whether any
-    model can be shown to be above them.
+def describe_baseline_scores(metrics: Mapping[str, Any], is_share: bool) -> str:
+    """Return a line on the scores of the majority class and of a bag of words, with a
+    warning where these are so high that no model can be shown to be better.
 
-    is_share: whether a score is a mean over rows, so that its interval is known where
-    every row is right."""
+    metrics: of a run of the step `bag_of_words`.
+    is_share: whether the score is a share of right rows, whose interval is known even
+    where every row is right."""
     scores = read_floors(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
@@ -291,34 +310,37 @@ def format_label(model: str, budget_in_twelfths: int) -> str:
     return f"{model} {budget_in_twelfths}/{HEADS}" if budget_in_twelfths else model
 
 
-def label_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the model rows of a collected grid, each named by method and budget.
+def label_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of trained models, with the column `model` as method and budget
+    ("Width 3/12") and the column `method` as the method alone.
 
-    The column `method` has the method alone."""
-    frame = frame[frame["kind"] == "model"]
-    names = map(format_label, frame["model"], frame["m"].astype(int))
-    return frame.assign(method=frame["model"], model=list(names))
+    runs_frame: a DataFrame with a row for each run."""
+    runs_frame = runs_frame[runs_frame["kind"] == "model"]
+    names = map(format_label, runs_frame["model"], runs_frame["m"].astype(int))
+    return runs_frame.assign(method=runs_frame["model"], model=list(names))
 
 
-def make_points_table(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
-    """Return a table with a line for each model and task of a collected grid.
+def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
+    """Return the frontier as a DataFrame: a line for each model and task, with its
+    score and costs.
 
-    The score is in points. Its 95 % interval `low` to `high` covers seeds and examples,
-    and ends where scores do; with one seed it covers examples alone. `gap` is the
-    difference to the model `beside`, with an interval from three seeds on. That model
-    is the narrowest plain one that has at least the FLOPs of this one
-    (`find_plain_baseline`), and
-    `budget` is its width in twelfths. Costs are means over seeds."""
+    `score` is in points. Its 95 % interval `low` to `high` covers seeds and examples;
+    with one seed examples alone. `gap` is the difference to the model `beside`, with an
+    interval from three seeds on. That is the narrowest width-pruned model with at least
+    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths. Costs
+    are means over seeds.
+
+    runs_frame: a DataFrame with a row for each run."""
     import pandas as pd
 
     lines, place = [], ["model", "m", "task", "seed"]
-    searches = frame[frame["kind"] == "search"].to_dict("records")
+    searches = runs_frame[runs_frame["kind"] == "search"].to_dict("records")
     architectures = {
         tuple(row[key] for key in place): row.get("architecture") for row in searches
     }
-    for task, task_frame in compare.select_rows_with_runs(label_models(frame)).groupby(
-        "task", sort=False
-    ):
+    for task, task_frame in compare.select_rows_with_runs(
+        label_models(runs_frame)
+    ).groupby("task", sort=False):
         assert isinstance(task, str)
         column, start = grids.list_columns_by_task(profile)[task][0], len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
@@ -331,7 +353,9 @@ def make_points_table(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
                 rows.to_dict("records"),
                 seed_architectures,
             )
-            pairs = map(partial(pair_with_labels, column), rows["run"], rows["seed"])
+            pairs = map(
+                partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
+            )
             score = paired.bounded_difference([*pairs])
             line = {
                 "task": task,
@@ -346,36 +370,41 @@ def make_points_table(frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= compute_gap_to_plain(
+            line |= compute_gap_to_width_pruned(
                 task_frame,
                 line,
-                find_plain_baseline(lines[start:], line["flops"]),
+                find_width_pruned_baseline(lines[start:], line["flops"]),
                 column,
             )
     return pd.DataFrame(lines)
 
 
 def count_costs(
-    profile: str, row: Mapping[str, Any], architecture: Json | None
+    profile: str, run_row: Mapping[str, Any], architecture: Json | None
 ) -> tuple[float, float, float]:
-    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid.
+    """Return (MFLOPs, million parameters, megabytes) of a trained model.
 
-    Masked weights do not count as parameters. The megabytes are those of the smallest
-    measured storage, or of float32. architecture: as in `flops`."""
-    pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
-    weights = row["parameters"] - np.nan_to_num(pruned)
+    Pruned weights do not count as parameters. Megabytes are those of the smallest
+    measured storage format, or of float32.
+
+    run_row: a row of the frame of runs, with the run's metrics.
+    architecture: the heads and neurons that a search found, or None."""
+    pruned = run_row.get("masked_weights", 0) - run_row.get("kept_weights", 0)
+    weights = run_row["parameters"] - np.nan_to_num(pruned)
     stored = [
-        n for n in (row.get("bytes"), row.get("bytes_sparse")) if n and np.isfinite(n)
+        n
+        for n in (run_row.get("bytes"), run_row.get("bytes_sparse"))
+        if n and np.isfinite(n)
     ]
-    forward = count_method_flops(profile, row["method"], row["m"], architecture)
-    return forward / 1e6, weights / 1e6, (*stored, 4 * row["parameters"])[0] / 1e6
+    forward = count_method_flops(profile, run_row["method"], run_row["m"], architecture)
+    return forward / 1e6, weights / 1e6, (*stored, 4 * run_row["parameters"])[0] / 1e6
 
 
-def find_plain_baseline(point_rows: Iterable[Json], flops: float) -> Json | None:
-    """Return the line of the narrowest plain model with at least these FLOPs.
+def find_width_pruned_baseline(point_rows: Iterable[Json], flops: float) -> Json | None:
+    """Return the line of the narrowest width-pruned or whole model with at least these
+    FLOPs, with which a model is compared; None where there is none.
 
-    A plain model is cut to a width, or whole, and distilled alike. It is None where no
-    plain model is large enough."""
+    point_rows: lines of `make_points_table` of one task."""
     both = [
         line for line in point_rows if line["method"] in ("Width", "Whole, distilled")
     ]
@@ -383,12 +412,15 @@ def find_plain_baseline(point_rows: Iterable[Json], flops: float) -> Json | None
     return min(candidates, key=lambda line: line["flops"], default=None)
 
 
-def compute_gap_to_plain(
-    frame: pd.DataFrame, point_row: Json, plain_row: Json | None, column: Column
+def compute_gap_to_width_pruned(
+    runs_frame: pd.DataFrame, point_row: Json, baseline_row: Json | None, column: Column
 ) -> Json:
-    """Return the columns of a line of `points` on its gap to a plain model of one task.
+    """Return the columns of `make_points_table` on a model's gap to the width-pruned
+    model of the same cost.
 
-    plain_row: the line of the plain model, or None."""
+    runs_frame: the runs of one task.
+    point_row: the model's line so far.
+    baseline_row: the line of the other model, or None."""
     columns = {
         "budget": np.nan,
         "beside": "",
@@ -396,11 +428,11 @@ def compute_gap_to_plain(
         "gap_low": np.nan,
         "gap_high": np.nan,
     }
-    if plain_row is None:
+    if baseline_row is None:
         return columns
-    columns |= {"budget": plain_row["m"] or HEADS, "beside": plain_row["model"]}
+    columns |= {"budget": baseline_row["m"] or HEADS, "beside": baseline_row["model"]}
     pairs = compare.pair_columns(
-        frame, point_row["model"], plain_row["model"], {column.task: (column,)}
+        runs_frame, point_row["model"], baseline_row["model"], {column.task: (column,)}
     )
     gap = paired.bounded_difference(pairs) if pairs else None
     columns |= {"gap": gap.mean} if gap else {}
@@ -408,11 +440,12 @@ def compute_gap_to_plain(
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
 
 
-def pair_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
-    """Return a Pair of a run's predictions with the labels themselves.
+def pair_predictions_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
+    """Return a Pair, two predictions at one seed whose scores are compared, of a run's
+    predictions and the labels themselves.
 
-    So its difference is the score of the run minus 100 points, and one function gives
-    intervals of scores and of differences."""
+    Its difference is the run's score minus 100 points. So the function for intervals of
+    differences serves scores too."""
     rows = compare.read_labels_and_predictions(run, column)
     labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
@@ -420,10 +453,13 @@ def pair_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
 
 
 def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
-    """Return the models on the front: none of at most the same cost scores higher.
+    """Return the models on the Pareto front, cheapest first: no model of at most the
+    same cost scores higher.
 
-    points: from `points`. Costs within a factor EVEN count as equal. The cheapest model
-    comes first."""
+    Costs within a factor EVEN count as equal.
+
+    points: a table of `make_points_table`, of one task.
+    cost_column: the column of the cost, such as "flops"."""
     ordered = points.sort_values(
         [cost_column, "score"], ascending=[True, False], ignore_index=True
     )
@@ -435,7 +471,10 @@ def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
 
 
 def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | None:
-    """Return the cost of the whole model in a table of `points`; None without it."""
+    """Return the cost of the uncompressed model; None where it was not run.
+
+    points: a table of `make_points_table`.
+    cost_column: the column of the cost, such as "flops"."""
     full_costs = points.loc[points["method"] == "Whole", cost_column]
     return float(full_costs.iloc[0]) if len(full_costs) else None
 
@@ -443,11 +482,15 @@ def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | 
 def recommend_line(
     points: pd.DataFrame, cost_column: str, cost_share: float
 ) -> dict[Hashable, Any] | None:
-    """Return the line of `points` with the best score within a share of the cost.
+    """Return the line of the model with the best score within a cost limit; the
+    cheapest of equals, None where no model is within the limit.
 
-    The limit is SLACK times this share of the whole model's cost. Ties go to the
-    cheapest. It is None where no model is within the limit. Raises Refused where the
-    whole model has no run."""
+    The limit is SLACK times a share of the whole model's cost. Raises Refused where
+    that model was not run.
+
+    points: a table of `make_points_table`.
+    cost_column: the column of the cost, such as "flops".
+    cost_share: the share, from 0 to 1."""
     full_cost = find_cost_of_whole_model(points, cost_column)
     if full_cost is None:
         raise Refused(

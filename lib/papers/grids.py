@@ -1,13 +1,11 @@
-"""This module has what the grids of all papers share.
+"""This module has what the experiment grids of all papers share: the four profiles with
+their data, settings and encoders, and the tasks, seeds and fine-tuned teachers.
 
-It defines the four profiles with their rows, settings and encoders, and the tasks,
-seeds and fine-tuned teachers. A reader's own data and model can replace those of a
-profile. The module is free of torch.
-
-A `ReaderProfile` is the name of a profile, so it finds the settings of that profile in
-every table. It also says where rows and encoder come from instead:
-`describe_training_rows` describes the rows, `backbone_spec` the encoder. So no paper
-needs to know of it."""
+A reader's own data and model can replace those of a profile. Then the profile is a
+`ReaderProfile`: a str that is the profile's name, so it finds the settings of that
+profile in every table, and that has the reader's data and model as attributes.
+`describe_training_rows` and `backbone_spec` look at these, so no paper needs to know of
+them. The module does not import torch."""
 
 import os
 import shlex
@@ -40,14 +38,15 @@ from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
 
 def read_settings(paper_or_table: str) -> SimpleNamespace:
-    """Return the settings of a paper, or the tables of a TOML file here, as attributes.
+    """Return the tables of a settings file as attributes: a paper's `settings.toml`, or
+    a TOML file beside this module.
 
-    A table below the name of a class of options (lib.core.options, or the paper's own),
-    such as [Train.TEACHER], holds such options for each profile: the fields of `all`,
-    and its own. A Train also has the fields of [TRAINING] in grids.toml, which all
-    trainings of a profile share. COLUMNS are made Columns.
+    A table below the name of a class of options, such as [Train.TEACHER], becomes
+    {profile: options}, with the fields of `all` and of the profile. A Train also has
+    the fields that all trainings of a profile share ([TRAINING] in grids.toml). COLUMNS
+    becomes a tuple of Columns, metrics of tasks.
 
-        >>> settings("students").DISTIL["paper"].epochs
+        >>> read_settings("students").DISTIL["paper"].epochs
         3"""
     is_paper = paper_or_table in find_papers()
     place = (
@@ -76,7 +75,7 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
 
 FOLDER = Path(__file__).parent
 S = read_settings("grids")
-# Tables of grids.toml, which describes each.
+# Tables of grids.toml beside this module, whose comments describe them.
 DRAWN: tuple[str, ...] = S.DRAWN
 SECOND: str = S.SECOND
 STEPS: int = S.STEPS
@@ -97,8 +96,8 @@ LEARNING: Json = S.LEARNING
 # Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# {name: profile}, with its name, the source of its tasks (lib.data), a line about it
-# for pages, and Numerics.
+# {name: profile}. A profile has its name, the source of its data sets (lib.data), a line
+# about it for pages, and the Numerics of its runs.
 PROFILES = {
     name: SimpleNamespace(
         name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields
@@ -107,20 +106,23 @@ PROFILES = {
 }
 
 Value = TypeVar("Value")
-# Json is for the options of a finished Spec.
+# Options of a run; in a Spec that is read from a file they are JSON.
 Options = TypeVar("Options", Train, Importance, Json)
 
-# Speed of a training: its share of the FLOP rate of a matrix product, and the extra
-# seconds of a step. Measured by 240 steps of 32 rows of a BERT of 2 layers of 384:
-# 4,628 GFLOP in 81 seconds of a core that does 91 GFLOP a second by a matrix product.
+# How fast a training is: the FLOPs per second as a share of those of a large matrix
+# product, and further seconds per step. Measured by 240 steps of 32 rows, with a BERT of
+# 2 layers and hidden size 384: 4,628 GFLOP took 81 seconds on a core that does 91 GFLOP
+# per second in a matrix product.
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
-# Seconds of a run beside its training: it opens a model and scores it.
+# Seconds of a run besides its training, for opening and scoring a model.
 START_SECONDS = 5.0
-# Steps that take the settings of a training and only read its rows.
+# Steps that have training settings as arguments but do not train: they compute outputs
+# for the rows.
 READING = ("states", "quantise", "predict")
-# Least number of tokens at which a reader may cut rows.
+# A reader may not cut rows of data to fewer tokens than this.
 SHORTEST = 8
-# Parameters of notebooks and commands that name a profile.
+# Parameters of notebooks and options of commands that together say which profile, data
+# and encoder are used.
 PARAMETERS = (
     "profile",
     "data",
@@ -129,16 +131,20 @@ PARAMETERS = (
 
 
 def find_profile(profile: str) -> SimpleNamespace:
-    """Return the profile of a name. Raises Refused with the nearest name."""
+    """Return the profile of a name, with the attributes name, source (of its data
+    sets), a line about it, and numerics.
+
+    Raises Refused for an unknown name."""
     check_name("profile", profile, PROFILES)
     return PROFILES[profile]
 
 
 def checkpoint_spec(checkpoint_name: str) -> Spec:
-    """Return the Spec of a published checkpoint.
+    """Return the Spec, the description of a run, that takes a published pre-trained
+    checkpoint.
 
-    Its seed is fixed, because all seeds start from it. Raises Refused for an unknown
-    name."""
+    It has a fixed seed, because runs of all seeds start from it. Raises Refused for an
+    unknown name."""
     check_name("checkpoint", checkpoint_name, models.HUB)
     return Spec(
         "checkpoint",
@@ -150,7 +156,7 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
 def list_encoder_families(profile: str) -> tuple[str, ...]:
     """Return the families of encoders that a profile has, such as ("bert", "roberta").
 
-    A reader's model is of one family. One that no paper has counts as a BERT."""
+    A reader's own encoder is of one family; one that no paper uses counts as "bert"."""
     if folder := read_reader_part(profile, "model"):
         kind = read_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
@@ -158,15 +164,16 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
 
 def name_encoder(profile: str) -> str:
-    """Return the name of a profile's encoder in texts, such as MiniLM."""
+    """Return the name by which texts call a profile's encoder, such as "MiniLM"."""
     return CALLED.get(profile, f"the encoder of {profile}")
 
 
 def backbone_spec(profile: str, family: str = "bert") -> Spec:
-    """Return the Spec of the encoder that a profile's models of a family start from.
+    """Return the Spec of the pre-trained encoder from which all models of a profile
+    start.
 
-    A reader's model replaces that of every family. Raises Refused for a family that the
-    profile does not have."""
+    A reader's own encoder replaces it, whatever the family. Raises Refused for a family
+    that the profile does not have."""
     if folder := read_reader_part(profile, "model"):
         return Spec(
             "checkpoint",
@@ -186,7 +193,8 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
 
 
 def start_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
-    """Return the Spec of a published checkpoint, or of the reader's model instead."""
+    """Return the Spec of a published checkpoint; with a reader's own encoder, that of
+    this encoder."""
     return (
         backbone_spec(profile)
         if read_reader_part(profile, "model")
@@ -195,18 +203,21 @@ def start_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
 
 
 def toy_backbone_spec() -> Spec:
-    """Return the Spec of toy's encoder, pre-trained on generated text."""
+    """Return the Spec of the small encoder of profile toy, pre-trained on generated
+    text."""
     args = {"train": Train(**LEARNING), "numerics": PROFILES["toy"].numerics}
     return Spec("pretrain", TOY | args, seed=0)
 
 
 def untrained_spec() -> Spec:
-    """Return the Spec of toy's encoder with random weights."""
+    """Return the Spec of the small encoder of profile toy with random weights, for
+    tests and comparisons without pre-training."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
-    """Return the Shape of a profile's encoder, for cost formulas.
+    """Return the Shape, the numbers of layers, heads, neurons and so on, of a profile's
+    encoder.
 
     Raises Refused for a family that the profile does not have."""
     if folder := read_reader_part(profile, "model"):
@@ -235,12 +246,16 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
 
 
 class ReaderProfile(str):
-    """A ReaderProfile is the name of a profile, with the reader's data, model, or both.
+    """A ReaderProfile is the name of a profile (a str) with a reader's own data, own
+    encoder, or both.
 
-    data: a file of the reader (lib.data.own), or "". model: the full path of a folder,
-    or "". length: the number of tokens at which rows of the data are cut; 0 takes the
-    profile's. Raises Refused for data without a model at toy, for a length without
-    data, and for a length that the encoder cannot read."""
+    Raises Refused for data without an encoder at profile toy, whose encoder knows
+    generated words alone; for a length without data; and for a length or data that the
+    encoder cannot read.
+
+    data: the file of the data (lib.data.own), or "".
+    model: the folder of the encoder, or "".
+    length: tokens to which rows of the data are cut; 0 takes the profile's."""
 
     data: str
     model: str
@@ -278,12 +293,13 @@ class ReaderProfile(str):
 
     @property
     def task_title(self) -> str:
-        """Return the title of the reader's task, or "" for the profile's tasks."""
+        """Return the title of the task in the reader's data; "" without such data."""
         return own.format_task_title(self.data) if self.data else ""
 
     @property
     def encoder_folder(self) -> Path | None:
-        """Return the folder of the encoder, None where it is not on this machine."""
+        """Return the folder of the encoder; None where it was not downloaded to this
+        machine."""
         names = CHECKPOINTS.get(self[:], {})
         if self.model or not names:
             return Path(self.model) if self.model else None
@@ -291,16 +307,17 @@ class ReaderProfile(str):
 
     @property
     def token_limit(self) -> int:
-        """Return the number of tokens that the encoder can read."""
+        """Return the largest number of tokens that the encoder can read, from its
+        position table."""
         base = find_encoder_shape(self)
         config = read_configuration(self.encoder_folder) if self.encoder_folder else {}
         return base.positions - find_first_position(base.family, config)
 
     @property
     def measured_feed(self) -> TokenizerCoverage | None:
-        """Return how the encoder's tokenizer cuts and reads the rows of a user.
-
-        It is None without rows of a reader, or without a tokenizer on this machine."""
+        """Return a TokenizerCoverage, measurements of how the encoder's tokenizer splits the
+        reader's texts; None without such data, or without a tokenizer on this machine.
+        """
         if not (self.data and self.encoder_folder):
             return None
         reading = own.read_user_line(self.data)
@@ -311,7 +328,8 @@ class ReaderProfile(str):
 
     @property
     def row_cautions(self) -> list[str]:
-        """Return sentences that warn of the reader's rows, for beside any advice."""
+        """Return sentences that warn of problems in the reader's data, to be shown
+        beside any advice on a method."""
         lines = [*own.read_user_line(self.data).cautions] if self.data else []
         return lines + (
             [self.measured_feed.summary]
@@ -320,9 +338,9 @@ class ReaderProfile(str):
         )
 
     def describe_inputs(self) -> list[str]:
-        """Return sentences for a page on the reader's data and model.
+        """Return sentences for a page on the reader's data and encoder.
 
-        The first one also stands in captions."""
+        The first one names them, and also stands in captions."""
         parts = [f"data: {self.task_title}"] * bool(self.data)
         parts += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(parts)}."]
@@ -343,22 +361,25 @@ class ReaderProfile(str):
 def make_reader_profile(
     profile: str, data: str = "", model: str = "", length: int = 0
 ) -> str:
-    """Return the profile's name, as a `ReaderProfile` if data, model or length are
-    given."""
+    """Return a `ReaderProfile` if data, model or length are given, else the profile's
+    name as it is."""
     is_own = data or model or length
     return ReaderProfile(profile, data, model, length) if is_own else profile
 
 
 def find_length_limit(profile: str) -> int:
-    """Return the number of tokens at which the rows of a profile are cut."""
+    """Return the number of tokens to which the rows of a profile are cut."""
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
 def find_profile_of_values(parameter_values: Mapping[str, Any]) -> str:
-    """Return the profile's name from the parameters of a notebook.
+    """Return the profile that the parameters of a notebook name: its name or a
+    `ReaderProfile`.
 
-    parameter_values: {parameter: value}. In a notebook without `data`, `model` may mean
-    something else, so only the profile counts."""
+    A notebook without the parameter `data` may use `model` for something else, so there
+    only the parameter `profile` counts.
+
+    parameter_values: {parameter: value}."""
     parameters = (
         (*PARAMETERS, "length") if "data" in parameter_values else PARAMETERS[:1]
     )
@@ -368,7 +389,8 @@ def find_profile_of_values(parameter_values: Mapping[str, Any]) -> str:
 
 
 def list_parameter_values(profile: str) -> dict[str, Any]:
-    """Return {parameter: value} of a notebook that stand for a profile's name."""
+    """Return {parameter of a notebook: value} for a profile, as the reverse of
+    `find_profile_of_values`."""
     if not isinstance(profile, ReaderProfile):
         return {"profile": profile[:]}
     reader_parts = {name: read_reader_part(profile, name) for name in PARAMETERS[1:]}
@@ -377,7 +399,8 @@ def list_parameter_values(profile: str) -> dict[str, Any]:
 
 
 def list_command_options(profile: str) -> list[str]:
-    """Return the options of a command that stand for a profile's name."""
+    """Return the options of a command that name a profile and a reader's data and
+    encoder, such as "--profile mini"."""
     return [
         f"--{name} {shlex.quote(str(value))}"
         for name, value in list_parameter_values(profile).items()
@@ -386,17 +409,21 @@ def list_command_options(profile: str) -> list[str]:
 
 
 def read_reader_part(profile: str, part_name: str) -> str:
-    """Return the reader's `data`, `model` or `task` of a profile's name, or ""."""
+    """Return an attribute that only a `ReaderProfile` has; "" for a plain name of a
+    profile.
+
+    part_name: "data", "model" or "task_title"."""
     return getattr(profile, part_name, "")
 
 
 def describe_reader_inputs(profile: str) -> list[str]:
-    """Return sentences on the reader's data and model; [] without them."""
+    """Return sentences on the reader's own data and encoder; [] without them."""
     return profile.describe_inputs() if isinstance(profile, ReaderProfile) else []
 
 
 def digest_reader_inputs(profile: str) -> list[str]:
-    """Return the digests of the reader's data, model and test rows.
+    """Return the digests of the reader's data, encoder and, if there are any, test
+    rows, by which a page shows what it was made of.
 
     The first two are "" where they are not given."""
     name, model = (read_reader_part(profile, what) for what in PARAMETERS[1:])
@@ -409,26 +436,32 @@ def digest_reader_inputs(profile: str) -> list[str]:
 
 
 def list_reader_cautions(profile: str) -> list[str]:
-    """Return sentences that warn of the reader's rows; [] without such rows."""
+    """Return sentences that warn of problems in the reader's own data; [] without such
+    data."""
     return profile.row_cautions if isinstance(profile, ReaderProfile) else []
 
 
 def limit_row_counts(
-    task_name: str, profile: str, wanted_rows: int | None, wanted_held_out: int
+    task_name: str, profile: str, wanted_rows: int | None, wanted_held_out_rows: int
 ) -> tuple[int, int]:
-    """Return (training rows, held-out rows) of a reader's task.
+    """Return (number of training rows, number of held-out rows) that a reader's own
+    data can give.
 
-    `wanted_rows` and `wanted_held_out` are the wanted numbers. At most a fifth of the
-    training rows is held out."""
+    At most a fifth of the training rows is held out.
+
+    wanted_rows, wanted_held_out_rows: the numbers asked for; None for the first means
+    the profile's limit, or all."""
     available, most = len(data.read_splits("own", task_name)["train"]), MOST[profile]
-    wanted_held_out = min(wanted_held_out, available // 5)
+    wanted_held_out_rows = min(wanted_held_out_rows, available // 5)
     return min(
-        wanted_rows or most or available, most or available, available - wanted_held_out
-    ), wanted_held_out
+        wanted_rows or most or available,
+        most or available,
+        available - wanted_held_out_rows,
+    ), wanted_held_out_rows
 
 
 LABELS = Targets("hard")
-# Settings of every training, under their printed names.
+# Settings that all trainings share, by the names in the papers' tables of settings.
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
@@ -440,9 +473,11 @@ def select_tasks(
 ) -> tuple[str, ...]:
     """Return the tasks of a page: the chosen ones, or those of the profile.
 
-    by_profile: {profile: tasks}. A page takes all tasks of the same kind: of GLUE, of
-    SQuAD, of SentEval. A reader's data are a single task in place of all. Raises
-    Refused, with the nearest name, for an unknown profile or task."""
+    Allowed are all tasks of the same kind (GLUE, SQuAD or SentEval) as the page's own.
+    A reader's own data are a single task that replaces all. Raises Refused for an
+    unknown profile or task.
+
+    by_profile: {profile: tasks}."""
     check_name("profile", profile, by_profile)
     if title := read_reader_part(profile, "task_title"):
         for name in chosen_tasks:
@@ -463,8 +498,9 @@ def select_seeds(
 ) -> tuple[int, ...]:
     """Return the seeds of a page: the chosen ones, or those of the profile.
 
-    by_profile: {profile: seeds}. Raises Refused, with the nearest name, for a profile
-    without seeds."""
+    Raises Refused for a profile without seeds.
+
+    by_profile: {profile: seeds}."""
     check_name("profile", profile, by_profile)
     return tuple(chosen_seeds) or tuple(by_profile[profile])
 
@@ -474,10 +510,12 @@ def pick_values(
     values_by_label: Mapping[str, Value],
     chosen_labels: Collection[str] = (),
 ) -> dict[str, Value]:
-    """Return {label: value} of the chosen labels, or of all.
+    """Return {label: value} of the chosen labels in the order of `values_by_label`; all
+    without a choice.
 
-    label_noun: the noun of a label in messages. Raises Refused with the nearest
-    label."""
+    Raises Refused for an unknown label.
+
+    label_noun: what a label is, for the error message."""
     for name in chosen_labels:
         check_name(label_noun, name, values_by_label)
     return {
@@ -488,10 +526,11 @@ def pick_values(
 
 
 def find_source(profile: str, task: str) -> str:
-    """Return the source of a task's rows at a profile, as lib.data names it.
+    """Return where the data of a task come from at a profile: "toy" (generated
+    sentences), "glue", "squad", "senteval" or "treebank", as lib.data names them.
 
-    At toy they are generated sentences. Elsewhere it is GLUE or SQuAD. Probing tasks
-    come from SentEval at paper, and from a treebank at mini and base."""
+    Probing tasks come from SentEval at profile paper, and from a treebank at mini and
+    base."""
     task_source = find_profile(profile).source
     if task_source == "toy" or task in GLUE:
         return task_source
@@ -501,8 +540,8 @@ def find_source(profile: str, task: str) -> str:
 
 
 def describe_dataset(profile: str, task: str) -> Json:
-    """Return the descriptor of a task's rows at a profile
-    (lib.data.describe_task_rows)."""
+    """Return the descriptor of a task's data set at a profile, with the profile's
+    number of rows (lib.data.describe_task_rows)."""
     return describe_training_rows(
         profile, task, ROWS[profile].get(task), HELD_OUT[profile]
     )
@@ -516,13 +555,18 @@ def describe_training_rows(
     with_unseen_rows: bool = True,
     **further_options: Any,
 ) -> Json:
-    """Return the descriptor of a task's training rows, and of its unseen rows.
+    """Return the descriptor of a task's training rows and, if wanted, of rows of an
+    unseen kind on which models are scored too.
 
-    rows: the number of training rows. held_out_rows: the number of further rows that
-    score candidates. with_unseen_rows: whether to add unseen rows, which do not depend
-    on the training rows. further_options: other arguments of
-    `lib.data.describe_task_rows`. A reader's data have no unseen rows. At the profiles
-    in DRAWN the seed of a run draws its training rows."""
+    Some profiles draw the training rows by the seed of the run. A reader's own data
+    have no unseen rows.
+
+    rows: number of training rows; None means all.
+    held_out_rows: number of further training rows by which candidates of a search are
+    scored.
+    with_unseen_rows: whether unseen rows are added. They do not depend on the training
+    rows.
+    further_options: other arguments of `lib.data.describe_task_rows`."""
     if name := read_reader_part(profile, "data"):
         counts = limit_row_counts(name, profile, rows, held_out_rows)
         return data.describe_task_rows("own", name, *counts, **further_options)
@@ -531,7 +575,7 @@ def describe_training_rows(
     if profile in DRAWN:
         further_options["drawn"] = True
         pool = data.describe_task_rows(*place, **further_options)["drawn"]["rows"]
-        # A task with fewer rows has all of them.
+        # If fewer rows can be drawn than were asked for, all of them are.
         rows = min(rows or pool, pool - held_out_rows)
     return data.describe_task_rows(*place, rows, held_out_rows, **further_options)
 
@@ -544,11 +588,11 @@ def make_common_arguments(
     spans_by_profile: Mapping[str, Span] = SPAN,
     **further_arguments: Any,
 ) -> Json:
-    """Return arguments of a step on a task: its rows, the numerics, and
-    `further_arguments`.
+    """Return the arguments of a step on a task: data, numerics, for question answering
+    how passages are cut, and `further_arguments`.
 
-    rows_descriptor: a descriptor other than the profile's. spans_by_profile: how each
-    profile cuts the passages of a task such as SQuAD."""
+    rows_descriptor: data other than the profile's.
+    spans_by_profile: {profile: how passages are cut}."""
     task_args = {
         "data": rows_descriptor or describe_dataset(profile, task),
         "numerics": find_profile(profile).numerics,
@@ -560,7 +604,7 @@ def make_common_arguments(
     )
     for name in ("train", "importance"):
         task_args |= (
-            {name: adapt_options(profile, further_arguments.pop(name))}
+            {name: adapt_options_to_reader(profile, further_arguments.pop(name))}
             if name in further_arguments
             else {}
         )
@@ -568,16 +612,18 @@ def make_common_arguments(
 
 
 def find_reader_span(profile: str) -> Span | None:
-    """Return how the passages of a reader's questions are cut; None for other tasks."""
+    """Return how passages are cut where the reader's own data are questions on
+    passages; None for other data."""
     name = read_reader_part(profile, "data")
     return SPAN[profile] if name and data.task("own", name).span else None
 
 
-def adapt_options(profile: str, options: Options) -> Options:
-    """Return the settings of a training or a ranking, adapted to a reader's rows.
+def adapt_options_to_reader(profile: str, options: Options) -> Options:
+    """Return the settings of a training or of a ranking of heads and neurons, adapted
+    to a reader's own data.
 
-    Rows are cut at the reader's length. A training on few rows has more epochs, so that
-    it has at least STEPS steps."""
+    Rows are cut to the reader's length. A training on few rows gets more epochs, so
+    that it has at least STEPS steps. Other profiles get their settings back."""
     if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
         return options
     if profile.length:
@@ -591,9 +637,10 @@ def adapt_options(profile: str, options: Options) -> Options:
 
 
 def measure_flops_per_second() -> float:
-    """Return the FLOPs per second of one core, measured by a matrix product.
+    """Return the FLOPs per second of one CPU core, measured on matrix products.
 
-    The clock counts this thread's own seconds, so other work does not change it."""
+    Only this thread's own seconds are counted, so other work on the machine does not
+    change the result."""
     matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
     with threadpool_limits(1):
         for _ in range(4):
@@ -601,13 +648,14 @@ def measure_flops_per_second() -> float:
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
-    """Return f(Spec, metrics of its run) -> core-seconds, by FLOPs, of runs at a
-    profile with a reader's rows; None at others, where rows and encoder are the same.
+def make_run_time_estimator(profile: str) -> Callable[[Spec, Json], float] | None:
+    """Return f(Spec, metrics of its run) -> estimated core-seconds of the run, for a
+    reader's own data; None for other profiles, whose run times are known.
 
-    A step of a training costs three forward passes of the whole encoder; what reads the
-    rows without training costs one. The tokens of a row are those that a finished run
-    has in its metrics, or those of the reader."""
+    The estimate counts FLOPs: a training step is three forward passes of the whole
+    encoder, and a step that only reads the rows is one. The mean number of tokens of a
+    row is that in the metrics, if the run is finished, else that of the reader's data.
+    """
     if not read_reader_part(profile, "data"):
         return None
     usual, reads = find_length_limit(profile), getattr(profile, "measured_feed", None)
@@ -615,11 +663,11 @@ def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
         usual = float(np.minimum(reads.lengths, reads.length).mean())
     pace = EFFICIENCY * measure_flops_per_second()
 
-    def estimate(spec: Spec, metrics: Json) -> float:
+    def estimate_core_seconds(spec: Spec, metrics: Json) -> float:
         train, rows = spec.args.get("train"), spec.args.get("data", {}).get("rows")
         if not (train and rows):
             return START_SECONDS
-        encoder = _shape_behind(spec) or find_encoder_shape(profile)
+        encoder = _find_shape_of_published_encoder(spec) or find_encoder_shape(profile)
         tokens = metrics.get("mean_tokens", usual)
         layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
         size = encoder.hidden // encoder.heads
@@ -631,22 +679,24 @@ def estimate_seconds(profile: str) -> Callable[[Spec, Json], float] | None:
         seconds = passes * rows * row / pace + steps * STEP_SECONDS
         return seconds + START_SECONDS
 
-    return estimate
+    return estimate_core_seconds
 
 
-def _shape_behind(spec: Spec) -> Shape | None:
-    """Return the Shape of the published encoder that a run starts from; None for a
-    reader's."""
+def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
+    """Return the Shape of the published encoder from which a chain of runs starts; None
+    for a reader's own encoder."""
     while first := spec.inputs.get("start") or spec.inputs.get("teacher"):
         spec = first
     return SHAPES.get(str(spec.args.get("name", "")).removesuffix("-uncased"))
 
 
 def make_latency_arguments(timed_runs: int, token_count: int, batch_size: int) -> Json:
-    """Return arguments of the step `latency`, for one thread.
+    """Return the arguments of the step `latency`, which times forward passes on one CPU
+    thread.
 
-    timed_runs: number of timed passes. token_count: tokens of a row. batch_size: rows
-    of a pass."""
+    timed_runs: number of timed passes.
+    token_count: tokens of a row.
+    batch_size: rows of a pass."""
     numerics = find_profile("toy").numerics
     return {
         "batch": batch_size,
@@ -659,7 +709,10 @@ def make_latency_arguments(timed_runs: int, token_count: int, batch_size: int) -
 def find_span_settings(
     profile: str, task: str, spans_by_profile: Mapping[str, Span] = SPAN
 ) -> Span | None:
-    """Return how the passages of a question-answering task are cut; None for others."""
+    """Return how the passages of a question-answering task are cut into windows; None
+    for other tasks.
+
+    spans_by_profile: {profile: how passages are cut}."""
     return spans_by_profile[profile] if task in SQUAD else find_reader_span(profile)
 
 
@@ -670,11 +723,12 @@ def teacher_spec(
     train: Train | None = None,
     spans_by_profile: Mapping[str, Span] = SPAN,
 ) -> Spec:
-    """Return the Spec of the fine-tuned whole model.
+    """Return the Spec of a profile's encoder fine-tuned on the labels of a task.
 
-    It is the teacher and the start of many students, and the baseline of most tables.
-    train: settings of a paper other than the profile's. spans_by_profile: as in
-    `make_common_arguments`."""
+    It is the teacher and the start of most students, and the baseline of most tables.
+
+    train: training settings other than the profile's.
+    spans_by_profile: {profile: how passages are cut}."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone_spec(profile, family)}
     return Spec(
@@ -687,11 +741,13 @@ def teacher_spec(
 def augmented_rows_spec(
     profile: str, task: str, rows_descriptor: Json | None = None
 ) -> Spec:
-    """Return the Spec of augmented rows: training rows, and copies with replaced words.
+    """Return the Spec that augments the training rows of a task: it adds copies in
+    which a BERT replaces words, as in TinyBERT's code.
 
-    The words come from a BERT, as in TinyBERT's code. Outside paper each row has one
-    copy. One augmentation serves all seeds; at the profiles in DRAWN each seed augments
-    its own rows. rows_descriptor: descriptor of rows other than the profile's."""
+    Outside profile paper each row has one copy. One augmentation serves all seeds; only
+    where a profile draws its training rows by seed does each seed have its own.
+
+    rows_descriptor: data other than the profile's."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = make_common_arguments(profile, task, rows_descriptor, augment=options)
@@ -704,10 +760,11 @@ def augmented_rows_spec(
 def list_columns_by_task(
     profile: str, printed_columns: Collection[Column] = ()
 ) -> dict[str, tuple[Column, ...]]:
-    """Return {task: its columns (lib.stats.compare.Column)} for a table of scores.
+    """Return {task: Columns} for a table of scores; a Column is a metric on one of the
+    task's splits.
 
-    A task has the columns that the paper prints, or else its first metric. At mini and
-    base each task counts once, by its first column."""
+    A task has the metrics that the paper prints, or else its first metric. At profiles
+    mini and base a task has one column, so that each counts once."""
     if name := read_reader_part(profile, "data"):
         title = read_reader_part(profile, "task_title")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
@@ -734,10 +791,10 @@ def list_columns_by_task(
 
 
 def list_searches_behind(network_rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the searches and random draws behind some networks.
+    """Return Rows, runs with labels, of the searches or random draws that gave some
+    networks their architecture. They keep the networks' labels.
 
-    A network is trained from a `start` that was cut to the architecture of its input
-    `search`. The new rows have the labels of their networks."""
+    network_rows: the Rows of the trained networks."""
     return [
         row.with_spec(search)
         for row in network_rows
@@ -747,10 +804,12 @@ def list_searches_behind(network_rows: Iterable[Row]) -> list[Row]:
 
 
 def list_distillations_behind(network_rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the distillations behind some students.
+    """Return Rows, runs with labels, of the distillation stage of some students, which
+    is the input of their last stage. They keep the students' labels.
 
-    They have the labels of their students, and no score. Measures such as the distance
-    to the teacher read them."""
+    They have no score, but measures such as the distance to the teacher.
+
+    network_rows: the Rows of the students."""
     return [
         row.with_spec(first)
         for row in network_rows

@@ -1,10 +1,12 @@
-"""This module defines a method of the frontier, and the students that it makes.
+"""This module defines what a method of the frontier is, and the students that it makes.
 
-Each paper names its methods in its `frontier.py`, and `lib.papers.frontier` collects
-them. All students have one teacher, and the same rows, epochs and seeds. They have the
-two stages of `lib.papers.students`: they match the teacher's states, then learn the
-labels. A method with a training of its own has as many epochs. The module is free of
-torch."""
+The frontier compares score and cost of the compression methods of all papers, at
+several budgets. Each paper lists its methods in its `frontier.py`, and
+`lib.papers.frontier` collects them. So that methods can be compared, all students have
+one teacher and the same rows, epochs and seeds. They are trained in the two stages of
+`lib.papers.students`: they match the teacher's hidden states, then learn the labels. A
+method with a training of its own has as many epochs. The module does not import torch.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,37 +16,43 @@ from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.papers import grids, students
 
-TOKENS = 128  # Tokens of the sentence for which FLOPs are counted.
-# f(profile name, task, m of 12) -> Spec of a student.
-Make = Callable[[str, str, int], Spec]
+TOKENS = 128  # FLOPs are counted for one sentence of this number of tokens.
+# f(profile, task, budget in twelfths) -> Spec, the description of a run that trains a
+# student.
+SpecMaker = Callable[[str, str, int], Spec]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A Method is a method of the frontier, with a point at each budget.
+    """A Method is a compression method of the frontier, with a student at each budget.
 
     A budget is a share m/12 of the whole model's FLOPs."""
 
-    kind: str  # "whole", "paper", "control" or "combination".
-    make: Make
-    # Parts that each layer keeps: a "width", "all", or the "found" result of a search.
-    # Any other name is a module of lib.methods, or a network with its own `flops`.
+    # "whole" is the uncompressed model, "paper" a method of a paper, "control" a simpler
+    # one that the papers lack, "combination" two methods at once.
+    kind: str
+    make: SpecMaker
+    # Which heads and neurons are kept: a share of each layer ("width"), "all", or what a
+    # search "found". Any other name is a module of lib.methods, or a network with its
+    # own function `flops`.
     keeps: str = "width"
-    once: bool = False  # Whether it has a single point instead of one at each budget.
+    once: bool = False  # Whether it has one model alone, instead of one at each budget.
     flops: Callable[[str], int] | None = None  # f(profile) -> FLOPs of the model.
-    # f(profile) -> FLOPs added to the kept parts.
+    # f(profile) -> FLOPs that the method adds to those of the kept heads and neurons.
     added: Callable[[str], int] | None = None
-    # f(profile) -> least share of the whole model's FLOPs that it can reach.
+    # f(profile) -> the smallest share of the whole model's FLOPs that it can reach.
     least: Callable[[str], float] | None = None
 
 
 def student_spec(
     profile: str, task: str, *operations: Json, **further_inputs: Spec
 ) -> Spec:
-    """Return the Spec of a student that is trained in two stages.
+    """Return the Spec of a student that matches its teacher's hidden states, then
+    learns the labels.
 
-    operations: operations that make it from the teacher. further_inputs: further inputs
-    of the first stage."""
+    operations: entries {"op": ...} that make the untrained student from the teacher.
+    further_inputs: further input runs of the first stage, such as a ranking of heads.
+    """
     last = students.student_spec(profile, task, students.HEADS)
     first = last.inputs["start"]
     changes = {
@@ -54,33 +62,40 @@ def student_spec(
     return replace(last, inputs={"start": replace(first, **changes)})
 
 
-def join_stages_into_one_training(settings: Mapping[str, Train], profile: str) -> Train:
-    """Return a Train with the epochs of both stages, for a method with a single
-    stage."""
+def join_stages_into_one_training(
+    settings_by_profile: Mapping[str, Train], profile: str
+) -> Train:
+    """Return the training settings of a method with a single stage, with the epochs of
+    both stages of the other methods, so that all are trained equally long."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
-    epochs = (grids.adapt_options(profile, train).epochs for train in both)
-    return grids.adapt_options(profile, replace(settings[profile], epochs=sum(epochs)))
+    epochs = (grids.adapt_options_to_reader(profile, train).epochs for train in both)
+    return grids.adapt_options_to_reader(
+        profile, replace(settings_by_profile[profile], epochs=sum(epochs))
+    )
 
 
 def searched_student_spec(
     profile: str,
     task: str,
     budget_in_twelfths: int,
-    find_search: Make,
+    find_search: SpecMaker,
     operations: tuple[Json, ...] = (),
 ) -> Spec:
-    """Return the Spec of a student with the architecture that a search finds.
+    """Return the Spec of a student whose kept heads and neurons are the result of a
+    search.
 
-    find_search: function that gives the Spec of the search. operations: operations
-    after the cut."""
+    find_search: f(profile, task, budget_in_twelfths) -> Spec of the search.
+    operations: entries {"op": ...} that change the student after the cut."""
     search = find_search(profile, task, budget_in_twelfths)
     return student_spec(profile, task, {"op": "keep"}, *operations, search=search)
 
 
 def quantised_spec(
-    profile: str, task: str, budget_in_twelfths: int, make_trained_spec: Make
+    profile: str, task: str, budget_in_twelfths: int, make_trained_spec: SpecMaker
 ) -> Spec:
-    """Return the Spec of a trained model whose weights become int8."""
+    """Return the Spec that turns the weights of a trained model into int8.
+
+    make_trained_spec: f(profile, task, budget_in_twelfths) -> Spec of that model."""
     model = make_trained_spec(profile, task, budget_in_twelfths)
     args = grids.make_common_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

@@ -1,7 +1,8 @@
-"""This module reads the papers' printed numbers, committed under `data/published/`.
+"""This module reads the papers' printed numbers, which are committed under
+`data/published/`.
 
-A paper's `corrections.csv` lists the few cells that were corrected in transcription,
-and the printed averages that do not recompute. The module is free of torch."""
+A paper's `corrections.csv` lists the few cells that the transcription corrected, and
+the printed averages that cannot be recomputed. The module does not import torch."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class PrintedNumber(float):
-    """A PrintedNumber is a float that is shown with its printed digits: 1.239,
-    0.040."""
+    """A PrintedNumber is a float that is shown with the digits of its print, such as
+    1.239 or 0.040."""
 
     text: str
 
@@ -52,21 +53,22 @@ def _find_table_file(paper: str, table_name: str) -> Path:
 
 
 def _read_table_as_text(paper: str, table_name: str) -> list[dict[str, str]]:
-    """Return the rows of a printed table as text.
+    """Return the rows of a printed table as dicts of text.
 
-    Raises Refused for a paper or a table that does not exist."""
+    Raises Refused for an unknown paper or table."""
     return disk.read_csv(_find_table_file(paper, table_name))
 
 
 def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
-    """Return a printed table, with its rows and its column names as printed.
+    """Return a printed table as a DataFrame, with rows and columns as printed.
 
-    Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such
-    as "3/12" stays text. csv_options: arguments of `pandas.read_csv`. Raises Refused
-    for a paper or a table that does not exist.
+    Numbers are floats. A dash ("not reported") and an empty cell are NaN. A width such
+    as "3/12" stays text. Raises Refused for an unknown paper or table.
 
         >>> read_table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
-        np.float64(80.3)"""
+        np.float64(80.3)
+
+    csv_options: arguments of `pandas.read_csv`."""
     import pandas as pd
 
     _read_table_as_text(
@@ -78,9 +80,10 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
 
 
 def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
-    """Return the rows of a printed table as dicts, with numbers as a reader sees them.
+    """Return the rows of a printed table as dicts {column: value}.
 
-    Numbers are `PrintedNumber`, which compute as floats do."""
+    Numbers are `PrintedNumber`, which compute as floats and show their printed digits.
+    """
 
     def parse_cell(text: str) -> float | str:
         try:
@@ -95,7 +98,8 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
 
 
 def read_printed_frame(paper: str, table_name: str) -> pd.DataFrame:
-    """Return the rows of `read_rows` as a DataFrame."""
+    """Return a printed table as a DataFrame of objects, whose numbers show their
+    printed digits (`PrintedNumber`)."""
     import pandas as pd
 
     return pd.DataFrame(read_rows(paper, table_name), dtype=object)
@@ -109,14 +113,15 @@ def make_table_rows(
     rename_row: Callable[[Any], str] = str,
     column_names: Mapping[str, str] | Iterable[tuple[str, str]] = (),
 ) -> dict[Any, dict[tuple[str, str], Any]]:
-    """Return a printed table in the form of a page's table: {row: {("published",
-    column): value}}.
+    """Return a printed table as {row: {("published", column): value}}, ready to be
+    joined with our scores in one table.
 
-    label_columns: the column that names the rows, or a list of such columns.
-    rename_row: f(name of a row) -> its name on the page. kept_heads: only rows with
-    these numbers of kept heads are returned, named (m, row); a table without a column
-    `m` is all at 1/12. column_names: {printed column: its name on the page}; an average
-    is "average" everywhere."""
+    label_columns: the column that names the rows, or several whose texts are joined.
+    kept_heads: returns only rows with these numbers of kept heads, as {(m, row): ...};
+    a table without a column `m` counts as 1/12.
+    rename_row: f(printed name of a row) -> its name on the page.
+    column_names: {printed column: its name on the page}. An average is always
+    "average"."""
     column_names, by_row = dict(column_names), {}
     for row in read_rows(paper, table_name):
         key = rename_row(
@@ -147,10 +152,11 @@ def compute_printed_gaps(
     kept_heads: Container[int],
     rename_row: Callable[[Any], str] = str,
 ) -> dict[str, float]:
-    """Return {"row, 3/12, column": points}: one printed row minus each other row.
+    """Return {"row, 3/12, column": points}, the printed scores of one row minus those
+    of each other row at the same width.
 
-    method_row: the name of the row that the others are subtracted from. The other
-    arguments are those of `make_table_rows`."""
+    method_row: the row from which others are subtracted.
+    label_columns, kept_heads, rename_row: as in `make_table_rows`."""
     every, points = (
         make_table_rows(paper, table_name, label_columns, kept_heads, rename_row),
         {},
@@ -165,39 +171,48 @@ def compute_printed_gaps(
     return points
 
 
-def _select_rows_of_places(
-    paper: str, table_name: str, places: Sequence[str]
+def _select_rows_on_tables(
+    paper: str, list_name: str, places_in_paper: Sequence[str]
 ) -> list[dict[str, str]]:
-    """Return the rows of `corrections.csv` or `misses.csv` for these places, or all.
+    """Return the rows of a list of remarks on the print that are on some places in the
+    paper, or all rows.
 
-    A place is such as "table03". Raises Refused for a place without a row."""
-    rows = _read_table_as_text(paper, table_name)
-    known_places = {place for row in rows for place in row["table"].split("; ")}
-    for place in places:
+    Raises Refused for a place without a row.
+
+    list_name: "corrections" or "misses".
+    places_in_paper: such as "table03"; empty means all."""
+    rows = _read_table_as_text(paper, list_name)
+    all_places = {place for row in rows for place in row["table"].split("; ")}
+    for place in places_in_paper:
         check_name(
-            f"place of published {table_name} of {paper}", place, sorted(known_places)
+            f"place of published {list_name} of {paper}", place, sorted(all_places)
         )
     return [
         row
         for row in rows
-        if not {*(places or known_places)}.isdisjoint(row["table"].split("; "))
+        if not {*(places_in_paper or all_places)}.isdisjoint(row["table"].split("; "))
     ]
 
 
-def read_unexplained_values(paper: str, *places: str) -> list[dict[str, str]]:
-    """Return the rows of `misses.csv`: printed values that no arithmetic gives.
+def read_unexplained_values(paper: str, *places_in_paper: str) -> list[dict[str, str]]:
+    """Return the printed values that no arithmetic gives, from the paper's
+    `misses.csv`.
 
-    They are those of these places, or all. Each is a dict with the keys table, row,
-    column, printed, computed and reason. Raises Refused for a place without a row."""
-    return _select_rows_of_places(paper, "misses", places)
+    Each is a dict with the keys table, row, column, printed, computed and reason.
+    Raises Refused for a place without a row.
+
+    places_in_paper: such as "table03"; none means all."""
+    return _select_rows_on_tables(paper, "misses", places_in_paper)
 
 
 def read_deviations(paper: str, toml_table: str = "pages") -> dict[str, list[str]]:
-    """Return {profile: sentences} on what a profile does differently from a paper.
+    """Return {profile: sentences} on what our runs at a profile do differently from a
+    paper.
 
-    They are in `deviations.toml` of the paper, in the table `toml_table`. The part
-    "pages" also has the sentences on all papers, from the file of the same name one
-    folder above."""
+    They are in the paper's `deviations.toml`.
+
+    toml_table: the table in that file. "pages" includes the sentences that hold for all
+    papers."""
     files = [(PUBLISHED / paper, toml_table)] + [(PUBLISHED, toml_table)] * (
         toml_table == "pages"
     )
@@ -214,13 +229,15 @@ def read_deviations(paper: str, toml_table: str = "pages") -> dict[str, list[str
     }
 
 
-def list_corrections(paper: str, *places: str) -> list[str]:
-    """Return sentences on the corrected cells of some places, from `corrections.csv`.
+def list_corrections(paper: str, *places_in_paper: str) -> list[str]:
+    """Return sentences on the cells of some tables that the transcription corrected,
+    from the paper's `corrections.csv`.
 
-    A place is such as "table03", "eq. 1" or "text 3.1". Raises Refused for a place
-    without a row."""
+    Raises Refused for a place without a row.
+
+    places_in_paper: such as "table03", "eq. 1" or "text 3.1"."""
     sentences = []
-    for row in _select_rows_of_places(paper, "corrections", places):
+    for row in _select_rows_on_tables(paper, "corrections", places_in_paper):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
         if row["read_as"] not in ("", row["printed"], "as printed"):

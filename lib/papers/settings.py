@@ -1,5 +1,5 @@
-"""This module compares printed settings with those of our Specs, for the pages of all
-papers."""
+"""This module compares the settings that a paper prints with those of our runs, in
+tables for the pages."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -10,9 +10,8 @@ PRINTED, NONE = "published", "–"
 
 
 def format_setting(setting: Any) -> str:
-    """Return a setting as text in one form, so that equal settings have equal text.
-
-    3e-5 and 0.00003 are alike, and True is Y."""
+    """Return a setting as text, in one form for equal values: 3e-5 and 0.00003 are both
+    "3e-05", and True is "Y"."""
     try:
         return "NY"[setting] if isinstance(setting, bool) else f"{float(setting):g}"
     except (TypeError, ValueError):
@@ -23,11 +22,12 @@ def join_settings(
     printed_settings: pd.DataFrame,
     our_settings: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Return a table of text: printed settings, then ours, in columns (source, column).
+    """Return a table of text with the printed settings and ours side by side; a missing
+    value is a dash.
 
-    printed_settings: a frame with one row for each setting. our_settings: {(source,
-    column of
-    `printed_settings`): {row: value}}; a missing value is a dash."""
+    printed_settings: a frame with a row for each setting.
+    our_settings: {(source, column of `printed_settings`): {setting: value}}; a source
+    names the profile."""
     columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {
         (PRINTED, column): printed_settings[column].map(format_setting)
@@ -41,14 +41,19 @@ def join_settings(
 
 
 def find_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
-    """Return a bool frame: where a cell of `join_settings` differs from the print."""
+    """Return a bool frame that says which of our settings differ from the printed ones.
+
+    joined_settings: what `join_settings` returned."""
     return joined_settings.apply(
         lambda c: (c != joined_settings[PRINTED, c.name[1]]) & (c != NONE)
     )
 
 
 def mark_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of `join_settings` with the mark ≠ behind each differing cell."""
+    """Return a table of settings with the mark ≠ behind each of ours that differs from
+    the print.
+
+    joined_settings: what `join_settings` returned."""
     return joined_settings.mask(
         find_differing_cells(joined_settings), joined_settings + " ≠"
     )

@@ -1,9 +1,11 @@
-"""This module makes students of a fine-tuned model: cut to a width, distilled, then
-fine-tuned.
+"""This module describes the training of students: a fine-tuned model is pruned to a
+width, distilled, then fine-tuned.
 
 It is the procedure of DynaBERT (Hou et al. 2020). GhostBERT uses it for its models and
-for the pruned baselines beside them (section 2.3), and so does the frontier. So it
-belongs to no paper. The module is free of torch."""
+for the pruned baselines beside them (section 2.3), and the comparison of all papers
+uses it too. The module does not import torch.
+
+A width is m of 12 attention heads, and the same share of neurons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,28 +24,31 @@ from lib.papers.grids import (
 from lib.stats import cost
 
 S = grids.read_settings("students")
-# Tables of students.toml, which describes each.
+# Tables of students.toml beside this module, whose comments describe them.
 DISTIL: dict[str, Train] = S.DISTIL
 FINETUNE: dict[str, Train] = S.FINETUNE
 IMPORTANCE: dict[str, Importance] = S.IMPORTANCE
 AUGMENTED: dict[str, bool] = S.AUGMENTED
 CACHED: dict[str, bool] = S.CACHED
 LONG: tuple[str, ...] = S.LONG
-# Parts of a whole width. A width is m kept heads of these 12 (ELECTRA-small has 4).
+# A width is m kept heads of these 12, the heads of BERT-base.
 HEADS = 12
 
 
 def count_width_parts(family: str = "bert") -> int:
-    """Return the number of parts of a whole width: the heads of the paper's model."""
+    """Return the number of parts in which a family's width is measured: the attention
+    heads of the paper's model, such as 12."""
     return find_encoder_shape("paper", family).heads
 
 
 def count_kept_heads(profile: str, width_parts: int, family: str = "bert") -> int:
-    """Return the number of heads that an encoder keeps at a width of `width_parts`
-    parts.
+    """Return the number of attention heads that a profile's encoder keeps at a width,
+    which is given in parts of the paper's model.
 
-    Raises Refused, with the possible widths, where these parts are no whole number of
-    heads, or where the neurons cannot be split like the heads."""
+    Raises Refused, with the possible widths, where that is no whole number of heads, or
+    where neurons cannot be divided like heads.
+
+    width_parts: the width, such as 3 of 12."""
     all_parts, encoder = count_width_parts(family), find_encoder_shape(profile, family)
     work = [
         width
@@ -57,27 +62,33 @@ def count_kept_heads(profile: str, width_parts: int, family: str = "bert") -> in
 
 
 def select_divisible_widths(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
-    """Return those widths that are a whole number of an encoder's heads.
+    """Return those widths at which a profile's encoder keeps a whole number of heads.
 
-    Raises Refused where there is none."""
+    Raises Refused where there is none.
+
+    widths: in twelfths of the whole."""
     heads = find_encoder_shape(profile).heads
     possible_widths = tuple(m for m in widths if not m * heads % HEADS)
     return possible_widths or (count_kept_heads(profile, widths[0]),)
 
 
-def plan_cut(
+def plan_student_surgery(
     profile: str,
     task: str,
     width_parts: int,
     ghosts: Ghost | None,
     family: str = "bert",
 ) -> tuple[list[Json], dict[str, Spec]]:
-    """Return (surgery, inputs) that cut a fine-tuned teacher to a width of
-    `width_parts` parts.
+    """Return (surgery, input runs) that turn a fine-tuned teacher into an untrained
+    student.
 
-    With `ghosts` the surgery adds them. A whole width has no cut. The projections that
-    a ghost replaces stay whole (section 4.2). Raises ValueError, before anything runs,
-    for a width or ghosts that the encoder cannot have."""
+    The surgery is a list of entries {"op": ...}: a cut to the width, if it is not
+    whole, and ghost modules. The inputs are the teacher and the ranking of its heads
+    and neurons. Linear layers that a ghost replaces are not cut (GhostBERT, section
+    4.2). Raises ValueError for a width or ghosts that the encoder cannot have.
+
+    width_parts: the width, such as 3 of 12.
+    ghosts: options of the ghost modules; None for none."""
     heads, surgery = count_kept_heads(profile, width_parts, family), []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
@@ -97,9 +108,8 @@ def plan_cut(
 
 
 def set_padded_length(train: Train, padded_length: int) -> Train:
-    """Return settings in which every row is padded to this number of tokens.
-
-    0 leaves the settings as they are."""
+    """Return training settings in which every row is padded to the same number of
+    tokens; 0 leaves the settings as they are."""
     return (
         replace(train, max_length=padded_length, pad_to=padded_length)
         if padded_length
@@ -117,12 +127,15 @@ def finetuned_spec(
     has_ghosts: bool = True,
     tap_learning_rate: float = 0.0,
 ) -> Spec:
-    """Return the Spec of the last stage (section 2.3): fine-tuning of a model
-    `initial_model`.
+    """Return the Spec of a student's last stage (GhostBERT, section 2.3): fine-tuning
+    of a distilled model.
 
-    targets: the labels or, for other kinds, answers of the model `teacher`. has_ghosts:
-    whether the model has ghosts. tap_learning_rate: learning rate of the ghosts' kernel
-    weights; 0 means the profile's."""
+    initial_model: the run of the stage before.
+    padded_length: tokens to which every row is padded, or 0.
+    targets: labels, or a mix with the logits of `teacher`.
+    has_ghosts: whether the model has ghost modules.
+    tap_learning_rate: learning rate of the ghosts' kernel weights; 0 means the
+    profile's."""
     train = set_padded_length(FINETUNE[profile], padded_length)
     train = replace(
         train, taps=(tap_learning_rate or train.taps) if has_ghosts else 0.0
@@ -145,11 +158,11 @@ def make_distillation_settings(
     epoch_factor: int = 1,
     tap_learning_rate: float = 0.0,
 ) -> Train:
-    """Return the settings of the distillation stage of a task.
+    """Return the training settings of a student's distillation stage.
 
-    learning_rate: learning rate; 0 means the profile's. epoch_factor: multiple of the
-    profile's epochs.
-    has_ghosts, tap_learning_rate: as in `finetuned_spec`."""
+    learning_rate: 0 means the profile's.
+    has_ghosts, tap_learning_rate: as in `finetuned_spec`.
+    epoch_factor: factor on the profile's number of epochs."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
     tap_learning_rate = (tap_learning_rate or train.taps) if has_ghosts else 0.0
@@ -164,8 +177,12 @@ def make_distillation_settings(
 def untrained_student_spec(
     profile: str, task: str, kept_parts: int, ghosts: Ghost | None, family: str = "bert"
 ) -> Spec:
-    """Return the Spec of a student before training: cut, with untrained ghosts."""
-    surgery, inputs = plan_cut(profile, task, kept_parts, ghosts, family)
+    """Return the Spec of a student before training: pruned, with untrained ghost
+    modules.
+
+    kept_parts: the width, such as 3 of 12.
+    ghosts: options of the ghost modules; None for none."""
+    surgery, inputs = plan_student_surgery(profile, task, kept_parts, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
@@ -181,21 +198,26 @@ def student_spec(
     times: int = 1,
     taps: float = 0.0,
 ) -> Spec:
-    """Return the Spec of a student: cut, distilled, then fine-tuned (section 2.3).
+    """Return the Spec of a student: pruned, distilled from the fine-tuned teacher, then
+    fine-tuned (GhostBERT, section 2.3).
 
-    kept_parts: parts of the width that are kept. ghosts: its Ghost; None gives the
-    pruned baseline, made by the same procedure. augmented: whether it is distilled on
-    augmented rows; None means the profile's choice. targets: targets of the last stage.
-    lr: learning rate of the distillation; 0 means the profile's. times: multiple of its
-    epochs. taps: learning rate of the ghosts' kernel weights in both stages; 0 means
-    the profile's."""
-    surgery, inputs = plan_cut(profile, task, kept_parts, ghosts, family)
+    kept_parts: the width, such as 3 of 12.
+    ghosts: options of the ghost modules; None gives the pruned baseline.
+    augmented: whether it is distilled on augmented rows; None means the profile's
+    choice.
+    targets: what the last stage learns.
+    lr: learning rate of the distillation; 0 means the profile's.
+    times: factor on the epochs of the distillation.
+    taps: learning rate of the ghosts' kernel weights in both stages; 0 means the
+    profile's."""
+    surgery, inputs = plan_student_surgery(profile, task, kept_parts, ghosts, family)
     train = make_distillation_settings(profile, task, lr, bool(ghosts), times, taps)
     tokens = ghosts.tokens if ghosts else 0
     if AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmented_rows_spec(profile, task)
     elif CACHED[profile] and not tokens and not grids.find_reader_span(profile):
-        # The teacher's states do not depend on learning rates, so all rates share them.
+        # The teacher's hidden states are computed once, by a run that students with any
+        # learning rates share.
         read = make_distillation_settings(profile, task, has_ghosts=False)
         state_args = make_common_arguments(
             profile, task, train=read, distil=Distil(mask=True)
@@ -224,11 +246,13 @@ def student_on_labels_spec(
     family: str = "bert",
     lr: float = 0.0,
 ) -> Spec:
-    """Return the Spec of a control: a student that learns the labels in both stages.
+    """Return the Spec of a control: a student that learns labels in both stages,
+    instead of the teacher's hidden states in the first.
 
-    Cut, epochs, rates and steps are those of the student. So what the student scores
-    above it is due to the teacher's states, and not to longer training. The arguments
-    are those of `student_spec`."""
+    Pruning, epochs, learning rates and steps are those of `student_spec`. So what that
+    student scores above it is due to the teacher, not to longer training.
+
+    kept_parts, ghosts, lr: as in `student_spec`."""
     train = make_distillation_settings(profile, task, lr, bool(ghosts))
     start = untrained_student_spec(profile, task, kept_parts, ghosts, family)
     train = set_padded_length(train, ghosts.tokens if ghosts else 0)

@@ -135,7 +135,9 @@ class Page:
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().list_missing_specs(specs):
-                clock = sweep.TimeForecast(Store(), grids.estimate_seconds(self.scope))
+                clock = sweep.TimeForecast(
+                    Store(), grids.make_run_time_estimator(self.scope)
+                )
                 work = sweep.describe_missing_runs(todo, clock)
                 self.note([f"{work}. What is made stays when you interrupt it."])
                 lost = sweep.execute_specs(specs, time_forecast=clock)

@@ -1,4 +1,5 @@
-"""This module has the frontier's points of fine-pruning, with BERMo's mix and
+"""This module lists BERMo's methods for the frontier, a comparison of score and cost of
+all papers' methods: pruning during fine-tuning, with the weighted sum of layers and
 without."""
 
 from functools import partial
@@ -8,14 +9,16 @@ from lib.papers import students
 from lib.papers.bermo import recipes
 from lib.papers.points import Method, join_stages_into_one_training
 
-# Pruning method of these points: BERT diverges under movement pruning (claim B2).
+# Weights are pruned by magnitude, because the training of BERT without the weighted sum
+# of layers diverges under movement pruning.
 METHOD = "Magnitude"
 
 
 def fine_pruning_spec(profile: str, task: str, kept_twelfths: int, model: str) -> Spec:
     """Return the Spec of a model that is pruned while it is fine-tuned.
 
-    It keeps kept_twelfths / 12 of the encoder's weights."""
+    kept_twelfths: the share of the encoder's weights that is kept, times 12.
+    model: "BERT", or "BERMo" with the weighted sum of layers."""
     epochs = join_stages_into_one_training(students.FINETUNE, profile).epochs
     return recipes.pruned_spec(
         profile, task, model, METHOD, epochs, share=kept_twelfths / students.HEADS

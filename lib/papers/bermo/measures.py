@@ -1,7 +1,7 @@
-"""This module has BERMo's measures beside scores: epochs to a score, and the gradient
-that reaches the lower layers.
+"""This module has what BERMo's claims measure beside scores: the epochs until a score
+is reached, and the gradient in the lower layers.
 
-It is free of torch."""
+It does not import torch."""
 
 from __future__ import annotations
 
@@ -18,39 +18,53 @@ from lib.stats.measures import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-# Points by which a model may miss a score and still match it (claim B3).
+# A model that scores at most this many points less counts as equal.
 MATCH = 0.5
 
 
-def measure_lower_gradient(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return for each run log10 of the gradient norm in the lower half of the layers.
+def measure_gradient_of_lower_layers(
+    runs_frame: pd.DataFrame, columns_by_task: object
+) -> list[float]:
+    """Return for each run the log10 of the gradient norm in the lower half of the
+    layers, averaged over steps and layers.
 
-    The log is averaged over steps and layers. It shows whether the mix lets gradients
-    reach these layers."""
-    # Gradient norms of each run: [parts of the training, L].
+    BERMo claims that its weighted sum of layers lets gradients reach these layers.
+
+    runs_frame: a DataFrame with a row for each run.
+    columns_by_task: not used; all measures by run have it."""
+    # For each run the gradient norms [bins of steps, L].
     norms = [
-        run.read_arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]
+        run.read_arrays("course")["gradient_norm"].clip(1e-12)
+        for run in runs_frame["run"]
     ]
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
 def find_matching_epochs(
-    frame: pd.DataFrame,
+    runs_frame: pd.DataFrame,
     columns_by_task: Mapping[str, Sequence[Column]],
     margin: float = MATCH,
 ) -> pd.DataFrame:
-    """Return the fewest epochs with which each model matches BERT's longest run.
+    """Return the fewest epochs with which each model scores as well as BERT's longest
+    training.
 
-    A model matches a score that it misses by at most `margin` points. The DataFrame has
-    one line for each task and seed whose budgets were all run: task, seed, and a column
-    for each model. A model that never matches counts one step of the budgets more than
-    the longest run."""
+    It has a line for each task and seed with runs of all numbers of epochs: task, seed,
+    and a column for each model. A model that never scores so well counts one increment
+    of epochs more than the longest training.
+
+    runs_frame: a DataFrame with a row for each run, with the column "epochs".
+    columns_by_task: {task: its metrics}.
+    margin: a score that is at most this many points lower counts as equal."""
     import pandas as pd
 
-    frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
+    runs_frame = (
+        runs_frame.dropna(subset=["epochs"])
+        if "epochs" in runs_frame
+        else runs_frame[:0]
+    )
     lines = []
     for (task, seed), rows in compare.list_scores_in_points(
-        frame, columns_by_task
+        runs_frame, columns_by_task
     ).groupby(["task", "seed"], sort=False):
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
         if len(table) < 2 or table.isna().any(axis=None):
@@ -65,21 +79,27 @@ def find_matching_epochs(
         }
         lines.append({"task": task, "seed": seed} | least)
     return pd.DataFrame(
-        lines, columns=list(dict.fromkeys(["task", "seed", *frame["model"]]))
+        lines, columns=list(dict.fromkeys(["task", "seed", *runs_frame["model"]]))
     )
 
 
 def list_epochs_to_match(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[float]:
-    """Return for each run the fewest epochs with which its model matches BERT's longest
-    run."""
-    least = find_matching_epochs(frame, columns_by_task).set_index(["task", "seed"])
-    rows = zip(frame["task"], frame["seed"], frame["model"], strict=True)
+    """Return for each run the fewest epochs with which its model scores as well as
+    BERT's longest training (`find_matching_epochs`).
+
+    runs_frame, columns_by_task: as in `find_matching_epochs`."""
+    least = find_matching_epochs(runs_frame, columns_by_task).set_index(
+        ["task", "seed"]
+    )
+    rows = zip(runs_frame["task"], runs_frame["seed"], runs_frame["model"], strict=True)
     return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 
 
 MEASURES = {
     "epochs to match": Measure("epochs", by_run=list_epochs_to_match, resolution=1.0),
-    "gradient of the lower layers": Measure("decades", by_run=measure_lower_gradient),
+    "gradient of the lower layers": Measure(
+        "decades", by_run=measure_gradient_of_lower_layers
+    ),
 }

@@ -1,7 +1,7 @@
-"""This module has the options of BERMo, free of torch.
+"""This module has the options of BERMo. It does not import torch.
 
-A default means "off", so a field that is added later keeps the identity of earlier
-runs. The comment at a field also says what the paper leaves open."""
+A field's default means "off". So a field that is added later leaves the identity of
+earlier runs as it was. The comment at a field also says what the paper leaves open."""
 
 import math
 from dataclasses import dataclass
@@ -12,23 +12,27 @@ from lib.core.options import MIX_NORMS, Option, Positive, Share, ShareBelow1
 
 @dataclass(frozen=True)
 class Mix(Option):
-    """A Mix replaces the last layer's output by a weighted sum of all layers (BERMo
-    section 3.1)."""
+    """This class has the settings of the layer mix, a weighted sum of the outputs of
+    all layers that replaces the last layer's output (BERMo, section 3.1)."""
 
-    # Axis of normalisation. The paper's text means "layers", but with equal weights
-    # that mix is exactly 0, since its terms cancel (see lib.model.mix).
+    # Axis over which the layers' outputs are normalised. The paper's text says over
+    # "layers"; but then, with equal weights, the terms of the sum cancel to exactly 0.
     norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
-    # Initial weights. The paper says "Xavier", not which one; ELMo's code has zeros.
+    # How the weights are initialised. The paper says "Xavier", without the distribution;
+    # ELMo's code, on which it builds, has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
-    lr: Positive  # Learning rate of weights and scale; the paper has 1e-2.
-    # Dropout rate of the normalised states; the paper names none.
+    # Learning rate of the weights and the scale of the sum; the paper has 1e-2.
+    lr: Positive
+    # Dropout rate of the normalised outputs of layers; the paper gives none.
     dropout: ShareBelow1 = 0.0
-    # A control in place of the mix, without learned weights (lib.model.mix).
+    # A control without learned weights: the "mean" of a token's embedding and layer
+    # outputs, or the mean "embedding" of the row's tokens; "" is the paper's mix.
     plain: Literal["", "mean", "embedding"] = ""
 
     @property
     def mix_operation(self) -> dict[str, Any]:
-        """Return the operation that puts the mix into a model."""
+        """Return the entry {"op": "mix", ...} by which `lib.model.surgery.operate` puts
+        the layer mix into a model."""
         operation = {
             "op": "mix",
             "norm": self.norm,
@@ -40,29 +44,38 @@ class Mix(Option):
 
 @dataclass(frozen=True)
 class Prune(Option):
-    """A Prune has the settings of fine-pruning (Sanh et al. 2020; BERMo 2.3, Tables 6
-    to 11)."""
+    """This class has the settings of fine-pruning: masks remove weights while a model
+    is fine-tuned (Sanh et al. 2020; BERMo, section 2.3 and Tables 6 to 11).
 
-    # The tables print "movement" as topK, and "soft" as sigmoied_threshold.
+    A threshold moves from an initial to a final value and closes the masks."""
+
+    # How weights are chosen: the largest ones, or by learned scores. The paper's tables
+    # call "movement" topK and "soft" sigmoied_threshold.
     method: Literal["magnitude", "movement", "soft", "l0"]
-    # Thresholds are shares of kept weights. Those of "soft" are compared with sigmoids.
-    # For "l0" only the ratio of the two counts.
+    # For "magnitude" and "movement" a threshold is the share of weights that is kept. For
+    # "soft" a weight stays where the sigmoid of its score is above the threshold. For
+    # "l0" only the ratio of the two thresholds matters.
     initial_threshold: Share
     final_threshold: Share
-    # Steps before pruning begins. The learning rate has its own Train.warmup.
+    # Unit w of the two warm-ups below, in steps. The learning rate has a warm-up of its
+    # own (Train.warmup).
     warmup_steps: int
-    initial_warmup: int = 0  # i: warm-up before the threshold falls, in units of w.
-    final_warmup: int = 0  # f: steps after the threshold fell, in units of w.
-    lr: float = 0.0  # Learning rate of the scores (mask_scores_learning_rate).
-    # Initial value of the scores (mask_scale).
+    # Steps with the initial threshold at the start, in units of w.
+    initial_warmup: int = 0
+    # Steps with the final threshold at the end, in units of w.
+    final_warmup: int = 0
+    # Learning rate of the scores; mask_scores_learning_rate in the public code.
+    lr: float = 0.0
+    # Initial value of the scores; mask_scale in the public code.
     init: Annotated[float, math.isfinite, "finite"] = 0.0
-    # Weight of the penalty at the final threshold; with `target` its initial value.
+    # Weight of the penalty on scores when the threshold is final. With `target` it is only
+    # the initial weight.
     final_lambda: float = 0.0
-    # Kept share to which the penalty's weight is steered; 0 as in the paper: no
-    # steering.
+    # Share of the weights to keep: a controller changes the penalty's weight until it is
+    # met. 0 leaves the weight as it is, as in the paper.
     target: Share = 0.0
-    # Whether warm-ups may exceed the run
-    # (lib.papers.bermo.schedules.plan_threshold_ramp).
+    # What happens where the two warm-ups leave no step between them: "refuse" raises an
+    # error, "jump" switches the threshold at once, as the public code does.
     overlong: Literal["refuse", "jump"] = "refuse"
 
     @property

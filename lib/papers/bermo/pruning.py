@@ -1,6 +1,7 @@
-"""This module has the methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
+"""This module prunes weights during fine-tuning, adds the layer mix, freezes parts of a
+model and records gradients (BERMo, section 2.3; Sanh et al. 2020).
 
-They put masks on a schedule, add the layer mix, freeze a part, and record gradients."""
+Each class is called by the training loop in every step."""
 
 from itertools import pairwise
 
@@ -27,19 +28,18 @@ from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.train import loop
 
-BINS = 50  # Most bins over which the steps of a run are averaged.
-# First letters of the names of frozen parameters.
+BINS = 50  # Logged values of all steps are averaged in at most this number of bins.
+# {frozen part: prefixes of the names of its parameters}.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
 class Masks(loop.Method):
-    """A Masks puts a mask on every projection of the encoder, and a schedule closes
-    them.
+    """This class puts a mask on every linear layer of the encoder, and closes masks by
+    a schedule during the training.
 
-    The masks are those of lib.model.masks, the schedule that of
-    lib.papers.bermo.schedules. The state that a resumed run needs is in buffers of
-    `model.pruning`, which the finished model does not have. Raises Refused where the
-    warm-ups do not fit the number of steps."""
+    What a resumed run needs is in buffers of `model.pruning`, which the finished model
+    does not have. Raises Refused where the schedule's warm-ups do not fit the number of
+    steps."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Masks(loop.Method):
     def prepare_step(self, step: int, steps: int) -> None:
         """Set the threshold of the masks and the weight of the penalty for a step.
 
-        With a target of the kept share, the weight is steered."""
+        With a target share of kept weights, a controller changes that weight."""
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
         if self.options.final_lambda:
@@ -90,17 +90,19 @@ class Masks(loop.Method):
             )
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
-                self.steer_penalty_weight(step)
+                self.update_penalty_weight(step)
             steered = float(self.model.get_buffer("pruning.steered"))
             self.weight *= steered / self.options.final_lambda
 
-    def steer_penalty_weight(self, step: int) -> None:
-        """Change the weight of the penalty so that the run ends at the target share.
+    def update_penalty_weight(self, step: int) -> None:
+        """Change the penalty's weight so that the target share of the weights is kept
+        at the end.
 
-        The decisive score is the largest one that the target share leaves out. It has
-        to reach the final cut at the end of the run. Steering by the kept share itself
-        fails: it stays at 1 for long, then falls within a few steps, too late to
-        brake."""
+        The penalty lowers all scores. The decisive score is the largest one of those
+        weights that are not to be kept. It has to fall to the final threshold just at
+        the end of the run, so its lag behind a planned course changes the weight. The
+        share of kept weights itself is a bad signal: it stays at 1 for long and then
+        falls within a few steps."""
         state, first = self.model.get_submodule("pruning"), self.options.final_lambda
         steered, lag = state.get_buffer("steered"), state.get_buffer("error")
         assert self.cut is not None
@@ -109,18 +111,18 @@ class Masks(loop.Method):
             find_kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.plan_score_at_kept_share(
+        error = way - schedules.plan_progress_of_score(
             step, self.ramp.first, self.steps
         )
-        weight = schedules.steer_penalty_weight(
+        weight = schedules.compute_next_penalty_weight(
             float(steered), error, float(lag), first
         )
         steered.fill_(weight)
         lag.fill_(error)
 
     def compute_penalty(self) -> dict[str, Tensor]:
-        """Return {"penalty": weight times the mean penalty of all matrices}; {} for
-        weight 0."""
+        """Return {"penalty": weight times the mean penalty of all masked matrices}, a
+        part of the loss; {} where the method has none."""
         if not self.options.final_lambda:
             return {}
         penalties = torch.stack([mask.compute_penalty() for *_, mask in self.places])
@@ -128,8 +130,8 @@ class Masks(loop.Method):
 
     @torch.no_grad()
     def count_kept_weights(self) -> tuple[list[int], list[int]]:
-        """Return (kept weights, all weights): two lists with a number for each
-        matrix."""
+        """Return (numbers of kept weights, numbers of all weights), with an entry for
+        each masked matrix."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
@@ -140,15 +142,15 @@ class Masks(loop.Method):
 
     @torch.no_grad()
     def finish(self) -> Json:
-        """Multiply the weights by their final masks, and cut out empty heads and
-        neurons.
+        """Multiply the weights by their final masks, remove the masks, and cut out
+        heads and neurons that are all zero.
 
-        The masks are removed. Saves `shares`, the kept share of each layer [L]. Returns
-        counts of weights, which leave out embeddings, pooler, head and layer mix."""
+        It saves the array `shares`, the kept share of each layer's masked weights [L],
+        and returns counts of weights in the encoder's layers."""
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in get_layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
-        self.model.eval()  # Masks are final in eval mode.
+        self.model.eval()  # In eval mode masks are not random any more.
         surviving, total = (
             np.bincount(of_layer, counts) for counts in self.count_kept_weights()
         )
@@ -169,11 +171,14 @@ class Masks(loop.Method):
 def compute_pruning_metrics(
     masked_weights: int, kept_weights: int, all_parameters: int
 ) -> dict[str, float]:
-    """Return the metrics of pruning, from numbers of weights.
+    """Return shares and counts of weights as metrics of a pruned model.
 
-    masked_weights: weights with masks. kept_weights: those that stay. all_parameters:
-    all parameters of the layers, also biases and LayerNorms. "remaining" is what the
-    papers call remaining weights."""
+    "kept_share" is of the masked weights. "remaining" is of all parameters of the
+    layers, with biases and LayerNorms; the papers call it remaining weights.
+
+    masked_weights: number of weights with masks.
+    kept_weights: number of those that are not pruned.
+    all_parameters: number of all parameters of the layers."""
     return {
         "masked_weights": masked_weights,
         "kept_weights": kept_weights,
@@ -184,7 +189,8 @@ def compute_pruning_metrics(
 
 
 class LayerMix(loop.Method):
-    """A LayerMix puts a mix of the layers (lib.model.mix) into the model and trains it.
+    """This class puts a layer mix, a weighted sum of all layers' outputs, into a model
+    and trains it.
 
     It saves the arrays `mix`: the weights [L + 1] before and after the training, and
     the scale gamma [1]."""
@@ -205,27 +211,29 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # The mix needs all L + 1 states, 4 bytes a value, in memory (section 5).
+        # The mix keeps the embedding's and all L layers' outputs in memory, in float32. The
+        # paper names this cost (section 5).
         number = (len(get_layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 
 
 def freeze_part(model: PreTrainedModel, part: str) -> None:
-    """Freeze a part of the model: the "embeddings", or the "encoder" with them.
+    """Exclude a part of the model from training: "embeddings" or, with them, "encoder".
 
     The embeddings are those of words, positions and types with their LayerNorm. Pooler,
-    head, mix and scores go on learning."""
+    head, layer mix and the scores of masks stay trainable."""
     for name, parameter in get_encoder(model).named_parameters():
         if name.startswith(FROZEN[part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
 
 
-class Course(loop.Method):
-    """A Course records the norm of each layer's unclipped gradient during a training.
+class GradientRecord(loop.Method):
+    """This class records the gradient norm of each layer during a training, before
+    clipping.
 
-    The scores of masks do not count. It saves `course`, over at most 50 bins of steps:
-    the mean norms [bins, L], and the share of the weights that the masks keep at the
-    first step of each bin [bins]. Both are NaN after a run diverged."""
+    Scores of masks do not count. It saves the arrays `course`, in at most 50 bins of
+    steps: mean norms [bins, L], and the share of weights that the masks keep at the
+    first step of each bin [bins]. Both are NaN after the loss was not finite."""
 
     def __init__(
         self, run: Scratch, model: PreTrainedModel, step_count: int, masks: Masks | None

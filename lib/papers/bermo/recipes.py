@@ -1,10 +1,10 @@
-"""This module has the settings and Specs of BERMo (Kodge and Roy, 2021) at each
-profile.
+"""This module has the settings of BERMo (Kodge and Roy, 2021), and the Specs,
+descriptions of runs, of its models.
 
-At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where
-the paper is silent, those of the public code of movement pruning. The pages list how
-`toy` and `mini` differ (`data/published/bermo/deviations.toml`). The module is free of
-torch."""
+At profile `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and,
+where the paper is silent, those of the public code of movement pruning.
+`data/published/bermo/deviations.toml` lists what the small profiles `toy` and `mini` do
+differently. The module does not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ from lib.papers.grids import backbone_spec
 from lib.stats.compare import Column
 
 S = grids.read_settings("bermo")
-# Tables of settings.toml, which describes each.
+# Tables of this folder's settings.toml, whose comments describe them.
 MODELS: tuple[str, ...] = S.MODELS
 PLAIN: dict[str, Literal["mean", "embedding"]] = S.PLAIN
 LEARNED: float = S.LEARNED
@@ -53,42 +53,46 @@ DENSE: dict[str, Train] = S.DENSE
 MASKED: dict[str, Train] = S.MASKED
 EPOCHS: dict[str, int] = S.EPOCHS
 ROWS: dict[str, dict[str, int]] = S.ROWS
-# Targets with a teacher; the temperature is that of the public code.
+# Loss on labels and a teacher's logits; the temperature is that of the public code.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.read_deviations("bermo")
 Value = TypeVar("Value")
 
 
 def find_setting(
-    settings: Mapping[str, Mapping[str, Value]],
+    values_by_profile: Mapping[str, Mapping[str, Value]],
     profile: str,
     task: str,
     setting_name: str,
 ) -> Value:
-    """Return the value of a profile and task from {profile: {task: value}}.
+    """Return the value for a profile and task out of {profile: {task: value}}.
 
-    The task "" stands for every other task. Raises Refused for a task without a value;
-    `setting_name` is the noun of the value in that message."""
-    by_task = settings[profile]
+    The task "" stands for all tasks that are not listed. Raises Refused for a task
+    without a value.
+
+    setting_name: what the value is, for the error message."""
+    by_task = values_by_profile[profile]
     if "" not in by_task:
         check_name(f"task with {setting_name} at {profile}", task, by_task)
     return by_task[task if task in by_task else ""]
 
 
 def describe_rows(profile: str, task: str) -> Json:
-    """Return the descriptor of a task's rows, which all runs of BERMo share."""
+    """Return the descriptor of the rows of a task on which all of BERMo's runs are
+    trained."""
     rows = ROWS[profile]
     return grids.describe_training_rows(profile, task, rows.get(task, rows.get("")))
 
 
-def make_common_arguments(
+def make_common_step_arguments(
     profile: str, task: str, model: str, **step_arguments: Any
 ) -> Json:
-    """Return the arguments that all runs of BERMo on a task share, and
+    """Return the arguments that all of BERMo's runs on a task have, joined with
     `step_arguments`.
 
-    They are its rows, the settings of spans, the model's mix of layers, and the margin
-    of divergence. Raises Refused for an unknown model."""
+    They are the rows, the cutting of long passages, the model's layer mix, and how
+    little a run must be above the majority class to count as diverged. Raises Refused
+    for an unknown model."""
     check_name("model", model, [*MODELS, *PLAIN])
     mix = MIX[profile] if model == "BERMo" else None
     if model in PLAIN:
@@ -100,13 +104,15 @@ def make_common_arguments(
 
 
 def make_train_settings(
-    settings: Mapping[str, Train], profile: str, task: str, **changes: Any
+    settings_by_profile: Mapping[str, Train], profile: str, task: str, **changes: Any
 ) -> Train:
-    """Return the settings of training on a task.
+    """Return the training settings of a task at a profile.
 
     changes: fields with other values; 0 or None changes nothing."""
     long = LONG[profile] if grids.find_span_settings(profile, task) else {}
-    return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
+    return replace(
+        settings_by_profile[profile], **long | {k: v for k, v in changes.items() if v}
+    )
 
 
 def dense_spec(
@@ -119,17 +125,20 @@ def dense_spec(
     learning_rate: float = 0.0,
     mix_learning_rate: float = 0.0,
 ) -> Spec:
-    """Return the Spec of an unpruned model.
+    """Return the Spec of a fine-tuned model without pruning.
 
-    mix_normalisation: another normalisation of the mix. freeze_encoder: whether encoder
-    and embeddings are frozen. lower_case: False gives cased text to the uncased
-    vocabulary. learning_rate, mix_learning_rate: learning rates of the weights and of
-    the mix; 0 means the profile's."""
+    model: "BERT", "BERMo" with its layer mix, or a control.
+    mix_normalisation: the normalisation of the mix, by default the profile's.
+    freeze_encoder: whether embeddings and encoder are not trained, which makes it a
+    probe.
+    lower_case: False keeps capitals although the vocabulary is uncased.
+    learning_rate, mix_learning_rate: of the weights and of the mix; 0 means the
+    profile's."""
     train = make_train_settings(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
     more = {"frozen": "encoder" if freeze_encoder else None, "lower_case": lower_case}
-    args = make_common_arguments(
+    args = make_common_step_arguments(
         profile, task, model, train=train, targets=grids.LABELS, **more
     )
     if mix := args["mix"]:
@@ -140,10 +149,10 @@ def dense_spec(
 
 
 def convert_warmup_steps(warmup_steps: int, steps: int) -> float:
-    """Return the `Train.warmup` whose linear warm-up takes exactly `warmup_steps` of
-    the steps.
+    """Return the share `Train.warmup` with which the learning rate rises for exactly
+    `warmup_steps` of a run's steps.
 
-    Raises Refused where it is longer than the run."""
+    Raises Refused where the run is shorter."""
     if not 0 <= warmup_steps <= steps:
         why = f"does not fit a run of {steps}: take at most {steps}"
         raise Refused(f"a warm-up of {warmup_steps} steps {why}")
@@ -161,13 +170,16 @@ def make_pruning_settings(
     lr: float = 0.0,
     begin: int = 0,
 ) -> tuple[Train, Prune]:
-    """Return (Train, Prune) of a pruned model.
+    """Return the settings (Train, Prune) of a model that is pruned during fine-tuning.
 
-    epochs, share, weight, lr: values other than the profile's. share: the share of the
-    weights that is kept; a penalty is steered to it. weight: lambda of a penalty.
-    begin: the warm-up before the threshold falls, in units of w; 0 means the profile's.
-    Where the warm-ups do not fit the epochs, the threshold falls at once, as in the
-    public code. Raises Refused for an impossible setting."""
+    Where the warm-ups do not fit the epochs, the threshold jumps to its final value, as
+    in the public code. Raises Refused for an impossible setting.
+
+    epochs, lr: 0 means the profile's.
+    share: the share of the weights to keep; None means the profile's threshold.
+    weight: weight lambda of the penalty; None means the profile's.
+    begin: the steps before the threshold moves, in units of the warm-up w; 0 means the
+    profile's."""
     check_name("pruning method", method, METHODS)
     if share is not None and not 0 < share <= 1:
         raise Refused(f"the kept share is {share}: take one above 0, at most 1")
@@ -178,7 +190,7 @@ def make_pruning_settings(
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=lr)
-    train = grids.adapt_options(profile, train)
+    train = grids.adapt_options_to_reader(profile, train)
     capped = profile != "paper" and describe_rows(profile, task).get("rows")
     rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
@@ -212,10 +224,11 @@ def pruned_spec(
     teacher_weight: float = 0.0,
     **pruning_settings: Any,
 ) -> Spec:
-    """Return the Spec of a pruned model.
+    """Return the Spec of a model that is pruned during fine-tuning.
 
-    teacher_weight: weight of the teacher's part of the loss; the teacher is the dense
-    BERT of the task. pruning_settings: arguments of `settings`."""
+    teacher_weight: weight of the teacher's logits in the loss, where the teacher is the
+    dense BERT of the task; 0 trains on labels alone.
+    pruning_settings: arguments of `make_pruning_settings`."""
     train, prune = make_pruning_settings(
         profile, task, model, method, epochs, **pruning_settings
     )
@@ -225,7 +238,7 @@ def pruned_spec(
         "frozen": "embeddings",
         "alpha": teacher_weight or None,
     }
-    args = make_common_arguments(
+    args = make_common_step_arguments(
         profile, task, model, targets=TAUGHT if teacher_weight else grids.LABELS, **args
     )
     guide = dense_spec(profile, task) if teacher_weight else None

@@ -1,9 +1,10 @@
-"""This module has the schedules of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
+"""This module has the schedules of fine-pruning as functions of the training step
+(BERMo, section 2.3; Sanh et al. 2020).
 
-They give the threshold and the weight of the penalty as functions of the step, counted
-from 0. A controller finds the weight for a target of the kept share. The module is free
-of torch. Letters: w steps are `Prune.warmup_steps`; i and f are the initial and final
-warm-ups in units of w; T is the number of steps of the run."""
+They give the threshold of the masks and the weight of the penalty. A controller changes
+that weight until a target share of the weights is kept. Letters: w is
+`Prune.warmup_steps`; i and f are the initial and final warm-up in units of w; T is the
+number of steps, which are counted from 0. The module does not import torch."""
 
 import math
 from dataclasses import dataclass
@@ -11,29 +12,31 @@ from dataclasses import dataclass
 from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
-EVERY = 2  # Steps between two moves of the controller.
-# Gains of the controller, for the logarithm of the penalty's weight.
+EVERY = 2  # The controller changes the penalty's weight once in this number of steps.
+# Gains of the controller, which acts on the logarithm of the penalty's weight.
 PROPORTIONAL, INTEGRAL = (
     20.0,
     1.0,
 )
-REACH = 1e4  # Largest factor between the penalty's weight and its initial value.
+# The penalty's weight stays within this factor of its initial value, up or down.
+REACH = 1e4
 
 
 @dataclass(frozen=True)
-class Ramp:
-    """A Ramp is a threshold that falls along a cubic from `start` to `end`.
+class ThresholdRamp:
+    """A ThresholdRamp is the threshold of the masks as a function of the step. It falls along a
+    cubic from `start` to `end`.
 
     It is `start` up to step `first`, and `end` after step `last`."""
 
     start: float
     end: float
-    first: int  # i w
-    last: int  # T - f w
+    first: int  # The initial warm-up, i w steps.
+    last: int  # The step before the final warm-up, T - f w.
 
     def __call__(self, step: int) -> float:
-        """Return end + (start - end) (1 - (step - first) / (last - first))^3, held at
-        both ends."""
+        """Return end + (start - end) (1 - (step - first) / (last - first))^3 between
+        `first` and `last`, and the nearer of the two values outside."""
         if step <= self.first:
             return self.start
         if step > self.last:
@@ -42,45 +45,48 @@ class Ramp:
         return self.end + (self.start - self.end) * left**3
 
 
-def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
-    """Return the Ramp of the threshold in a run of `step_count` steps.
+def plan_threshold_ramp(pruning: Prune, step_count: int) -> ThresholdRamp:
+    """Return the threshold as a function of the step, for a run of `step_count` steps.
 
-    Where the two warm-ups leave no step for the ramp, `overlong` decides: "refuse"
-    raises Refused, "jump" lets the threshold jump after the initial warm-up, as the
-    public code does."""
+    Where the two warm-ups leave no step between them, `pruning.overlong` decides:
+    "refuse" raises Refused, "jump" lets the threshold jump after the initial warm-up,
+    as the public code does."""
     w, both = pruning.warmup_steps, pruning.initial_warmup + pruning.final_warmup
     if w * both >= step_count and pruning.overlong == "refuse":
         why = f'that is {w * both} of the {step_count} steps: take fewer, or overlong "jump"'
         raise Refused(f"Prune.warmup_steps is {w}, {why}")
     first, last = pruning.initial_warmup * w, step_count - pruning.final_warmup * w
-    return Ramp(pruning.initial_threshold, pruning.final_threshold, first, last)
+    return ThresholdRamp(
+        pruning.initial_threshold, pruning.final_threshold, first, last
+    )
 
 
 def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
-    """Return the weight of the penalty at a threshold: final_lambda * threshold /
-    final_threshold.
-    """
+    """Return the weight of the penalty on scores while the threshold moves:
+    final_lambda * threshold / final_threshold."""
     return pruning.final_lambda * threshold / pruning.final_threshold
 
 
-def plan_score_at_kept_share(step: int, first_step: int, steps: int) -> float:
-    """Return the planned value of the decisive score at a step, between 1 and 0.
+def plan_progress_of_score(step: int, first_step: int, steps: int) -> float:
+    """Return the planned value at a step of the score that decides the kept share,
+    scaled from 1 at its initial value to 0 at the final threshold.
 
-    The controller (`steer_penalty_weight`) holds the score to it. It is 1 up to step
-    `first_step`. Then it falls along a parabola that ends at 0 with zero slope, as the
-    linear learning rate slows the score down. It never rises, as no penalty can raise a
-    score again."""
+    `compute_next_penalty_weight` holds the score to it. It is 1 up to step
+    `first_step`. Then it falls along a parabola that ends at 0 with slope zero, since
+    scores move ever less as the learning rate falls linearly. It never rises, because a
+    penalty cannot raise a score."""
     return (1.0 - max(0.0, (step - first_step) / (steps - first_step))) ** 2
 
 
-def steer_penalty_weight(
+def compute_next_penalty_weight(
     weight: float, error: float, last_error: float, first_weight: float
 ) -> float:
-    """Return the next weight of the penalty, by a proportional and integral controller.
+    """Return the next weight of the penalty by a proportional-integral controller:
+    weight * exp(PROPORTIONAL * (error - last_error) + INTEGRAL * error), within a
+    factor of REACH from `first_weight`.
 
-    It is weight * exp(PROPORTIONAL * (error - last_error) + INTEGRAL * error), within a
-    factor of REACH from the initial weight `first_weight`. error: the lag of the
-    decisive score behind `plan_score_at_kept_share`, as a share of its whole way.
-    last_error: the error at the last move."""
+    error: how far the score that decides the kept share is above its plan
+    (`plan_progress_of_score`), as a share of its whole way.
+    last_error: the error at the last change."""
     move = PROPORTIONAL * (error - last_error) + INTEGRAL * error
     return min(max(weight * math.exp(move), first_weight / REACH), first_weight * REACH)

@@ -1,4 +1,7 @@
-"""This table lists the steps that only BERMo has (lib.core.steps describes a line)."""
+"""This module lists the step, the kind of run, that only BERMo has.
+
+A line gives the version, the names of input runs and of arguments, and the module of
+the step's function (lib.core.steps)."""
 
 STEPS = {
     "fineprune": {

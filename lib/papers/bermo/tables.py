@@ -1,4 +1,4 @@
-"""This module makes parts of the tables of the pages on BERMo. It is free of torch."""
+"""This module makes tables that several pages on BERMo share. It does not import torch."""
 
 from __future__ import annotations
 
@@ -13,56 +13,65 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def repair_table(table: str, corrected_rows: list[str]) -> pd.DataFrame:
-    """Return a printed table of probing scores as text, with our names of the tasks.
+def repair_table(table_name: str, label_columns: list[str]) -> pd.DataFrame:
+    """Return a printed table of probing scores as text, in which corrected cells have
+    the corrected value and the mark †.
 
-    A cell that was corrected by arithmetic has the corrected value and the mark †.
-    corrected_rows: the columns that name the rows of the table."""
-    frame = published.read_printed_frame("bermo", table)
-    frame.index = frame[corrected_rows].fillna("").agg(" ".join, axis=1).str.strip()
+    A cell is corrected where the printed averages show a misprint.
+
+    table_name: the name of its file.
+    label_columns: the columns that name its rows."""
+    frame = published.read_printed_frame("bermo", table_name)
+    frame.index = frame[label_columns].fillna("").agg(" ".join, axis=1).str.strip()
     scores = frame[[*bermo.PROBES]].map(str)
     cells: Any = published.read_table("bermo", "corrections").itertuples()
     for cell in cells:
-        if table.startswith(f"{cell.table}_") and cell.column in bermo.PROBES:
+        if table_name.startswith(f"{cell.table}_") and cell.column in bermo.PROBES:
             scores.loc[cell.row, cell.column] = f"{float(cell.read_as):.2f} †"
     return scores.rename(columns=bermo.PROBES)
 
 
 def read_printed_table(
-    table: str,
+    table_name: str,
     row_columns: Sequence[str] = ("Model",),
     new_names: Mapping[str, str] | tuple[()] = (),
 ) -> dict[str, dict[tuple[str, str], Any]]:
-    """Return Table 2, 4 or 5 in the form of a page's table
-    (`lib.papers.published.make_table_rows`).
+    """Return Table 2, 4 or 5 as {row: {("published", column): value}}, with model names
+    without "_BASE".
 
-    The names of models have no suffix _BASE."""
+    table_name: the name of its file.
+    row_columns: the columns that name its rows.
+    new_names: {printed column: its name on the page}."""
     rows = published.make_table_rows(
-        "bermo", table, list(row_columns), column_names=new_names
+        "bermo", table_name, list(row_columns), column_names=new_names
     )
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 
 
 def make_measured_table(
-    frame: pd.DataFrame, source: str, row_columns: Sequence[str] = ("model",)
+    runs_frame: pd.DataFrame, source: str, row_columns: Sequence[str] = ("model",)
 ) -> dict[Any, dict[tuple[str, str], str]]:
-    """Return the scores of a collected frame in the form of Table 2, 4 or 5.
+    """Return our scores {row: {(source, column): mean with spread}}, with the columns
+    of Tables 2, 4 and 5.
 
-    row_columns: the columns that name the rows."""
+    runs_frame: a DataFrame with a row for each run.
+    source: the heading of the columns, which names the profile.
+    row_columns: the columns of `runs_frame` that name the rows."""
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task]
-        for task in set(frame["task"])
+        for task in set(runs_frame["task"])
     }
-    return compare.make_table_by_task(frame, columns, source, row_columns)
+    return compare.make_table_by_task(runs_frame, columns, source, row_columns)
 
 
 def compute_printed_gains(
     printed_table: Mapping[str, Mapping[tuple[str, str], Any]], row_pattern: str = "{}"
 ) -> dict[str, float]:
-    """Return {task: points} by which BERMo is printed above BERT, by first metrics.
+    """Return {task: points} by which BERMo's printed score is above BERT's, in the
+    task's first printed metric.
 
-    printed_table: a table from `read_printed_table`. row_pattern: a pattern of the
-    names of its rows, with {} for the model."""
+    printed_table: what `read_printed_table` returned.
+    row_pattern: the name of a row, with {} for the model."""
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }

@@ -1,4 +1,4 @@
-"""This step trains with a mix of the layers, under masks, or with both (BERMo)."""
+"""This step fine-tunes a model with a layer mix, with pruning, or with both (BERMo)."""
 
 import numpy as np
 
@@ -23,29 +23,28 @@ def fineprune(
     margin: float | None = None,
     lower_case: bool | None = None,
 ) -> dict[str, float]:
-    """Fine-tune under masks that a schedule closes, with or without a mix of the
-    layers.
+    """Fine-tune a model while a schedule prunes its weights, with or without a layer
+    mix, a weighted sum of all layers' outputs (BERMo; Sanh et al. 2020).
 
-    The procedure is that of BERMo and of Sanh et al. 2020. A run that diverges is a
-    result. Inputs: `start` (any model), and `teacher` where the targets need its
-    logits.
+    A training that diverges is a result, not an error. It saves predictions of all
+    labelled splits but the training rows, and the arrays `course`, `shares` and `mix`
+    of lib.papers.bermo.pruning. Metrics count kept weights and the bytes of the stored
+    model, dense and sparse; those of test rows are "test.<metric>". Where the loss was
+    not finite, `diverged` is true and there are no predictions.
 
-    prune, mix: the fields of a Prune and a Mix (lib.papers.bermo.options). Without
-    `prune` it is dense fine-tuning with the same measurements. alpha: the weight of the
-    teacher's part with targets "both"; that of the labels is 1 - alpha, and the paper
-    has 0.9. frozen: the part that does not learn
-    (lib.papers.bermo.pruning.freeze_part); with "encoder" the run is a probe. margin: a
-    run has diverged if its first metric is at most this much above that of the majority
-    class. Without a margin no run has, and a loss that is not finite is an error.
-    lower_case: False keeps the case of the text, as a script without --do_lower_case
-    does. An uncased vocabulary then knows no capitalised word, and `unknown_share` is
-    the share of unknown tokens in the training rows. None takes the setting of `start`.
+    Input runs: `start`, any model; `teacher`, where the targets need its logits.
 
-    It saves predictions of every labelled split but the training rows, and the
-    `course`, `shares` and `mix` of lib.papers.bermo.pruning. Metrics of test rows are
-    "test.<metric>"; others are the counts of the masks and the bytes of the model,
-    dense and sparse. Where the loss was not finite there are no predictions, and
-    `diverged` is true."""
+    alpha: with targets "both", the weight of the teacher's part of the loss; labels
+    have 1 - alpha. The paper has 0.9.
+    targets, prune, mix: fields of the options Targets, Prune and Mix. Without `prune`
+    it is dense fine-tuning with the same measurements.
+    frozen: "embeddings" or "encoder" are not trained; with "encoder" the run is a
+    probe.
+    margin: a run has diverged if its first metric is at most this much above that of
+    the majority class. None: no run has, and a loss that is not finite is an error.
+    lower_case: False keeps capitals although the vocabulary is uncased, as a script
+    without --do_lower_case does; `unknown_share` is then the share of unknown tokens in
+    the training rows. None takes the setting of `start`."""
     run, model = training.run, training.load_start_model()
     if lower_case is False:
         cls, folder = type(training.tokenizer), run.inputs["start"].model
@@ -62,7 +61,7 @@ def fineprune(
         else None
     )
     methods += ([masks] if masks else []) + [
-        pruning.Course(run, model, training.step_count, masks)
+        pruning.GradientRecord(run, model, training.step_count, masks)
     ]
     if frozen:
         pruning.freeze_part(model, frozen)

@@ -1,5 +1,5 @@
-"""This module counts EfficientBERT's networks for formulas over printed cells
-(lib.claims.checks)."""
+"""This module counts parameters of EfficientBERT's networks. Formulas that check
+printed numbers call its function (lib.claims.checks)."""
 
 from fractions import Fraction
 
@@ -7,9 +7,16 @@ from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import count_net_parameters
 
 
-def net(name: str, convention: str = "with projection") -> Fraction:
-    """Return the parameters of one of EfficientBERT's networks, in millions."""
+def count_millions_of_parameters(
+    name: str, convention: str = "with projection"
+) -> Fraction:
+    """Return the number of parameters of one of EfficientBERT's published networks, in
+    millions.
+
+    name: the network's name in the paper's tables.
+    convention: what is counted besides embeddings and layers, as in
+    `count_net_parameters`."""
     return Fraction(count_net_parameters(recipes.NETS[name], convention), 10**6)
 
 
-FUNCTIONS = {"net": net}
+FUNCTIONS = {"net": count_millions_of_parameters}

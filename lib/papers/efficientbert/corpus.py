@@ -1,7 +1,8 @@
 """This module pairs documents for pre-training, as EfficientBERT's public code does.
 
-The paper gives only the length of a pair. In its code an article is one line, so each
-document is one segment and begins one pair, whose second part is another document."""
+The paper gives only the length of a pair. In its code an article is one line. So each
+document is one segment, and each is the first segment of one pair, whose second segment
+is another document."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,9 +13,10 @@ from lib.data.tokens import Rows
 
 Ids = Sequence[int] | np.ndarray  # Token ids of one document.
 
-# Epochs with pairs of their own; later epochs use these pairs again in turn.
+# Number of epochs that have different pairs; later epochs use the same pairs again, in
+# turn.
 EPOCHS = 5
-# Share of the documents for which a shorter length is drawn.
+# Probability that a shorter target length is drawn for a pair, as in BERT's code.
 SHORT = 0.1
 
 
@@ -25,12 +27,16 @@ def pair_documents(
     seed: int,
     epoch: int,
 ) -> Iterator[dict[str, list[int]]]:
-    """Yield the rows of one epoch in the order of the documents.
+    """Yield the rows of one epoch: each document in order, paired with a random other
+    one.
 
-    A row is {"input_ids": [CLS] document [SEP] another document [SEP],
-    "token_type_ids"} and has at most `max_length` tokens. documents: the token ids of
-    each document. special_tokens: the ids of [CLS] and [SEP]. Raises Refused for fewer
-    than two documents, or where fewer than two tokens of text fit."""
+    A row is {"input_ids": [CLS] document [SEP] other document [SEP], "token_type_ids":
+    0 for the first and 1 for the second segment} and has at most `max_length` tokens.
+    Raises Refused for fewer than two documents, or where fewer than two tokens of text
+    fit.
+
+    documents: the token ids of each document.
+    special_tokens: the ids of [CLS] and [SEP]."""
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
@@ -43,8 +49,8 @@ def pair_documents(
     )
     for number in range(count):
         if rng.random() < SHORT:
-            # The draw keeps the code's random numbers; its length has no effect where a
-            # document is one segment.
+            # The authors' code draws a shorter target length here. It has no effect
+            # where a document is one segment, but the draw must advance the generator.
             rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _cut_documents(documents[number], documents[other], room, rng)
@@ -55,10 +61,11 @@ def pair_documents(
 def _cut_documents(
     first_document: Ids, last_document: Ids, max_tokens: int, rng: np.random.Generator
 ) -> Iterator[Ids]:
-    """Yield two documents, cut to `max_tokens` tokens together.
+    """Yield two documents, cut so that together they have at most `max_tokens` tokens.
 
-    The longer one is cut first. For each token that goes, a coin decides whether it is
-    taken from the front or from the back."""
+    Tokens are dropped from the longer document first. For each dropped token a coin
+    decides whether it goes from the front or from the back, as in BERT's pre-training
+    code."""
     sizes = len(first_document), len(last_document)
     if sum(sizes) > max_tokens:
         short = min(

@@ -1,4 +1,5 @@
-"""This module draws networks of EfficientBERT, and surfaces of its formulas."""
+"""This module draws EfficientBERT's networks layer by layer, and the surfaces of its
+formulas."""
 
 from typing import Any
 
@@ -17,19 +18,19 @@ DECADES = "z in decades, 3 is 1000"
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:
-    """Return the number of layers that differ from those of another network of this
-    depth."""
+    """Return the number of layers in which a network differs from another one of the
+    same depth."""
     return sum(a != b for a, b in zip(net.layers, compared_net.layers, strict=True))
 
 
 def draw_network(
     axis: Axes, net: Net, title: str = "", compared_net: Net | None = None
 ) -> None:
-    """Draw a network as a bar for each layer, layer 1 at the bottom.
+    """Draw a network as one bar for each layer, layer 1 at the bottom.
 
-    A bar shows the formula of the layer, its number of stacked copies, and its width as
-    a ratio. Differences from the network `compared_net` are vermilion, and the title
-    counts the layers that differ."""
+    A bar shows the layer's formula, its number of stacked feed-forward networks, and
+    the ratio of their inner width. Differences from `compared_net` are red, and the
+    title counts the layers that differ."""
     count = len(net.layers)
     if compared_net:
         changed = count_changed_layers(net, compared_net)
@@ -59,26 +60,28 @@ def draw_surface(
     title: str = "",
     camera_angles: tuple[float, float] = (28, -125),
 ) -> None:
-    """Draw a surface of Figure 5 on a 3-d axis.
+    """Draw a surface of Figure 5 on a 3-d axis. Heights are scaled to 0 to 1, so that
+    all surfaces have the same axis.
 
-    surface_heights: heights. All surfaces have one linear scale: the share of their own
-    range.
-    camera_angles: elevation and angle in degrees."""
+    coordinates: [N], of both inputs.
+    surface_heights: z [N, N].
+    camera_angles: elevation and azimuth in degrees."""
     x, y = np.meshgrid(coordinates, coordinates)
     surface_heights = (surface_heights - surface_heights.min()) / (
         np.ptp(surface_heights) or 1
     )
     indices = np.arange(surface_heights.size).reshape(surface_heights.shape)
     a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
-    halves = (a, b, c), (b, c, d)  # Cliffs often lie along x + y = constant.
+    # Each square is split along x + y = constant, as steep edges often run so.
+    halves = (a, b, c), (b, c, d)
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
     drawn = axis.plot_trisurf(
         x.ravel(), y.ravel(), surface_heights.ravel(), triangles=triangles, **look
     )
-    heights = surface_heights.ravel()[
-        triangles
-    ]  # Means of three corners would stripe a cliff.
+    # A triangle's colour is the middle of its lowest and highest corner. With the mean of
+    # the three corners, neighbours on a steep edge would alternate in colour.
+    heights = surface_heights.ravel()[triangles]
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*camera_angles)
     axis.set_title(title, fontsize=9, y=0.99)
@@ -96,8 +99,10 @@ def draw_surface(
 
 
 def list_drawn_networks(seed: int = 0, candidate_count: int = 3) -> dict[str, Net]:
-    """Return the networks of Figure 5, and random ones of stage 1 with 15 to 16 million
-    parameters in the place of the paper's three."""
+    """Return {title: Net} of the panels of Figure 5.
+
+    The paper does not say which three random networks it drew. Here they are random
+    networks of search stage 1 with 15 to 16 million parameters."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
     rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
@@ -109,9 +114,10 @@ def list_drawn_networks(seed: int = 0, candidate_count: int = 3) -> dict[str, Ne
 def compute_surfaces(
     points_per_axis: int,
 ) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Return {network of Figure 5: (coordinates [N], {scale: z [N, N]})}.
+    """Return {network of Figure 5: (coordinates [N], {scale of z: z [N, N]})}, with z
+    on a linear and on a logarithmic scale.
 
-    points_per_axis: N, the number of points on each axis."""
+    points_per_axis: N."""
     by_name = {}
     for name, net in list_drawn_networks().items():
         line, z = heights(net, Recipe(points=points_per_axis))

@@ -1,4 +1,7 @@
-"""This module has EfficientBERT's points on the frontier: networks of one size each."""
+"""This module lists EfficientBERT's methods for the frontier, a comparison of score and
+cost of all papers' methods.
+
+Each is one published network, which has a single size."""
 
 from dataclasses import replace
 from functools import partial
@@ -10,8 +13,13 @@ from lib.papers.points import TOKENS, Method, join_stages_into_one_training
 
 
 def network_spec(profile: str, task: str, unused_width: int, network_name: str) -> Spec:
-    """Return the Spec of a network of the paper's tables; its one size leaves
-    `unused_width` unused."""
+    """Return the Spec, the description of a run, of a published network trained on a
+    task.
+
+    It has as many epochs as the other methods of the frontier.
+
+    unused_width: not used. All methods take a width here, but a published network has
+    one size."""
     made = recipes.student_spec(profile, task, network_name)
     return replace(
         made,
@@ -25,16 +33,16 @@ def count_network_flops(profile: str, network_name: str) -> int:
     return 2 * TOKENS * count_macs(net) + 2 * net.hidden**2
 
 
-def make_method(network_name: str, group: str = "paper") -> Method:
+def make_frontier_method(network_name: str, kind: str = "paper") -> Method:
     make, count = (
         partial(network_spec, network_name=network_name),
         partial(count_network_flops, network_name=network_name),
     )
-    return Method(group, make, network_name, once=True, flops=count)
+    return Method(kind, make, network_name, once=True, flops=count)
 
 
 POINTS = {
-    "EfficientBERT": make_method("EfficientBERT"),
-    "EfficientBERT TINY": make_method("EfficientBERT_TINY"),
-    "Base Model": make_method("Base Model", "control"),
+    "EfficientBERT": make_frontier_method("EfficientBERT"),
+    "EfficientBERT TINY": make_frontier_method("EfficientBERT_TINY"),
+    "Base Model": make_frontier_method("Base Model", "control"),
 }

@@ -1,8 +1,7 @@
-"""This step compares the last layers of models with a reference (EfficientBERT, Figures
-7 and 8).
+"""This step compares the last layers of students with that of their teacher: attention
+maps and outputs (EfficientBERT, Figures 7 and 8).
 
-Shapes: N rows, T tokens, A heads, H hidden.
-"""
+Shapes: N rows, T tokens, A heads, H hidden."""
 
 import numpy as np
 import torch
@@ -29,18 +28,22 @@ def maps(
     max_length: int,
     numerics: Json,
 ) -> dict[str, float]:
-    """Save attention maps and outputs of last layers, and measure how alike they are.
+    """Save attention maps and outputs of the last layers of models, and measure how
+    similar they are to a reference model.
 
-    Inputs: `reference`, and `model` or any number of `model:<name>` with the same
-    vocabulary. rows: the development rows whose maps are saved. examples: the number of
-    first rows on which similarity is measured.
+    It saves arrays, without any text: `attention.<input>` [N, A, T, T], the
+    probabilities; `output.<input>` [N, T, H], projected to the teacher's width where
+    the model has a projection; `lengths` [N], the tokens of each row. Metrics of each
+    model, over all tokens but padding: "cka", the linear CKA of the outputs; "kl", the
+    mean KL divergence of each head's map from the reference's; "kl_mean_map", that of
+    the maps averaged over heads.
 
-    It saves arrays without any text: `attention.<input>` [N, A, T, T], the
-    probabilities; `output.<input>` [N, T, H] of the last layer, projected to the
-    teacher's width where the run has a projection; `lengths` [N]. Metrics of each model
-    are over real tokens: the linear CKA of the outputs, and the mean KL divergence from
-    the reference's maps, of the mean over heads ("kl_mean_map") and of each head
-    ("kl")."""
+    Input runs: `reference`, and `model` or any number of `model:<name>`, all with one
+    vocabulary.
+
+    data: descriptor of the task's data set.
+    rows: the development rows whose maps are saved.
+    examples: similarity is measured on this number of first development rows."""
     arithmetic = loop.read_numerics(numerics)
     dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
@@ -80,10 +83,10 @@ def run_last_layer(
     projection: tuple[torch.Tensor, torch.Tensor] | None,
     numerics: Numerics,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on
-    one row.
+    """Return (attention probabilities [A, T, T], output [T, H]) of a model's last layer
+    on one row, in float32.
 
-    Both are in float32. projection: (weight, bias) for the output, or None.
+    projection: (weight, bias) of a linear map that is applied to the output, or None.
     """
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
@@ -104,9 +107,13 @@ def measure_similarity(
     reference_states: list[tuple[np.ndarray, np.ndarray]],
     model_states: list[tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, float]:
-    """Return {"kl_mean_map", "kl", "cka"} of a model against the reference.
+    """Return {"kl_mean_map", "kl", "cka"} of a model against a reference.
 
-    reference_states, model_states: (attention [A, T, T], output [T, H]) of each row.
+    "kl" is the mean KL divergence of attention maps of each head, "kl_mean_map" that of
+    the maps averaged over heads, in nats. "cka" is the linear CKA of the outputs, at
+    most 1.
+
+    reference_states, model_states: (attention [A, T, T], output [T, H]) for each row.
     """
     both = [
         (a, b) for (a, _), (b, _) in zip(reference_states, model_states, strict=True)

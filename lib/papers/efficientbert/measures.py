@@ -1,7 +1,7 @@
-"""This module has EfficientBERT's measures beside scores: how early a warm start
-reaches a loss, and how fast a network is.
+"""This module has what EfficientBERT's claims measure beside task scores.
 
-It is free of torch."""
+It measures how early a training from inherited weights (a warm start) reaches a loss,
+and how fast a network is. It does not import torch."""
 
 from __future__ import annotations
 
@@ -19,61 +19,85 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def compute_share_of_steps(
-    warm_started_run: Arrays, run_from_scratch: Arrays, loss_name: str = "loss"
+def compute_share_of_steps_to_loss(
+    warm_started_curve: Arrays, curve_from_scratch: Arrays, loss_name: str = "loss"
 ) -> float:
-    """Return the share of the steps after which one run reaches the last loss of
-    another.
+    """Return how early a warm-started training reaches the last loss of a training from
+    scratch.
 
-    Losses are smoothed. The share is of the other run's steps, and 1 where the loss is
-    never reached. warm_started_run, run_from_scratch: the arrays `curve` of the step
-    warmup."""
+    The value is the number of steps until then, as a share of the steps of the training
+    from scratch. It is 1 where the loss is never reached. Losses are smoothed by a
+    trailing mean.
+
+    warm_started_curve, curve_from_scratch: arrays over the logged steps of each
+    training, "step" [N] and the losses [N].
+    loss_name: the loss that is compared."""
     indices = np.flatnonzero(
-        smooth_loss(warm_started_run[loss_name])
-        <= smooth_loss(run_from_scratch[loss_name])[-1]
+        smooth_loss(warm_started_curve[loss_name])
+        <= smooth_loss(curve_from_scratch[loss_name])[-1]
     )
     if not len(indices):
         return 1.0
     return min(
         1.0,
         float(
-            (warm_started_run["step"][indices[0]] + 1)
-            / (run_from_scratch["step"][-1] + 1)
+            (warm_started_curve["step"][indices[0]] + 1)
+            / (curve_from_scratch["step"][-1] + 1)
         ),
     )
 
 
 def compute_shares_by_seed(
-    frame: pd.DataFrame, loss_name: str = "loss"
+    runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
-    """Return {seed: share of steps} for the seeds of a frame that have both runs."""
-    made = compare.select_rows_with_runs(frame)
+    """Return {seed: share of steps}: `compute_share_of_steps_to_loss` for each seed
+    that has a run with inherited weights and a run from scratch.
+
+    runs_frame: a DataFrame with a row for each run."""
+    made = compare.select_rows_with_runs(runs_frame)
     rows = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.read_arrays("curve") for model, seed, run in rows}
     return {
-        seed: compute_share_of_steps(curve, curves["from scratch", seed], loss_name)
+        seed: compute_share_of_steps_to_loss(
+            curve, curves["from scratch", seed], loss_name
+        )
         for (model, seed), curve in curves.items()
         if model == "inherits" and ("from scratch", seed) in curves
     }
 
 
-def list_shares_of_steps(frame: pd.DataFrame, _: object) -> pd.Series:
-    """Return for each warm-started run the share of steps to the other run's last loss.
+def list_shares_of_steps(
+    runs_frame: pd.DataFrame, columns_by_task: object
+) -> pd.Series:
+    """Return for each run the share of the steps of training from scratch after which
+    it reaches the last loss of that training.
 
-    The other run starts from scratch; it has 0 itself."""
-    share = frame["seed"].map(compute_shares_by_seed(frame))
-    return share.where(frame["model"] == "inherits", 0 * share)
+    Only runs with inherited weights have such a share; it is 0 for a run from scratch.
+
+    runs_frame: a DataFrame with a row for each run.
+    columns_by_task: not used; all measures by run have it."""
+    share = runs_frame["seed"].map(compute_shares_by_seed(runs_frame))
+    return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
-def list_last_losses(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return the smoothed loss that each run of step warmup ends on."""
-    return [smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in frame["run"]]
+def list_last_losses(runs_frame: pd.DataFrame, columns_by_task: object) -> list[float]:
+    """Return the smoothed training loss at the last step of each run.
+
+    runs_frame: a DataFrame with a row for each run.
+    columns_by_task: not used; all measures by run have it."""
+    return [
+        smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in runs_frame["run"]
+    ]
 
 
 def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
-    """Return {model: Estimate} of the reference's time over a model's, turn by turn.
+    """Return {model: Estimate} of how many times as fast each model is as the
+    reference.
 
-    latency_run: a run of the step latency, whose turns time all models once each."""
+    An Estimate is the ratio of the two median times with its interval. Times are paired
+    by turn, since all models are timed once in each turn.
+
+    latency_run: a finished run of the step `latency`."""
     args = latency_run.spec["args"]
     times = dict(
         zip(args["models"], latency_run.read_arrays("times")["wall"], strict=True)
@@ -86,11 +110,13 @@ def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
 
 
 def estimate_speed_up(
-    latency_frames: Sequence[pd.DataFrame], _: object, model_name: str
+    latency_frames: Sequence[pd.DataFrame], columns_by_task: object, model_name: str
 ) -> paired.Estimate | None:
-    """Return the Estimate of one model's speed-up in the first run of its frame.
+    """Return the Estimate of one model's speed-up over the reference, from the first
+    finished latency run; None without a run.
 
-    Its replicates are the turns. It is None without a run."""
+    latency_frames: a list whose first DataFrame has a row for each run.
+    columns_by_task: not used; all measures of this kind have it."""
     runs = latency_frames[0]["run"].dropna()
     return estimate_speed_ups(runs.iloc[0])[model_name] if len(runs) else None
 

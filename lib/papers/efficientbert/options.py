@@ -1,7 +1,8 @@
-"""This module has the options of EfficientBERT, free of torch.
+"""This module has the options of EfficientBERT's search and distillation. It does not
+import torch.
 
-A default means "off", so a field that is added later keeps the identity of earlier
-runs. The comment at a field also says what the paper leaves open."""
+A field's default means "off". So a field that is added later leaves the identity of
+earlier runs as it was. The comment at a field also says what the paper leaves open."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,26 +12,33 @@ from lib.core.options import Count, Option
 
 @dataclass(frozen=True)
 class Search(Option):
-    """A Search has the settings by which candidates are proposed (section 3.2,
-    search.samplers)."""
+    """This class has the settings of a search: how candidates are proposed and scored
+    (EfficientBERT, section 3.2)."""
 
-    # Sampler. The paper names LaNAS, but its code has a cascade of classifiers.
+    # How candidates are proposed. The paper names LaNAS, but its code filters random
+    # candidates by a cascade of classifiers ("cascade").
     method: Literal["random", "cascade", "evolution"]
-    # Number of evaluations, failed ones included. The paper's stages have 1,900, 100
-    # and 3,000.
+    # Candidates that are evaluated, failed ones included. The paper's three stages
+    # have 1,900, 100 and 3,000.
     budget: Count
-    # Unguided draws before the search for a new candidate in the wanted region is given
-    # up. The code has 20,000.
+    # Random draws after which the sampler stops looking for a new candidate that the
+    # cascade accepts, and takes the closest one. The authors' code has 20,000.
     draws: Count
-    # Unguided evaluations before the cascade is first fitted; the code has 80.
+    # Random candidates that are evaluated before the cascade is first fitted; the
+    # authors' code has 80.
     initial: int = 0
-    refit: int = 0  # Evaluations between two fits of the cascade; the code has 10.
-    # Features of a candidate that the cascade reads (search.space).
+    # Evaluations between two fits of the cascade; the authors' code has 10.
+    refit: int = 0
+    # Features of a candidate on which the cascade is fitted: "index" is its formulas as
+    # numbers of their symbols, "" for methods without a cascade.
     encoding: Literal["", "index"] = ""
-    population: int = 0  # Number of youngest candidates that are alive in evolution.
-    tournament: int = 0  # Number of alive candidates that compete to be the parent.
+    # Evolution: parents are taken from this number of latest candidates.
+    population: int = 0
+    # Evolution: candidates drawn from the population; the best of them is the parent.
+    tournament: int = 0
     # Score of a candidate: the task's first metric or, with "loss", exp(-L). L is the
-    # prediction loss (equation 3) on all held-out rows, so hardly two candidates tie.
+    # prediction loss (equation 3) on all held-out rows. Unlike an accuracy it is
+    # continuous, so ties are rare.
     score: Literal["", "loss"] = ""
 
     def __post_init__(self) -> None:
@@ -45,37 +53,48 @@ class Search(Option):
 
 @dataclass(frozen=True)
 class Warmup(Option):
-    """A Warmup has the settings of warm-up distillation (equations 1 to 4)."""
+    """This class has the settings of warm-up distillation (EfficientBERT, equations 1
+    to 4).
 
-    # Attention is matched before the softmax, as in the authors' code.
+    Warm-up means that a student inherits weights before it learns from its teacher."""
+
+    # What is matched of the attention: the scores before the softmax, as in the
+    # authors' code.
     attention: Literal["scores"]
-    # One projection of the student's states serves embedding and layers, as in the
-    # authors' code; the paper's text has one for each of the two.
+    # A linear map projects the student's states to the teacher's width. One map is
+    # shared by the embedding and all layers, as in the authors' code; the paper's text
+    # has one for the embedding and one for the layers.
     projection: Literal["shared"]
-    # Weight gamma of the prediction loss: 0 in pre-training, 1 in fine-tuning.
+    # Weight gamma of the loss on logits in equation 4: 0 on plain text, 1 on a task.
     prediction: float = 0.0
-    # Whether scores of at most -100, so all of padded keys, are first set to 0, as in
-    # the authors' code.
+    # Whether attention scores of at most -100 are set to 0 before they are compared, as
+    # in the authors' code. These are the scores of padded keys.
     zero: bool = False
-    # Whether means leave out padding. Those of the authors' code include it.
+    # Whether the mean squared errors leave out padded tokens. The authors' code
+    # includes them.
     mask: bool = False
-    # Whether a task of scores learns the label, as in the authors' code, and not the
-    # teacher's score.
+    # Whether a regression task (STS-B) learns the label, as in the authors' code, and
+    # not the teacher's output.
     gold: bool = False
-    # Whether the prediction loss lets no answer begin or end at [CLS], as in the
-    # authors' code. The paper is silent.
+    # Whether the loss on logits of question answering leaves out the position of [CLS]
+    # as start and end of an answer, as in the authors' code. The paper is silent.
     hide_first: bool = False
 
 
 @dataclass(frozen=True)
 class Shared(Option):
-    """A Shared says which parts of a supernet stage 3 of the search trains."""
+    """This class says which subnetworks of a supernet are trained in stage 3 of the
+    search.
 
-    # (least, most) parameters of a part, projection included. The code has 15 and 16
-    # million.
-    # pyrefly: ignore[implicit-any-type-argument]  As at Train.select_by.
+    Each training step draws one of them at random."""
+
+    # (least, most) parameters of a subnetwork, the projection to the teacher's width
+    # included. The authors' code has 15 and 16 million.
+    # pyrefly: ignore[implicit-any-type-argument]  An Option would read a type
+    # `tuple[X, ...]` as "one of the values X", so the tuple is bare.
     window: tuple
-    # For each layer the pairs (stack k, inverse ratio q) that it draws from. The code has
-    # all 16, and that of stage 2 once more.
-    # pyrefly: ignore[implicit-any-type-argument]  As at Train.select_by.
+    # For each layer the pairs (k, q) that it draws from: k stacked feed-forward networks
+    # with 1/q of the full inner width. The authors' code has all 16 pairs, and the pair
+    # that stage 2 found twice.
+    # pyrefly: ignore[implicit-any-type-argument]  A bare tuple, as above.
     choices: tuple

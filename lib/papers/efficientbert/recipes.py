@@ -1,10 +1,10 @@
-"""This module has EfficientBERT's networks, settings, Specs and tables.
+"""This module has EfficientBERT's networks, settings and tables, and the Specs,
+descriptions of runs, that train the networks.
 
-The paper is Dong et al., Findings of EMNLP 2021. The settings of `paper` are the
-printed ones (section 4.3). Where the paper is silent they are those of the public code.
-`toy` and `mini` have values of their own; each was chosen once, before the first
-recorded run. Searches and claims have modules of their own. The module is free of
-torch."""
+The paper is Dong et al., Findings of EMNLP 2021. The settings of profile `paper` are
+the printed ones (section 4.3), and where the paper is silent those of the public code.
+The small profiles `toy` and `mini` have their own, chosen once before the first
+recorded run. Searches are in `searches.py`. The module does not import torch."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = grids.read_settings("efficientbert")
-# Tables of settings.toml, which describes each.
+# Tables of this folder's settings.toml, whose comments describe them.
 COLUMNS: tuple[Column, ...] = S.COLUMNS
-CLAIM_COLUMNS = COLUMNS  # Metrics by which claims are judged.
+CLAIM_COLUMNS = COLUMNS  # Metrics by which the paper's claims are checked.
 OWN: tuple[str, ...] = S.OWN
 OTHER_BASE: tuple[str, ...] = S.OTHER_BASE
 TIMED: tuple[str, ...] = S.TIMED
@@ -84,24 +84,27 @@ TAUGHT: dict[str, Warmup] = S.TAUGHT
 PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
-# Names of rows of Table 2.
+# Rows of Table 2 that need a training of their own.
 TEACHER_ROW, PLUS = (
     "BERT_BASE (Teacher)",
     "EfficientBERT+",
 )
 COLD = "EfficientBERT w/o Warm-up KD"
-# The public code configures "EfficientBERT++" in one way and counts it in another.
+# The public code trains "EfficientBERT++" with one full inner width D, but counts its
+# parameters with another. Both networks are kept.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Stand-in for MobileBERT_TINY: 24 thin layers of two networks each, as many parameters,
-# no bottlenecks, and the teacher's number of heads.
+# Replacement for the baseline MobileBERT_TINY with as many parameters: 24 thin layers of
+# two feed-forward networks each, without bottlenecks, and with the teacher's number of
+# heads.
 THIN = "MobileBERT_TINY shape"
 
 
 def _read_networks() -> dict[str, Net]:
-    """Return {name: Net} of architectures.csv and parameter_counts.csv.
+    """Return {name: Net} of all published networks, from architectures.csv and
+    parameter_counts.csv.
 
-    Formulas are those of the public code, since the paper prints them only as a
-    picture. The second file has plain BERTs."""
+    The paper prints the formulas only as a picture, so they are those of the public
+    code. The second file has plain BERTs."""
     nets = {}
     searched = published.read_rows("efficientbert", "architectures")
     for name, rows in groupby(searched, itemgetter("variant")):
@@ -127,13 +130,13 @@ def _read_networks() -> dict[str, Net]:
 
 
 NETS, HEADS = _read_networks(), 12
-# Columns of Table 3.
+# Columns with scores on development rows, as Table 3 has them.
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviations("efficientbert")
 
 
 def find_proxy_task(profile: str) -> str:
-    """Return the task on which a search scores candidates."""
+    """Return the task on which a search trains and scores candidates."""
     return grids.select_tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
 
 
@@ -141,11 +144,12 @@ together = partial(grids.select_tasks, by_profile=MULTITASK)
 
 
 def find_network(network_name: str) -> Net:
-    """Return the published network of a table's row, or the base network with a
-    formula.
+    """Return a published network by its name in the tables, or the base network with a
+    formula in each layer.
 
-    So a formula that a reader writes can take the place of a row. Raises Refused with
-    the nearest row, and FormulaError that names the fault."""
+    So a reader can write a formula such as "W2 gelu(W1 x)" instead of a name. Raises
+    Refused for an unknown name, and FormulaError for a formula that no network may
+    have."""
     if "W2" in network_name:
         base = NETS["Base Model"]
         return replace(
@@ -156,10 +160,11 @@ def find_network(network_name: str) -> Net:
 
 
 def scale_network_to_profile(network_name: str, profile: str) -> Net:
-    """Return a published network at the widths and depth of a profile.
+    """Return a published network with the smaller widths and depth of a profile; at
+    `paper` the network itself.
 
-    At `paper` it is the network itself. Elsewhere its depth is the largest one, up to
-    the scaled depth, whose layers can be paired with those of the teacher."""
+    The depth is the largest one, up to the profile's, at which each layer can be paired
+    with a layer of the teacher."""
     net, sizes = find_network(network_name), SIZES.get(profile)
     if sizes is None:
         return net
@@ -175,9 +180,8 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
 
 
 def list_embedding_sizes(profile: str) -> dict[str, int]:
-    """Return the sizes of a profile's embedding tables, and the teacher's width.
-
-    They are arguments of `search.net.parameters`."""
+    """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
+    of the embedding tables, and the teacher's hidden size."""
     encoder = find_encoder_shape(profile)
     return dict(
         teacher=encoder.hidden,
@@ -188,8 +192,8 @@ def list_embedding_sizes(profile: str) -> dict[str, int]:
 
 
 def find_parameter_window(profile: str) -> tuple[int, ...]:
-    """Return the least and most parameters of a candidate, counted with the
-    projection."""
+    """Return (least, most) parameters of a candidate in a search, the projection to the
+    teacher's width included."""
     if profile in LIMITS:
         return LIMITS[profile]
     largest = scale_network_to_profile("Supernet", profile)
@@ -205,7 +209,8 @@ def find_parameter_window(profile: str) -> tuple[int, ...]:
 
 
 TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
-WIKI = ", Wiki"  # Suffix of networks in Table 5 that have read ENCYCLOPEDIA alone.
+# Suffix of the networks in Table 5 that were pre-trained on Wikipedia alone.
+WIKI = ", Wiki"
 
 
 def describe_corpus(
@@ -213,8 +218,8 @@ def describe_corpus(
 ) -> Json:
     """Return the descriptor of the text for pre-training.
 
-    document_count: the number of documents, by default the profile's.
-    """
+    document_count: number of documents, by default the profile's.
+    corpus_name: "wikipedia+books" or "wikipedia"; profile `toy` generates its text."""
     document_count = document_count or DOCUMENTS.get(profile)
     return (
         {"sentences": document_count, "seed": 1}
@@ -224,19 +229,28 @@ def describe_corpus(
 
 
 def describe_brief_text(profile: str) -> Json:
-    """Return the descriptor of the text that a candidate reads before its task.
-
-    Only the profiles in BRIEF have one.
-    """
+    """Return the descriptor of the short text on which a candidate is trained before
+    its task, at the profiles that have one."""
     return describe_corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _seedless_spec(
-    step: str, profile: str, net: Net, inputs: Mapping[str, Spec | None], **args: Any
+def _spec_for_all_seeds(
+    step: str,
+    profile: str,
+    net: Net,
+    inputs: Mapping[str, Spec | None],
+    **step_arguments: Any,
 ) -> Spec:
-    """Return the Spec of a step that trains a network once for all seeds."""
-    args = args | {"net": net.to_json(), "numerics": find_profile(profile).numerics}
-    return Spec(step, args, inputs, seed=0)
+    """Return the Spec of a step that trains a network once; runs of all seeds start
+    from it.
+
+    inputs: the Specs of its input runs; None leaves one out.
+    step_arguments: further arguments of the step."""
+    step_arguments = step_arguments | {
+        "net": net.to_json(),
+        "numerics": find_profile(profile).numerics,
+    }
+    return Spec(step, step_arguments, inputs, seed=0)
 
 
 def pretraining_spec(
@@ -247,17 +261,19 @@ def pretraining_spec(
     train: Train | None = None,
     supernet_sharing: Shared | None = None,
 ) -> Spec:
-    """Return the Spec of a network that is distilled on text from the whole backbone.
+    """Return the Spec of a network distilled on plain text, from the pre-trained
+    encoder of the profile.
 
-    initial_model: the run that it inherits weights from. supernet_sharing: how a
-    supernet is trained, one part in each step. text_descriptor, train: text and
-    settings other than the profile's."""
+    initial_model: the run that it inherits weights from; None for random weights.
+    text_descriptor, train: text and training settings other than the profile's.
+    supernet_sharing: which subnetworks of a supernet are trained, one in each step;
+    None trains the whole network."""
     inputs = {"teacher": backbone_spec(profile), "start": initial_model}
     args = {
         "corpus": text_descriptor or describe_corpus(profile),
         "train": train or PRETRAIN[profile],
     }
-    return _seedless_spec(
+    return _spec_for_all_seeds(
         "predistil",
         profile,
         net,
@@ -269,8 +285,8 @@ def pretraining_spec(
 
 
 def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
-    """Return the Spec of the largest network, pre-trained whole: all others inherit
-    from it."""
+    """Return the Spec of the supernet, the largest network, pre-trained as a whole on a
+    text. All other networks inherit weights from it."""
     read = describe_corpus(profile, corpus_name=corpus_name)
     return pretraining_spec(
         profile, scale_network_to_profile("Supernet", profile), text_descriptor=read
@@ -278,18 +294,22 @@ def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
 
 
 def supernet_spec(profile: str) -> Spec:
-    """Return the Spec of the supernet that candidates of stages 1 and 2 inherit
-    from."""
+    """Return the Spec of the pre-trained supernet from which the candidates of search
+    stages 1 and 2 inherit weights."""
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
-def preparation_spec(profile: str, network_name: str, corpus_name: str = TEXT) -> Spec:
-    """Return the Spec of a published network, pre-trained and ready to be trained on a
-    task.
+def pretrained_network_spec(
+    profile: str, network_name: str, corpus_name: str = TEXT
+) -> Spec:
+    """Return the Spec of a published network after pre-training, from which the
+    trainings on tasks start.
 
-    It inherits from the supernet of its text. It begins from scratch if its row says
-    so, or if it has the embedding of TinyBERT_6 (at `paper` with three epochs of
-    Wikipedia). At `paper` a baseline of GENERAL is a published checkpoint."""
+    It inherits weights from the supernet, except for the row "w/o Warm-up KD" and
+    networks with TinyBERT_6's embedding, which start from random weights. At `paper`
+    some baselines are published checkpoints.
+
+    corpus_name: the text of the pre-training."""
     net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
     if paper and network_name in GENERAL:
         return start_checkpoint_spec(profile, GENERAL[network_name])
@@ -314,22 +334,23 @@ def preparation_spec(profile: str, network_name: str, corpus_name: str = TEXT) -
 
 
 def teacher_spec(profile: str, task: str) -> Spec:
-    """Return the Spec of the fine-tuned backbone that teaches a task."""
+    """Return the Spec of the profile's encoder fine-tuned on a task, the teacher of all
+    students there."""
     train = make_finetuning_settings(TEACHER, profile, task)
     return grids.teacher_spec(profile, task, train=train, spans_by_profile=SPAN)
 
 
 def make_finetuning_settings(
-    settings: Mapping[str, Train], profile: str, task: str
+    settings_by_profile: Mapping[str, Train], profile: str, task: str
 ) -> Train:
-    """Return the Train of a task, out of {profile: Train}.
+    """Return the training settings of a task at a profile.
 
-    Some tasks choose the best model by two metrics, and some have other settings; at
-    `paper` their teachers have not."""
-    train = settings[profile]
+    Some tasks choose the best model by the mean of two metrics, or have settings of
+    their own, such as more epochs. At `paper` these are not for teachers."""
+    train = settings_by_profile[profile]
     if train.select == "best":
         train = replace(train, select_by=SELECT_BY.get(task, ()))
-    if profile == "paper" and settings is TEACHER:
+    if profile == "paper" and settings_by_profile is TEACHER:
         return train
     return replace(train, **OF_TASK[profile].get(task, {}))
 
@@ -343,18 +364,23 @@ def task_distillation_spec(
     train: Train | None = None,
     rows: Json | None = None,
     gamma: float = 1.0,
-    **changes: Any,
+    **training_changes: Any,
 ) -> Spec:
-    """Return the Spec of a network that is distilled on a task from its fine-tuned
-    teacher.
+    """Return the Spec of a network distilled on a task from its fine-tuned teacher.
 
-    initial_model: the run that it inherits weights from, or None. classifier: the task
-    whose head a `initial_model` of several tasks hands on. train, rows: settings and
-    data other than those of the tables. gamma: weight of the prediction loss (equation
-    4). changes: fields of `train` with other values; 0 changes nothing."""
-    changes = {name: value for name, value in changes.items() if value}
+    initial_model: the run that it inherits weights from, or None.
+    classifier: the task whose classification head is inherited too, where
+    `initial_model` was trained on several tasks.
+    train, rows: training settings, and a descriptor of the data, other than the
+    tables'.
+    gamma: weight of the loss on logits (equation 4).
+    training_changes: fields of `train` with other values; a value of 0 changes nothing.
+    """
+    training_changes = {
+        name: value for name, value in training_changes.items() if value
+    }
     train = replace(
-        train or make_finetuning_settings(FINETUNE, profile, task), **changes
+        train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
     args: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
     args["warmup"] = replace(TAUGHT[profile], prediction=gamma)
@@ -369,29 +395,32 @@ def task_distillation_spec(
 def student_spec(
     profile: str,
     task: str,
-    model: str,
+    model_name: str,
     corpus_name: str = TEXT,
     **training_changes: Any,
 ) -> Spec:
-    """Return the Spec of a row of the paper's tables on a task.
+    """Return the Spec of the model in a row of the paper's tables, trained on a task.
 
-    The row is the teacher, or a published network that has read a text. "+" takes
-    encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
-    at once. The others are pre-trained first. training_changes: gamma and changes as in
-    `task_distillation_spec`.
-    """
-    if model == TEACHER_ROW:
+    `model_name` is the teacher's row, or a published network, which is pre-trained first.
+    Only EfficientBERT+ takes encoder and head from a supernet that was trained on
+    several tasks.
+
+    corpus_name: the text of the pre-training.
+    training_changes: `gamma` and changes of training settings, as in
+    `task_distillation_spec`."""
+    if model_name == TEACHER_ROW:
         return teacher_spec(profile, task)
-    net = scale_network_to_profile(model, profile)
-    if model != PLUS:
+    net = scale_network_to_profile(model_name, profile)
+    if model_name != PLUS:
         return task_distillation_spec(
             profile,
             task,
             net,
-            preparation_spec(profile, model, corpus_name),
+            pretrained_network_spec(profile, model_name, corpus_name),
             **training_changes,
         )
-    # As coded, WNLI is not among the shared tasks, and takes the head of QNLI.
+    # As in the authors' code: WNLI is not among the tasks trained together, and inherits
+    # the head of QNLI.
     head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
@@ -405,11 +434,11 @@ def student_spec(
 
 
 def make_sharing_settings(profile: str) -> Shared:
-    """Return how stage 3 trains its supernet: in each step one part, of a size in the
-    window.
+    """Return which subnetworks of the supernet stage 3 trains: one in each step, of a
+    size in the parameter window.
 
-    Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2
-    found."""
+    Each layer draws (k, q) from all 16 pairs, and the pair that stage 2 found counts
+    twice."""
     every = [(k, q) for k in STACKS for q in QS]
     layers = scale_network_to_profile("Search Stage 2", profile).layers
     return Shared(
@@ -417,30 +446,31 @@ def make_sharing_settings(profile: str) -> Shared:
     )
 
 
-def describe_held_out(
-    profile: str, task: str, row_count: int | None, held_out: int
+def describe_rows_and_held_out_rows(
+    profile: str, task: str, row_count: int | None, held_out_count: int
 ) -> Json:
-    """Return the descriptor of rows of a task, and of held-out rows that score
-    candidates.
+    """Return the descriptor of a task's training rows, and of held-out rows by which a
+    search scores candidates.
 
-    row_count, held_out: how many rows there are of each. At `paper` they are in the
-    order of the file."""
+    row_count, held_out_count: how many rows of each; None means all. At `paper` they
+    are taken in the order of the file."""
     return grids.describe_training_rows(
-        profile, task, row_count, held_out, False, in_order=profile == "paper"
+        profile, task, row_count, held_out_count, False, in_order=profile == "paper"
     )
 
 
 def shared_supernet_spec(profile: str) -> Spec:
-    """Return the Spec of stage 3's supernet, with the formulas of stage 2.
+    """Return the Spec of stage 3's supernet, with the formulas that the paper's stage 2
+    found.
 
-    It inherits from the supernet, is pre-trained in parts, then fine-tuned in parts on
-    several tasks. At `paper` a tenth of each task's rows is left out for the search.
-    """
+    It inherits weights from the pre-trained supernet. It is trained on text, then on
+    several tasks, a random subnetwork in each step. At `paper` a tenth of each task's
+    rows is left out, by which the search scores."""
 
     def describe_task_rows(task: str) -> Json:
         if profile != "paper":
             return grids.describe_dataset(profile, task)
-        return describe_held_out(profile, task, None, TENTH.get(task, 0))
+        return describe_rows_and_held_out_rows(profile, task, None, TENTH.get(task, 0))
 
     largest, winner = (
         scale_network_to_profile("Supernet", profile),
@@ -459,7 +489,7 @@ def shared_supernet_spec(profile: str) -> Spec:
         "data": {task: describe_task_rows(task) for task in names},
         "train": TOGETHER[profile],
     }
-    return _seedless_spec(
+    return _spec_for_all_seeds(
         "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
     )
 
@@ -472,13 +502,16 @@ def candidate_spec(
     rows: Json | None = None,
     **training_changes: Any,
 ) -> Spec:
-    """Return the Spec of a network as stages 1 and 2 train a candidate, on the proxy
-    task.
+    """Return the Spec of a network trained on the proxy task as search stages 1 and 2
+    train a candidate.
 
-    inherits_from_supernet: whether it inherits from the supernet. At `paper` it first
-    reads some text, and its rows are PART. train, rows: other settings and data.
-    training_changes: as in
-    `student_spec`."""
+    At `paper` it is first trained on some text, and uses a tenth of the task's rows.
+
+    inherits_from_supernet: whether it starts from the supernet's weights, or random
+    ones.
+    train, rows: training settings, and a descriptor of the data, other than the
+    profile's.
+    training_changes: as in `student_spec`."""
     task, start = (
         find_proxy_task(profile),
         supernet_spec(profile) if inherits_from_supernet else None,
@@ -488,14 +521,14 @@ def candidate_spec(
             profile, net, start, describe_brief_text(profile), READ[profile]
         )
     if profile == "paper":
-        rows = rows or describe_held_out(profile, task, *PART[profile])
+        rows = rows or describe_rows_and_held_out_rows(profile, task, *PART[profile])
     train = train or CANDIDATE[profile]
     return task_distillation_spec(
         profile, task, net, start, train=train, rows=rows, **training_changes
     )
 
 
-CLAIMED = 128  # Batch of claim E5 (Table 2).
+CLAIMED = 128  # Batch size at which Table 2's claim on speed is checked.
 TURNS = {
     "toy": {1: 20},
     "mini": {1: 100, CLAIMED: 50},
@@ -504,56 +537,62 @@ TURNS = {
 }
 
 
-# Tables 2 and 5 pass PAIRED in place of TASKS.
+# f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass by_profile=PAIRED.
 tasks = partial(grids.select_tasks, by_profile=TASKS)
-# Tables 2 and 5 pass HEADLINES in place of SEEDS.
+# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass by_profile=HEADLINES.
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def read_printed_table(table: str) -> dict[Any, dict[tuple[str, str], Any]]:
-    """Return a published table as `lib.papers.published.make_table_rows` does.
+def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]:
+    """Return a printed table_name as {row: {("published", column): value}}, with the
+    citations removed from the rows' names.
 
-    The names have no citations.
-    """
+    table_name: the name of its file, such as "table02"."""
     return published.make_table_rows(
         "efficientbert",
-        table,
+        table_name,
         "Model",
         rename_row=lambda name: re.sub(r" \([^)]*\d{4}\w?\)", "", name),
     )
 
 
-def name_model(model: str, profile: str) -> str:
-    """Return the name of a model or row, where the teacher has its encoder's own
-    name."""
-    return model.replace(TEACHER_ROW, f"{grids.name_encoder(profile)} (teacher)")
+def name_model(row_name: str, profile: str) -> str:
+    """Return the name of a row for a page, where "BERT_BASE (Teacher)" becomes the name
+    of the encoder that is the teacher at this profile."""
+    return row_name.replace(TEACHER_ROW, f"{grids.name_encoder(profile)} (teacher)")
 
 
 def name_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table in which the teacher's row says whose printed values it has. Ours
-    are of the teacher of the column's profile."""
+    """Return a table whose teacher's row says that its printed values are BERT-base's.
+    Our values are of the teacher of the column's profile."""
     return table.rename(index={TEACHER_ROW: "teacher (printed: BERT_BASE)"})
 
 
 def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-    """Return {(source, name of a row): Estimate} with the teacher's own name."""
+    """Return estimates {(source, row): Estimate} whose rows have `name_model`'s names
+    for their teacher.
+
+    A source, the heading of a set of runs, ends in ", <profile>"."""
     return {
-        (source, name_model(place, source.rpartition(", ")[2])): e
-        for (source, place), e in estimates.items()
+        (source, name_model(row_name, source.rpartition(", ")[2])): e
+        for (source, row_name), e in estimates.items()
     }
 
 
 def make_table(
-    printed: dict[Any, dict[tuple[str, str], Any]],
+    printed_rows: dict[Any, dict[tuple[str, str], Any]],
     runs: Any,
-    networks: Iterable[str] = (),
+    further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
-    """Return a table of the paper with our scores and parameters beside it.
+    """Return a table of the paper with our scores and parameters beside the printed_rows
+    ones.
 
-    printed: what `printed` returned. runs: a lib.report.tables.Runs. networks: rows
-    that the printed table lacks."""
-    parts = [printed, dict.fromkeys(networks, {})]
+    printed_rows: what `read_printed_table` returned.
+    runs: a lib.report.tables.Runs.
+    further_networks: rows that the printed_rows table lacks.
+    columns: the metrics of each task."""
+    parts = [printed_rows, dict.fromkeys(further_networks, {})]
     for source, frame, profile in runs.frames_by_source:
         parts.append(
             compare.make_table_by_task(
@@ -572,29 +611,34 @@ def make_table(
 
 
 def latency_spec(
-    batch: int,
+    batch_size: int,
     timed_runs: int,
     network_names: Iterable[str] = TIMED[1:],
     token_count: int = 128,
 ) -> Spec:
-    """Return the Spec of the timings of Figure 1.
+    """Return the Spec of the timings of Figure 1, of networks at full size with random
+    weights and of BERT-base.
 
-    Networks at full size with random weights are timed beside BERT-base. token_count:
-    tokens of a sequence."""
+    batch_size: sequences of a pass.
+    timed_runs: number of timed passes.
+    token_count: tokens of a sequence."""
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": find_network(name).to_json()} for name in network_names}
     args = {"models": models, "reference": "BERT_BASE"} | grids.make_latency_arguments(
-        timed_runs, token_count, batch
+        timed_runs, token_count, batch_size
     )
     return Spec("latency", args, seed=0)
 
 
 def maps_spec(profile: str, task: str, further_networks: Iterable[str] = ()) -> Spec:
-    """Return the Spec of the maps in Figures 7 and 8: networks beside their teacher.
+    """Return the Spec that saves attention maps and outputs of networks beside their
+    teacher (Figures 7 and 8).
 
-    Arrays of the first four development rows are saved; similarity is measured on more
-    rows. further_networks: networks beside the printed three, as `student_spec` takes
-    them."""
+    Those of the first four development rows are saved. Similarity to the teacher is
+    measured on more rows.
+
+    further_networks: networks beside the printed three, by their names in the tables.
+    """
     names = ("EfficientBERT", *OTHER_BASE, *further_networks)
     inputs = {f"model:{name}": student_spec(profile, task, name) for name in names}
     inputs["reference"] = teacher_spec(profile, task)

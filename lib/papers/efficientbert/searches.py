@@ -1,10 +1,11 @@
-"""This module has EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of
-Figure 3.
+"""This module has the settings of EfficientBERT's searches and the Specs, descriptions
+of runs, of Tables 5 and 6 and of Figure 3.
 
-A chain of three searches hands its winners on inside the Specs. `Output("before",
-"net")` is the network that the search before found. `Output("search", "supernet")` is
-that network with all stacks and the full width: the last stage trains it as a supernet.
-The module is free of torch."""
+Three searches follow each other, and each starts from the result of the one before. A
+Spec refers to such a result before it exists: `Output("before", "net")` is the network
+that the input run `before` will find, and `Output("search", "supernet")` that network
+at full size, which the last stage trains as a supernet. The module does not import
+torch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,7 +28,7 @@ from lib.papers.grids import backbone_spec, find_profile
 
 SINGLE, LAST = "single", "stage3"
 S = efficientbert.S
-# Tables of settings.toml on searches, which describes each.
+# Tables on searches in this folder's settings.toml, whose comments describe them.
 HELD_OUT: dict[str, int] = S.HELD_OUT
 SCORE: dict[str, str] = S.SCORE
 FINAL: dict[str, Train] = S.FINAL
@@ -44,9 +45,9 @@ ENDS: dict[str, str] = S.ENDS
 DEVIATIONS = published.read_deviations("efficientbert", "search")
 
 
-def describe_space(profile: str, stage: str) -> Json:
-    """Return the argument `space` of the step search: stage, window of sizes,
-    grammar."""
+def describe_search_space(profile: str, stage: str) -> Json:
+    """Return the argument `space` of a search, as JSON: the stage, the least and most
+    parameters of a candidate, and the rules for formulas."""
     low, high = efficientbert.find_parameter_window(profile)
     return {
         "stage": stage,
@@ -59,11 +60,13 @@ def describe_space(profile: str, stage: str) -> Json:
 def make_search_settings(
     profile: str, stage: str, method: str = "", budget_factor: int = 1
 ) -> Search:
-    """Return the Search of a stage: how it proposes candidates.
+    """Return how a stage of the search proposes candidates.
 
-    method: "" means the profile's. budget_factor: a multiple of the profile's number of
-    evaluations. Raises Refused with the nearest method."""
-    method, budget_factor = (
+    Raises Refused for an unknown method.
+
+    method: "random", "cascade" or "evolution"; "" means the profile's.
+    budget_factor: factor on the profile's number of evaluations."""
+    method, budget = (
         method or METHOD[profile],
         budget_factor * BUDGET[profile][stage],
     )
@@ -72,18 +75,19 @@ def make_search_settings(
     if method == "cascade":
         more |= zip(("initial", "refit"), LEARN[profile], strict=True)
     if method == "evolution":
-        more["population"] = min(more["population"], budget_factor // 2)
-    return Search(budget=budget_factor, draws=DRAWS[profile], **more)
+        more["population"] = min(more["population"], budget // 2)
+    return Search(budget=budget, draws=DRAWS[profile], **more)
 
 
-def describe_proxy_rows(profile: str, row_count: int | None, held_out: int) -> Json:
-    """Return the descriptor of rows of the proxy task, and of held-out rows that score
-    candidates.
+def describe_proxy_task_rows(
+    profile: str, row_count: int | None, held_out_count: int
+) -> Json:
+    """Return the descriptor of the data on which a search trains and scores candidates:
+    rows of the proxy task, and held-out rows of its training set.
 
-    row_count, held_out: how many rows there are of each.
-    """
-    return efficientbert.describe_held_out(
-        profile, efficientbert.find_proxy_task(profile), row_count, held_out
+    row_count, held_out_count: how many rows of each; None means all."""
+    return efficientbert.describe_rows_and_held_out_rows(
+        profile, efficientbert.find_proxy_task(profile), row_count, held_out_count
     )
 
 
@@ -94,11 +98,13 @@ def find_base_network(profile: str) -> Net:
 def search_spec(
     profile: str, stage: str, method: str = "", budget_factor: int = 1
 ) -> Spec:
-    """Return the Spec of a search stage, which starts from the stage before it.
+    """Return the Spec of one stage of the search, with the stages before it as inputs.
 
-    "single" searches the space of stage 1 to the end. Stage 3 scores parts of a
-    supernet and trains none of them. method, budget_factor: as in
-    `make_search_settings`. Raises Refused with the nearest stage."""
+    Stages 1 and 2 train each candidate for a few epochs. Stage 3 scores subnetworks of
+    a trained supernet. "single" is one search over the space of stage 1. Raises Refused
+    for an unknown stage.
+
+    method, budget_factor: as in `make_search_settings`."""
     check_name("search stage", stage, BUDGET[profile])
     task, inputs, how = (
         efficientbert.find_proxy_task(profile),
@@ -106,7 +112,7 @@ def search_spec(
         (method, budget_factor),
     )
     args: Json = {
-        "space": describe_space(profile, stage),
+        "space": describe_search_space(profile, stage),
         "search": make_search_settings(profile, stage, method, budget_factor),
     }
     args["numerics"] = find_profile(profile).numerics
@@ -118,13 +124,13 @@ def search_spec(
         args["net"] = find_base_network(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
-        args["data"] = describe_proxy_rows(profile, count, HELD_OUT[profile])
+        args["data"] = describe_proxy_task_rows(profile, count, HELD_OUT[profile])
         args |= {"train": TOGETHER[profile], "classifier": task}
-        inputs["start"] = supernet_after_search_spec(profile, inputs["before"])
+        inputs["start"] = supernet_from_search_spec(profile, inputs["before"])
         if SCORE[profile] == "loss":
             inputs["teacher"] = efficientbert.teacher_spec(profile, task)
         return Spec("search", args, inputs)
-    args["data"] = describe_proxy_rows(profile, *PART[profile])
+    args["data"] = describe_proxy_task_rows(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
     inputs["start"] = efficientbert.supernet_spec(profile)
     inputs["teacher"] = efficientbert.teacher_spec(profile, task)
@@ -135,30 +141,33 @@ def search_spec(
     return Spec("search", args, inputs)
 
 
-def supernet_after_search_spec(profile: str, search: Spec) -> Spec:
-    """Return the Spec of stage 3's supernet, with the formulas that a search ended on.
+def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
+    """Return the Spec of the supernet that stage 3 searches, with the formulas that an
+    earlier search found.
 
-    It is the Spec of `lib.papers.efficientbert.recipes`, made anew for each seed of the
-    search."""
+    search: the Spec of that search. Each of its seeds has its own supernet."""
     spec = efficientbert.shared_supernet_spec(profile)
     args = {"search_output": "supernet", "shared": Output("search", "shared")}
-    return use_search_result(
+    return replace_net_by_search_result(
         spec,
         search,
-        {"start": use_search_result(spec.inputs["start"], search, **args)},
+        {"start": replace_net_by_search_result(spec.inputs["start"], search, **args)},
         **args,
     )
 
 
-def use_search_result(
+def replace_net_by_search_result(
     spec: Spec,
     search: Spec,
     new_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
     search_output: str = "net",
     **new_arguments: Any,
 ) -> Spec:
-    """Return a Spec with the network and the seed of a search, and other inputs and
-    arguments."""
+    """Return a copy of a Spec that trains the network which a search will find, at the
+    search's seed.
+
+    search_output: the result of the search that is the network: "net" or "supernet".
+    new_inputs, new_arguments: further changes of the Spec."""
     new_arguments = spec.args | {"net": Output("search", search_output)} | new_arguments
     return Spec(
         spec.step, new_arguments, spec.inputs | dict(new_inputs) | {"search": search}
@@ -168,14 +177,14 @@ def use_search_result(
 def retraining_spec(
     profile: str, task: str, search: Spec, **training_changes: Any
 ) -> Spec:
-    """Return the Spec of a search's winner, trained as the rows of the tables are.
+    """Return the Spec of the network that a search found, pre-trained and then
+    fine-tuned as the published networks are.
 
-    It is pre-trained and then fine-tuned.
-    """
-    start = use_search_result(
-        efficientbert.preparation_spec(profile, "EfficientBERT"), search
+    training_changes: as in `task_distillation_spec`."""
+    start = replace_net_by_search_result(
+        efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
-    return use_search_result(
+    return replace_net_by_search_result(
         efficientbert.task_distillation_spec(
             profile, task, find_base_network(profile), start, **training_changes
         ),
@@ -186,11 +195,15 @@ def retraining_spec(
 def final_training_spec(
     profile: str, task: str, net: Net | None = None, search: Spec | None = None
 ) -> Spec:
-    """Return the Spec of a network, or of a search's winner, trained to the end on a
-    task.
+    """Return the Spec of the full training of a network on a task, after the short
+    training by which a search scored it.
 
-    At `paper` that is the training of the tables. At the small scales it is training on
-    the task alone, from the supernet."""
+    At profile `paper` it is pre-trained and fine-tuned as the published networks are.
+    At the small profiles it inherits weights from the supernet and is trained on the
+    task alone.
+
+    net: a network; without it that of `search`.
+    search: the Spec of a search whose result is trained."""
     start = efficientbert.pretrained_supernet_spec(profile)
     if profile in BRIEF:
         if search:
@@ -199,17 +212,17 @@ def final_training_spec(
         start = efficientbert.pretraining_spec(profile, net, start)
     net, train = net or find_base_network(profile), FINAL.get(profile)
     spec = efficientbert.task_distillation_spec(profile, task, net, start, train=train)
-    return use_search_result(spec, search) if search else spec
+    return replace_net_by_search_result(spec, search) if search else spec
 
 
 def brief_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
-    """Return the Spec of a candidate as stages 1 and 2 train it.
+    """Return the Spec of a candidate trained as briefly as stages 1 and 2 do, with its
+    score on held-out rows.
 
-    Its score is that of the held-out rows.
-    """
+    training_changes: as in `candidate_spec`."""
     defaults: Json = {
         "train": BRIEFLY[profile],
-        "rows": describe_proxy_rows(profile, *PART[profile]),
+        "rows": describe_proxy_task_rows(profile, *PART[profile]),
     }
     spec = efficientbert.candidate_spec(profile, net, **defaults | training_changes)
     score = {"score": SCORE[profile]} if SCORE[profile] else {}
@@ -218,10 +231,11 @@ def brief_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
 
 @cache
 def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
-    """Return different networks of stage 1, drawn without guidance: always the same
-    networks."""
+    """Return different random networks of the space of stage 1, always the same ones.
+
+    candidate_count: 0 means the profile's number."""
     where = spaces.from_json(
-        describe_space(profile, "stage1")
+        describe_search_space(profile, "stage1")
         | {
             "start": find_base_network(profile).to_json(),
             "tables": efficientbert.list_embedding_sizes(profile),
@@ -230,5 +244,5 @@ def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
     nets, rng = {}, np.random.default_rng(derive_seed(0, "candidates"))
     while len(nets) < (candidate_count or CANDIDATES[profile]):
         net = where.draw_candidate(rng)
-        nets.setdefault(where.make_key(net), net)
+        nets.setdefault(where.make_duplicate_key(net), net)
     return tuple(nets.values())

@@ -1,18 +1,18 @@
-"""This module measures how similar two sets of states or of attention maps are.
+"""This module measures how similar two sets of hidden states, or of attention maps,
+are.
 
-It is free of torch.
-"""
+It does not import torch."""
 
 import numpy as np
 
-TINY = 1e-12  # Smallest probability in a logarithm; smaller ones are raised to it.
+TINY = 1e-12  # Smaller probabilities are raised to it, so that logarithms are finite.
 
 
 def compute_kl_divergence(
     distribution: np.ndarray, reference: np.ndarray
 ) -> np.ndarray:
-    """Return KL(distribution || reference) [...] in nats of distributions [..., T]
-    along the last axis."""
+    """Return KL(distribution || reference) [...] in nats, for probabilities [..., T]
+    that sum to 1 over the last axis."""
     distribution, reference = (
         np.maximum(x.astype(np.float64), TINY) for x in (distribution, reference)
     )
@@ -20,11 +20,12 @@ def compute_kl_divergence(
 
 
 def compute_cka(model_states: np.ndarray, reference_states: np.ndarray) -> float:
-    """Return the linear centred kernel alignment of two sets of states [n, H], in [0,
-    1].
+    """Return the linear centred kernel alignment of two sets of states [N, H] of the
+    same N inputs.
 
-    It is 1 for sets that are equal up to rotation, scale and shift. It is biased
-    upwards where n is not far above H (Kornblith et al. 2019)."""
+    It is in [0, 1], and 1 for sets that are equal up to rotation, scale and shift. It
+    is biased upwards unless N is far above H (Kornblith et al. 2019). The two widths H
+    may differ."""
     model_states, reference_states = (
         states.astype(np.float64) - states.mean(0, dtype=np.float64)
         for states in (model_states, reference_states)

@@ -1,5 +1,7 @@
-"""This table lists the steps that only EfficientBERT has (lib.core.steps describes a
-line)."""
+"""This module lists the steps, the kinds of runs, that only EfficientBERT has.
+
+A line gives the version, the names of input runs and of arguments, and the module of
+the step's function (lib.core.steps)."""
 
 STEPS = {
     "warmup": {

@@ -1,10 +1,9 @@
-"""This module has EfficientBERT's students (section 3.2).
+"""This module makes EfficientBERT's students and their distillation loss (section 3.2).
 
-They are networks that inherit weights, and that learn attention, states and predictions
-of a teacher, in pre-training and in fine-tuning alike.
+A student inherits weights from a larger network. It learns a teacher's attention
+scores, hidden states and predictions, on plain text and on tasks.
 
-Shapes: B batch, T tokens, H hidden, C classes.
-"""
+Shapes: B batch, T tokens, H hidden, C classes, L layers."""
 
 import json
 import random
@@ -41,13 +40,16 @@ from lib.train.matching import (
 )
 from lib.train.steps.distilling import SURGERY
 
-# Name of the file beside a student's weights with the projection, which serves
-# distillation alone.
+# File beside a student's weights with its projection, the linear map to the teacher's
+# width, which is used in distillation alone.
 PROJECTION = "projection.safetensors"
-MAP = "maps.0."  # First letters of the names in that file.
-# Name of the file beside a shared encoder with one classifier for each task.
+MAP = "maps.0."  # Prefix of the tensors' names in that file.
+# File beside an encoder that was trained on several tasks, with a classification head
+# for each task.
 HEADS = "heads.safetensors"
-DRAWS = 10_000  # Draws of parts of a supernet after which the window counts as empty.
+# After this number of random subnetworks outside the size window, the window counts as
+# empty.
+DRAWS = 10_000
 
 
 def list_matches(
@@ -56,10 +58,11 @@ def list_matches(
     warmup: Warmup,
     kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> list[Match]:
-    """List the matches of equations 1 and 2.
+    """Return which hidden states of student and teacher the loss compares (equations 1
+    and 2): embeddings, outputs of paired layers, and their attention scores.
 
-    kept_teacher_heads: for each layer of a cut student, the teacher's heads that it
-    still has; () means all."""
+    kept_teacher_heads: for each layer of a student with pruned heads, the numbers of
+    the teacher's heads that it still has; () means all."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     distance = (
         losses.compare_scores_with_zeroed_padding
@@ -83,13 +86,14 @@ def list_matches(
 def compute_prediction_loss(
     logits: Tensor, teacher_logits: Tensor, labels: Tensor, warmup: Warmup
 ) -> Tensor:
-    """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and
-    classes.
+    """Return the loss on logits (equation 3): the cross-entropy with the teacher's
+    probabilities at temperature 1, averaged over batch and classes.
 
-    logits, teacher_logits: [B, C], or [B, 2, T] of spans, where the losses of the two
-    ends are summed. labels: [B]. A regression has the squared error instead, to the
-    label with
-    `options.gold`, else to the teacher's score."""
+    A regression has the squared error instead, to the label with `warmup.gold`, else to
+    the teacher's output. For answer spans the losses of start and end are summed.
+
+    logits, teacher_logits: [B, C], or [B, 2, T] for answer spans.
+    labels: [B]."""
     ends = 2 if logits.dim() == 3 else 1
     if warmup.hide_first and ends == 2:
         first = torch.arange(logits.shape[2], device=logits.device) == 0
@@ -105,17 +109,18 @@ def compute_prediction_loss(
     )
 
 
-def make_likeness_score(
+def make_teacher_agreement_scorer(
     training: TaskTraining, model: PreTrainedModel
 ) -> Callable[[], float]:
-    """Return f() -> exp(-L) of a model at the time of the call.
+    """Return f() -> exp(-L), a score of a search's candidate with its weights at the
+    time of the call.
 
-    It is 1 where the student gives the certain answers of its teacher. L is the
-    prediction loss (equation 3) on all held-out rows. Unlike an accuracy it is
-    continuous, so hardly two models tie. The teacher's logits are computed once."""
+    L is the loss on logits (equation 3) on all held-out rows. The score is 1 where the
+    student agrees with a teacher that is certain. Unlike an accuracy it is continuous,
+    so ties are rare. The teacher's logits are computed once."""
     encoded, teacher_logits = training.held_out_rows
 
-    def compute_likeness() -> float:
+    def compute_teacher_agreement() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(training.predict(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
@@ -124,21 +129,20 @@ def make_likeness_score(
         )["loss"]
         return float(torch.exp(-ends * loss.double()))
 
-    return compute_likeness
+    return compute_teacher_agreement
 
 
 def make_prediction_loss(labels: Tensor, warmup: Warmup) -> PredictionLoss | None:
-    """Return the argument `prediction_loss` of lib.train.matching.match_states,
-    None for a weight of 0.
+    """Return (weight, f(logits, teacher's logits, row numbers) -> loss), the loss on
+    logits for `lib.train.matching.match_states`; None for a weight of 0.
 
-    labels: the labels of all rows.
-    """
+    labels: the labels of all training rows."""
 
     def compute_loss(
-        logits: Tensor, teacher_logits: Tensor, rows: np.ndarray
+        logits: Tensor, teacher_logits: Tensor, row_numbers: np.ndarray
     ) -> Tensor:
         return compute_prediction_loss(
-            logits, teacher_logits, labels[rows].to(logits.device), warmup
+            logits, teacher_logits, labels[row_numbers].to(logits.device), warmup
         )
 
     return (warmup.prediction, compute_loss) if warmup.prediction else None
@@ -152,9 +156,11 @@ def make_distillation_objective(
     labels: Tensor | None = None,
     kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> AbstractContextManager[loop.Loss]:
-    """Return the objective that learns attention and states of a teacher.
+    """Return a context manager that gives the loss of warm-up distillation: attention
+    scores and hidden states of a teacher, and with labels its logits.
 
-    labels: the labels of all rows; with them it learns the teacher's predictions too.
+    labels: the labels of all training rows; None leaves out the loss on logits, as on
+    plain text.
     kept_teacher_heads: as in `list_matches`."""
     prediction_args: tuple[Any, ...] = (
         () if labels is None else (compute_logits, make_prediction_loss(labels, warmup))
@@ -168,7 +174,9 @@ def make_distillation_objective(
     )
 
 
-def compute_logits(model: PreTrainedModel, batch: loop.Batch, _: np.ndarray) -> Tensor:
+def compute_logits(
+    model: PreTrainedModel, batch: loop.Batch, row_numbers: np.ndarray
+) -> Tensor:
     return loop.compute_logits(model, batch)
 
 
@@ -179,14 +187,18 @@ def make_student_for_task(
     teacher: PreTrainedModel,
     dropout: float,
 ) -> PreTrainedModel:
-    """Return a student with the head of a task (see `make_student`).
+    """Return a student with the head of a task.
 
-    Where `start` was cut or has ghosts, and there is no net, it is the student itself.
-    """
+    Without a net, a `start` that was already pruned, or has ghost modules, is itself
+    the student. Else see `make_student`.
+
+    net_or_json: the student's network; None takes that of the input run `start`."""
     start = run.inputs.get("start")
     if net_or_json is None and start and (start.folder / SURGERY).exists():
         seed = derive_seed(run.seed, "head")
-        torch.manual_seed(seed)  # Seeds the projection where no head is drawn.
+        # `load_network` seeds only where it draws a head; the projection needs a seed
+        # in any case.
+        torch.manual_seed(seed)
         model = heads.load_network(start.model, task, dropout, seed)[0]
         model.projection = make_projection(
             model.config.hidden_size, teacher.config.hidden_size
@@ -198,10 +210,12 @@ def make_student_for_task(
     )
 
 
-def list_kept_heads(run: RunWriter) -> Sequence[Sequence[int]]:
-    """Return L lists of the teacher's heads that a cut `start` still has, in its order.
+def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
+    """Return for each of L layers the numbers of the teacher's heads that a pruned
+    student still has, in its order; () for a student that was not pruned.
 
-    It is () where the input `start` was not cut."""
+    They are read from the report that pruning left beside the input run `start`. So
+    each head of the student is compared with the same head of the teacher."""
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
     return next(
@@ -220,15 +234,18 @@ def make_student(
     model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,
-    **config: Any,
+    **config_values: Any,
 ) -> PreTrainedModel:
-    """Return a model of class `model_class` for a net, with a `load_projection` to the
-    teacher's width.
+    """Return a student of class `model_class`, with a linear map `projection` from its
+    hidden size to the teacher's.
 
-    net_or_json: None takes that of `start`. The weights of encoder and projection come
-    from the run's input `start`, a student or a supernet, where there is one. All other
-    weights are drawn from the run's seed, those of a head always. config: further
-    values of the configuration."""
+    Weights of encoder and projection are inherited from the input run `start`, a
+    student or supernet, if there is one. All others are random, drawn from the run's
+    seed, as a head always is.
+
+    net_or_json: the student's network; None takes that of `start`.
+    dropout: rate for hidden states and attention weights.
+    config_values: further values of the model's configuration."""
     start = run.inputs.get("start")
     larger = backbone.load(start.model)[0] if start else None
     torch.manual_seed(derive_seed(run.seed, "student"))
@@ -236,7 +253,7 @@ def make_student(
         assert larger is not None
         net_or_json = supernet.read_net_of_model(larger)
     model = supernet.build_model_of_net(
-        net_or_json, model_class, teacher.config, **config
+        net_or_json, model_class, teacher.config, **config_values
     )
     linear = model.projection = make_projection(
         model.config.hidden_size, teacher.config.hidden_size
@@ -246,14 +263,14 @@ def make_student(
         weight, bias = load_projection(start.model) or (None, ())
         if len(bias) == len(linear.bias):
             assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
-            fill_linear(linear, weight, bias)
+            copy_into_linear(linear, weight, bias)
     set_dropout(model, dropout)
     return model
 
 
 def load_projection(folder: Path) -> tuple[Tensor, Tensor] | None:
-    """Return (weight, bias) of the projection in a student's folder, or None without
-    one."""
+    """Return (weight [teacher's H, H], bias [teacher's H]) of the linear map saved in a
+    student's folder; None if there is none."""
     path = folder / PROJECTION
     tensors = load_file(path) if path.exists() else {}
     return (tensors[MAP + "weight"], tensors[MAP + "bias"]) if tensors else None
@@ -262,7 +279,8 @@ def load_projection(folder: Path) -> tuple[Tensor, Tensor] | None:
 def save_tensors(
     tensors: Mapping[str, Tensor], folder: Path | None, file_name: str
 ) -> None:
-    """Write tensors to a file of a folder; None as the folder writes nothing."""
+    """Write tensors to a safetensors file in a folder, which is made if needed. Nothing
+    is written for the folder None, which stands for a run that keeps no model."""
     if folder is not None:
         folder.mkdir(exist_ok=True)
         made = {
@@ -274,24 +292,30 @@ def save_tensors(
 def load_classifier(
     folder: Path, task_name: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return the classifier and tokenizer of one task, from the folder of a run of step
-    multitask.
+    """Return (classifier, tokenizer) of one task, from an encoder that the step
+    `multitask` trained on several.
 
-    The classifier is the shared encoder with the head of that task. Raises KeyError for
-    a task that the run has not learned."""
+    Raises KeyError for a task that it was not trained on.
+
+    folder: the model folder of that run."""
     encoder, tokenizer = backbone.load(folder)
-    return add_head(encoder, *load_head(folder, task_name)), tokenizer
+    return join_encoder_and_head(encoder, *load_head(folder, task_name)), tokenizer
 
 
 def load_head(folder: Path, task_name: str) -> tuple[Tensor, Tensor]:
-    """Return (weight [C, H], bias [C]) of one task's head, from such a folder."""
+    """Return (weight [C, H], bias [C]) of one task's classification head, from the
+    model folder of a run of the step `multitask`."""
     tensors = load_file(folder / HEADS)
     return tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"]
 
 
-def add_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrainedModel:
-    """Return a classifier with copies of the weights of an encoder and of a head, in
-    eval mode."""
+def join_encoder_and_head(
+    encoder: PreTrainedModel, weight: Tensor, bias: Tensor
+) -> PreTrainedModel:
+    """Return a classifier, in eval mode, that has copies of an encoder's weights and of
+    a head's.
+
+    weight, bias: [C, H] and [C]."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
     model = supernet.build_model_of_net(
         supernet.read_net_of_model(encoder), cls, encoder.config, num_labels=labels
@@ -299,31 +323,37 @@ def add_head(encoder: PreTrainedModel, weight: Tensor, bias: Tensor) -> PreTrain
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit_weights(model.to(bias.device), encoder)
     assert isinstance(model.classifier, nn.Linear)
-    fill_linear(model.classifier, weight, bias)
+    copy_into_linear(model.classifier, weight, bias)
     return model.eval()
 
 
-def fill_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
-    """Fill a linear layer with the first columns of a weight that is at least as
-    wide."""
+def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+    """Copy a weight [out, >= in] and a bias [out] into a linear layer, which takes the
+    first columns. So a narrower student inherits a wide layer."""
     with torch.no_grad():
         linear.weight.copy_(weight[:, : linear.in_features])
         linear.bias.copy_(bias)
 
 
-def list_methods(
+def list_training_methods(
     run: RunWriter, student: PreTrainedModel, sharing: Json | None = None
 ) -> list[loop.Method]:
-    """List the methods of a warm-up. sharing: fields of a Shared."""
-    parts = [Parts(student, Shared(**sharing), run.seed)] if sharing else []
-    return [*parts, Kept(run, student)]
+    """Return what acts on the training besides the loss: saving of the loss curve and,
+    with `sharing`, a random subnetwork in each step.
+
+    sharing: fields of the options Shared."""
+    subnetworks = (
+        [SubnetworkTraining(student, Shared(**sharing), run.seed)] if sharing else []
+    )
+    return [*subnetworks, CurveAndProjectionSaving(run, student)]
 
 
-class Kept(loop.Method):
-    """A Kept saves arrays of a warm-up beside the model.
+class CurveAndProjectionSaving(loop.Method):
+    """This class saves arrays beside a distilled model when its training ends.
 
-    They are the loss and its parts at about 500 steps as `curve`, and the student's
-    projection, which is removed from the model when the training ends."""
+    They are `curve`, the loss and its parts at about 500 steps, and the student's
+    projection. The projection is removed from the model, since it serves distillation
+    alone."""
 
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
@@ -336,11 +366,11 @@ class Kept(loop.Method):
         return {}
 
 
-class Parts(loop.Method):
-    """A Parts lets each step train one part of a supernet (lib.core.options.Shared).
+class SubnetworkTraining(loop.Method):
+    """This class makes each training step train one random subnetwork of a supernet
+    (stage 3 of EfficientBERT's search).
 
-    The finished model is the whole one again.
-    """
+    When the training ends, the whole supernet is active again."""
 
     def __init__(self, student: PreTrainedModel, sharing: Shared, seed: int) -> None:
         self.student, self.shared, self.seed = student, sharing, seed
@@ -352,9 +382,7 @@ class Parts(loop.Method):
     def prepare_step(self, step: int, steps: int) -> None:
         supernet.activate_net(
             self.student,
-            draw_part_of_supernet(
-                self.supernet, self.shared, self.seed, step, **self.tables
-            ),
+            draw_subnetwork(self.supernet, self.shared, self.seed, step, **self.tables),
         )
 
     def finish(self) -> Json:
@@ -365,11 +393,8 @@ class Parts(loop.Method):
 def list_embedding_sizes(
     config: PreTrainedConfig, teacher_width: int
 ) -> dict[str, int]:
-    """Return the widths that search.net.parameters needs
-    beside a Net.
-
-    teacher_width: the width of the teacher.
-    """
+    """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
+    of the embedding tables, and the teacher's hidden size."""
     return {
         "teacher": teacher_width,
         "vocab": config.vocab_size,
@@ -378,15 +403,17 @@ def list_embedding_sizes(
     }
 
 
-def draw_part_of_supernet(
+def draw_subnetwork(
     full_net: Net, sharing: Shared, seed: int, step: int, **embedding_sizes: int
 ) -> Net:
-    """Return the part of a supernet that a step of stage 3 trains, as a Net.
+    """Return the subnetwork of a supernet that a training step of stage 3 trains.
 
-    It depends on seed and step alone. Stack and ratio of each layer are drawn from the
-    layer's choices, for all layers again until the size is in the window, as in the
-    code. full_net: the supernet's Net. embedding_sizes: see `embedding_sizes`. Raises
-    Refused where no draw is in the window."""
+    It depends on seed and step alone. Each layer draws (k, q), stacked networks and
+    inverse ratio of the inner width, from its choices. All layers are drawn again until
+    the number of parameters is in the window, as in the authors' code. Raises Refused
+    where no draw is.
+
+    embedding_sizes: as `list_embedding_sizes` returns them."""
     dice = random.Random(derive_seed(seed, f"part:{step}"))
     for _ in range(DRAWS):
         layers = tuple(

@@ -1,7 +1,7 @@
-"""This module makes the parts that EfficientBERT's Figures 7 and 8 share: networks
-beside their teacher.
+"""This module has what EfficientBERT's Figures 7 and 8 share: the grid of runs, and a
+table and a figure of how far students are from their teacher.
 
-It is free of torch."""
+It does not import torch."""
 
 from __future__ import annotations
 
@@ -24,19 +24,24 @@ if TYPE_CHECKING:
     from lib.report.tables import Runs
 
 
-# Least number of distances of a network that get a figure; the table has their mean.
+# With fewer distances than this for each network there is no figure of them, only their
+# means in the table.
 MANY = 8
 
 
 def make_rows(
-    profile: str, tasks: Sequence[str], seeds: Sequence[int], networks: Sequence[str]
+    profile: str,
+    tasks: Sequence[str],
+    seeds: Sequence[int],
+    network_names: Sequence[str],
 ) -> list[Row]:
-    """Return the rows of Figure 7 or 8: one for each task and seed.
+    """Return the Rows of Figure 7 or 8, one for each task and seed: a row is a run to
+    make, with its labels.
 
-    The run of a row has the maps of all networks."""
+    The run has the attention maps and outputs of all networks."""
     return [
         Row(
-            efficientbert.maps_spec(profile, task, networks).with_seed(seed),
+            efficientbert.maps_spec(profile, task, network_names).with_seed(seed),
             task=task,
             seed=seed,
         )
@@ -50,10 +55,13 @@ def make_rows(
 def load_maps(
     runs: Runs, map_kind: str
 ) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
-    """Return {source: [(row, arrays, lengths [4])]} of the finished runs.
+    """Return {source: [(metrics and labels of a run, arrays, lengths [4])]} of the
+    finished runs, with arrays = {"teacher" or the name of a network: [4, ...]} for four
+    sentences.
 
-    map_kind: attention or output. arrays: {"teacher" or the name of a network: [4,
-    ...]} for four sentences."""
+    A source is the heading of a set of runs, which names their profile.
+
+    map_kind: "attention" or "output" of the last layer."""
     maps, start = {}, f"{map_kind}.model:"
     for source, frame, _ in runs.frames_by_source:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
@@ -71,9 +79,17 @@ def load_maps(
     return maps
 
 
-def average_metric(made: Sequence[tuple[Any, ...]], name: str, metric: str) -> float:
-    """Return the mean of a network's metric over the runs of a source of `load_maps`."""
-    return float(np.mean([row[f"model:{name}.{metric}"] for row, *_ in made]))
+def average_metric(
+    runs_with_maps: Sequence[tuple[Any, ...]], network_name: str, metric: str
+) -> float:
+    """Return the mean over runs of a metric of one network, such as its CKA with the
+    teacher.
+
+    runs_with_maps: the runs of one source, as `load_maps` returns them.
+    metric: the metric's name without the network's."""
+    return float(
+        np.mean([row[f"model:{network_name}.{metric}"] for row, *_ in runs_with_maps])
+    )
 
 
 def describe_metric(
@@ -81,8 +97,11 @@ def describe_metric(
     metric: str,
     metric_title: str,
 ) -> list[str]:
-    """Return a sentence for each source: a metric of its networks over many sentences,
-    and how many seeds it rests on."""
+    """Return a sentence for each source of runs: the means of a metric of all networks,
+    and the number of seeds.
+
+    maps: what `load_maps` returned.
+    metric_title: the metric's name in the sentence."""
     lines = []
     for source, made in maps.items():
         texts = [
@@ -103,15 +122,17 @@ def show_distances(
     distance_name: str,
     metric_titles: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Show how far each network is from its teacher, in a table and a figure.
+    """Show how far each network is from its teacher, in a table and a figure of a page.
 
-    Returns the distances, with the columns source, model and distance.
+    Return the distances as a DataFrame with the columns source, model and distance.
 
-    maps: what `load_maps` returned. measure_distances: a function from (arrays,
-    lengths, network) to the distances of the network's parts, such as heads.
-    distance_name: the name of the distance on the axis. metric_titles: {metric of a
-    run, over many sentences: title of its column in the table}."""
-    import pandas as pd  # Grids do not load pandas.
+    maps: what `load_maps` returned.
+    measure_distances: f(arrays, lengths, network name) -> distances to the teacher, one
+    for each head, for example.
+    distance_name: the label of the figure's axis.
+    metric_titles: {metric of the runs: title of its column in the table}."""
+    # Imported here, so that a list of runs is built without loading pandas.
+    import pandas as pd
     import seaborn as sns
 
     from lib.report import plot

@@ -1,7 +1,7 @@
-"""These are the steps of EfficientBERT's warm-up distillation (section 3.2).
+"""This module has the steps of EfficientBERT's warm-up distillation (section 3.2).
 
-One loss has attention, states and predictions of a teacher, on text or on one or more
-tasks."""
+A student matches a teacher's attention scores, hidden states and predictions in one
+loss. It does so on plain text, on one task, or on several tasks together."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -39,19 +39,24 @@ def warmup(
     classifier: str | None = None,
     score: str = "",
 ) -> dict[str, float]:
-    """Fine-tune by warm-up distillation.
+    """Distil a student on a task from a fine-tuned teacher (EfficientBERT, section
+    3.2).
 
-    Labels are not used, except for a regression with the option `gold`. Inputs:
-    `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from,
-    or a model that the step operate cut, which is then the student; `search`, optional,
-    whose Output is the net. net: the network to train, or to cut out of `start` (JSON
-    of search.net), by default that of `start`. classifier: the task whose head is
-    inherited as well, from a `start` of the step multitask. score: with "loss" the
-    metric "held_out.score" is the score of a candidate in a search with this option.
+    The loss compares attention scores, hidden states and logits. Labels are not used,
+    except for a regression with the option `gold`. The step returns metrics and saves
+    predictions as the step `finetune` does. Where the data hold out rows, these choose
+    the best model. The loss over the steps is saved as the array `curve`.
 
-    It saves metrics and predictions as the step finetune does, also of held-out rows
-    where the data have some. These select the model, where the training asks for the
-    best. The loss over the steps is saved as `curve`."""
+    Input runs: `teacher`, fine-tuned on the task; `start`, a student or supernet to
+    inherit weights from, or a pruned model that is itself the student; `search`,
+    optional, the search whose result `net` refers to.
+
+    warmup: fields of the options Warmup.
+    net: the network to train, as JSON of search.net.Net, by default that of `start`.
+    classifier: the task whose classification head is inherited too, from a `start` that
+    was trained on several tasks.
+    score: "loss" adds the metric "held_out.score", by which a search ranks candidates.
+    """
     run, options = training.run, Warmup(**warmup)
     teacher, training.tokenizer = training.teacher
     student = students.make_student_for_task(
@@ -60,11 +65,14 @@ def warmup(
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
-        students.fill_linear(
+        students.copy_into_linear(
             linear, *students.load_head(run.inputs["start"].model, classifier)
         )
-    judged, methods = ("dev", "unseen", "held_out"), students.list_methods(run, student)
-    heads, labels = students.list_kept_heads(run), training.training_rows.labels
+    judged, methods = (
+        ("dev", "unseen", "held_out"),
+        students.list_training_methods(run, student),
+    )
+    heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
     objective = students.make_distillation_objective(
         student, teacher, options, training.numerics, labels, heads
     )
@@ -72,7 +80,7 @@ def warmup(
         training, student, objective, methods, judged
     ) | count_parameters(student)
     return result | (
-        {"held_out.score": students.make_likeness_score(training, student)()}
+        {"held_out.score": students.make_teacher_agreement_scorer(training, student)()}
         if score
         else {}
     )
@@ -87,21 +95,28 @@ def predistil(
     net: Json | None = None,
     shared: Json | None = None,
 ) -> dict[str, float]:
-    """Distil a network or a supernet on plain text, from a teacher's states alone.
+    """Distil a network or a supernet on plain text from a teacher's attention scores
+    and hidden states.
 
-    Nothing is masked, and no word is predicted. With `shared`, each step trains one
-    part of a supernet (stage 3 of its search).
+    No token is masked and no word is predicted. It prepares a student for tasks, as
+    pre-training does.
 
-    Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from;
-    `search`, whose Outputs net and shared may be. corpus: see `rows`. net: the network
-    to train (JSON of search.net), by default that of `start`."""
+    Input runs: `teacher`, any BERT; `start`, optional, a student or supernet to inherit
+    weights from; `search`, optional, the search whose result `net` and `shared` refer
+    to.
+
+    corpus: the text, see `encode_corpus`.
+    warmup, train, numerics: fields of the options Warmup, Train and Numerics.
+    net: the network to train, as JSON of search.net.Net, by default that of `start`.
+    shared: fields of the options Shared. With them each step trains one randomly drawn
+    subnetwork of a supernet (stage 3 of the search)."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
     student = students.make_student(
         run, net, transformers.BertModel, teacher, training.dropout
     )
-    methods = students.list_methods(run, student, shared)
+    methods = students.list_training_methods(run, student, shared)
     with students.make_distillation_objective(
         student, teacher, Warmup(**warmup), arithmetic
     ) as loss:
@@ -121,18 +136,23 @@ def multitask(
     net: Json | None = None,
     shared: Json | None = None,
 ) -> dict[str, float]:
-    """Fine-tune one encoder on several tasks by warm-up distillation (stage 3).
+    """Distil one encoder on several tasks at once, from a fine-tuned teacher of each
+    task (EfficientBERT, stage 3 of the search).
 
-    With `shared`, each step trains one part of a supernet. data: {name: descriptor} of
-    the tasks. Inputs: `teacher:<name>`, fine-tuned, for each task; `start`, a student
-    or supernet to inherit from; `search`, whose Outputs net and shared may be. net: the
-    network to train (JSON of search.net), by default that of `start`.
+    A batch has rows of one task. Batches of all tasks are mixed, in proportion to their
+    rows. The run saves the encoder and one classification head for each task, which
+    `students.load_classifier` joins. Metrics are `<task>.<metric>` and arrays
+    `predictions_<task>`, of the whole network.
 
-    A batch has rows of one task; batches of all tasks come mixed, in proportion to
-    their rows. The run keeps the encoder with its pooler, and one head for each task,
-    which `lib.papers.efficientbert.students.load_classifier` puts together. It judges
-    each task with the whole net active: metrics are <name>.<metric>, and arrays
-    `predictions_<name>`."""
+    Input runs: `teacher:<task>` for each task; `start`, optional, a student or supernet
+    to inherit weights from; `search`, optional, the search whose result `net` and
+    `shared` refer to.
+
+    data: {task: descriptor of its data set}.
+    warmup, train, numerics: fields of the options Warmup, Train and Numerics.
+    net: the network to train, as JSON of search.net.Net, by default that of `start`.
+    shared: fields of the options Shared. With them each step trains one randomly drawn
+    subnetwork of a supernet."""
     options = Warmup(**warmup)
     trainings = {
         name: TaskTraining(run, descriptor, train, numerics)
@@ -155,9 +175,9 @@ def multitask(
             nn.Linear(width, training.task.output_width), encoder
         )
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
-    encoded, names, batches = join_tasks(trainings, settings, run.seed)
+    encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
-        "methods": students.list_methods(run, encoder, shared),
+        "methods": students.list_training_methods(run, encoder, shared),
         "batches": batches,
     }
     matches = students.list_matches(encoder, teacher, options)
@@ -167,15 +187,15 @@ def multitask(
     def compute_logits(
         model: transformers.PreTrainedModel,
         batch: dict[str, torch.Tensor],
-        rows: np.ndarray,
+        row_numbers: np.ndarray,
     ) -> torch.Tensor:
         pooled = dropout(model(**batch).pooler_output)
-        return classifiers[names[rows[0]]](pooled)
+        return classifiers[names[row_numbers[0]]](pooled)
 
     def run_task_teacher(
-        batch: dict[str, torch.Tensor], rows: np.ndarray
+        batch: dict[str, torch.Tensor], row_numbers: np.ndarray
     ) -> tuple[Mapping[str, Any], torch.Tensor | None]:
-        return teaches[names[rows[0]]](batch, rows)
+        return teaches[names[row_numbers[0]]](batch, row_numbers)
 
     with ExitStack() as held:
         teaches = {
@@ -195,33 +215,38 @@ def multitask(
     for name, training in trainings.items():
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
-        model = students.add_head(encoder, head.weight, head.bias)
+        model = students.join_encoder_and_head(encoder, head.weight, head.bias)
         result |= save_predictions(run, training.build_split_scorers(model), name)
     return result | count_parameters(encoder)
 
 
-def join_tasks(
-    trainings: dict[str, TaskTraining], train: Train, seed: int
+def join_training_rows_of_tasks(
+    training_by_task: dict[str, TaskTraining], train: Train, seed: int
 ) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
-    """Return (Encoded rows of all tasks, the task of each row, f(epoch) -> batches).
+    """Return (rows of all tasks in one Encoded, the task name of each row, f(epoch) ->
+    list of batches).
 
-    Labels are float32: classes learn from the teachers' logits, so no loss reads the
-    labels as codes."""
-    parts = [training.training_rows for training in trainings.values()]
+    A batch is an array of row numbers of one task. The batches of all tasks come in
+    random order. Labels become float32, so those of classification and regression fit
+    in one tensor; no loss reads them as class numbers, because students learn classes
+    from the teachers' logits.
+
+    training_by_task: {task name: its training data and settings}."""
+    parts = [training.training_rows for training in training_by_task.values()]
     columns = {
         name: [row for part in parts for row in part.columns[name]]
         for name in parts[0].columns
     }
     labels = [part.labels.float() for part in parts if part.labels is not None]
     encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
-    names = [
+    task_of_row = [
         name
-        for name, part in zip(trainings, parts, strict=True)
+        for name, part in zip(training_by_task, parts, strict=True)
         for _ in range(len(part))
     ]
     starts = np.cumsum([0, *map(len, parts)])
 
-    def order_task_batches(epoch: int) -> list[np.ndarray]:
+    def order_batches_of_all_tasks(epoch: int) -> list[np.ndarray]:
         every = [
             start + rows
             for start, part in zip(starts, parts, strict=False)
@@ -232,7 +257,7 @@ def join_tasks(
         dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
 
-    return encoded, names, order_task_batches
+    return encoded, task_of_row, order_batches_of_all_tasks
 
 
 def encode_corpus(
@@ -241,12 +266,14 @@ def encode_corpus(
     train: Train,
     seed: int,
 ) -> tuple[Encoded, Callable[[int], list[np.ndarray]] | None]:
-    """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual
-    order).
+    """Return (encoded rows of a text, f(epoch) -> list of batches); None in place of
+    the function means the usual order of batches.
 
-    corpus: {"sentences", "seed"} of generated text, which is paired as in pre-training,
-    or a descriptor of lib.data.texts. Of such a text EPOCHS different epochs of rows
-    are made, at most, and used in turn, as in the authors' code."""
+    Text from files gives up to EPOCHS (5) different sets of rows, one for each epoch
+    and used in turn, as in the authors' code.
+
+    corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
+    as in BERT's pre-training, or a descriptor of text files (lib.data.texts)."""
     if "text" not in corpus:
         first, second, _ = draw_passages(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), seed
@@ -258,7 +285,8 @@ def encode_corpus(
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(tokenise_documents, corpus, tokenizer)
-    # All runs, epochs and seeds share the tokenised documents.
+    # Tokenising is slow, so the result is cached: it is the same for all runs, epochs
+    # and seeds.
     documents = tokens.cache_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
@@ -292,7 +320,10 @@ def encode_corpus(
 def tokenise_documents(
     corpus: Json, tokenizer: transformers.PreTrainedTokenizerFast
 ) -> Iterator[dict[str, list[int]]]:
-    """Yield {"ids": token ids} of each document of a text that is not empty."""
+    """Yield {"ids": token ids} for each document of a text, without [CLS] and [SEP].
+    Empty documents are left out.
+
+    corpus: a descriptor of text files (lib.data.texts)."""
     for part in tokens.split_chunks(map(" ".join, texts.load(corpus))):
         token_ids = tokenizer(part, add_special_tokens=False, verbose=False)[
             "input_ids"

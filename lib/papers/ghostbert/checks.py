@@ -1,4 +1,5 @@
-"""This module makes ghosts for formulas over printed cells (lib.claims.checks)."""
+"""This module makes ghost modules, which formulas that check the paper's printed costs
+use (lib.claims.checks)."""
 
 from typing import Any
 
@@ -6,11 +7,11 @@ from lib.core.options import Ghost
 from lib.papers.ghostbert import recipes
 
 
-def make_ghost(**options: Any) -> Ghost:
-    """Return the ghosts of the profile `paper`, with other options.
+def make_ghost_module_of_paper(**options: Any) -> Ghost:
+    """Return the options of the paper's ghost module, some of them changed.
 
-    A formula counts them by `counted("flops", ghost=ghost(features=1))`."""
+    A formula counts its cost by `counted("flops", ghost=ghost(features=1))`."""
     return recipes.make_ghost_options("paper", **options)
 
 
-FUNCTIONS = {"ghost": make_ghost}
+FUNCTIONS = {"ghost": make_ghost_module_of_paper}

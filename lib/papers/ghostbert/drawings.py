@@ -1,5 +1,7 @@
-"""This module draws panels of Figure 1, with printed values beside ours. It is free of
-torch."""
+"""This module draws the panels of GhostBERT's Figure 1, the score lost over the share
+of the FLOPs, with printed values beside ours.
+
+It does not import torch."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,16 +16,19 @@ CALLED = {
     "Ghost": "with ghosts",
     "Distilled": "whole, distilled",
 }
-SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}  # In % of the FLOPs.
+# Horizontal offset of each model's marks, in % of the FLOPs, so that they do not overlap.
+SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}
 
 
 def find_lower_limit(
     seed_rows: pd.DataFrame, printed_frames: Mapping[str, pd.DataFrame]
 ) -> float:
-    """Return the lower end of a panel, in points; lower seeds become text.
+    """Return the lower end of a panel's axis, in points. Seeds that score below it are
+    written as text, so that they do not squeeze the others.
 
-    seed_rows: one line for each seed, with model, m, share and `lost`, the points below
-    the whole model. printed_frames: {model: frame of printed m, share and lost}."""
+    seed_rows: a line for each seed, with the columns model, m, share (of the FLOPs) and
+    lost (score minus that of the whole model, in points).
+    printed_frames: {model: DataFrame of printed m, share and lost}."""
     ends = [seed_rows.groupby(["model", "m"])["lost"].median().min() * 1.6]
     return min([*ends, *(rows["lost"].min() for rows in printed_frames.values())]) - 0.5
 
@@ -31,15 +36,15 @@ def find_lower_limit(
 def draw_losses(
     axis: Axes, seed_rows: pd.DataFrame, printed_frames: Mapping[str, pd.DataFrame]
 ) -> None:
-    """Draw the points that each model of a task loses, over its share of the FLOPs.
+    """Draw for one task how many points each model loses, over its share of the FLOPs.
 
-    Dots are seeds, and open diamonds are printed. Arguments are those of
-    `find_lower_limit`."""
+    Dots are seeds, open diamonds printed values.
+
+    seed_rows, printed_frames: as in `find_lower_limit`."""
     floor = find_lower_limit(seed_rows, printed_frames)
     for model, name in CALLED.items():
         rows, look = seed_rows[seed_rows["model"] == model], plot.LOOKS[model]
         inside = rows[rows["lost"] > floor]
-        # Models of one share stand side by side.
         inside = inside.assign(share=inside["share"] + SHIFT[model])
         plot.draw_means(axis, inside, "share", "lost", name, **look)
         axis.plot(inside["share"], inside["lost"], ".", color=look["color"], alpha=0.3)
@@ -65,11 +70,11 @@ def describe_losses(
     printed_frames: Mapping[str, pd.DataFrame],
     gaps: Collection[Estimate | None],
 ) -> str:
-    """Return a sentence on ghosts minus pruning over the widths of a task, and on the
-    seeds that are below its panel.
+    """Return a sentence for a panel: at how many widths ghosts score higher or lower
+    than pruning alone, and which seeds are below the panel.
 
-    gaps: the difference at each width. Other arguments are those of
-    `find_lower_limit`."""
+    seed_rows, printed_frames: as in `find_lower_limit`.
+    gaps: the score with ghosts minus that without, at each width."""
     sure = [gap for gap in gaps if gap and gap.n_seeds >= SEEDS]
     above = sum(gap.low > 0 for gap in sure)
     below = sum(gap.high < 0 for gap in sure)

@@ -1,4 +1,5 @@
-"""This module has GhostBERT's points on the frontier."""
+"""This module lists GhostBERT for the frontier, a comparison of score and cost of all
+papers' methods."""
 
 from lib.core.spec import Spec
 from lib.papers import grids
@@ -14,7 +15,8 @@ def ghost_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
 
 
 def count_ghost_flops(profile: str) -> int:
-    """Return the FLOPs that the ghosts add, which do not depend on the width."""
+    """Return the FLOPs that ghost modules add to a pruned encoder. They are the same at
+    all widths."""
     return cost.ghost_flops(
         grids.find_encoder_shape(profile), recipes.make_ghost_options(profile)
     )

@@ -1,9 +1,15 @@
-"""This module has GhostBERT's settings, Specs, axes of grids, and cost columns.
+"""This module has GhostBERT's settings, the Specs, descriptions of runs, of its models,
+and the costs in its tables.
 
-The paper is Huang et al., ACL 2021. At `paper` the settings are the printed ones
-(Appendix A.2, Table 8) wherever the paper prints one. `toy` and `mini` have settings of
-their own, chosen before their first recorded run. The pages list each difference
-(`data/published/ghostbert/deviations.toml`). The module is free of torch."""
+The paper is Huang et al., ACL 2021. At profile `paper` the settings are the printed
+ones (Appendix A.2, Table 8) wherever there is one. The small profiles `toy` and `mini`
+have their own, chosen before their first recorded run;
+`data/published/ghostbert/deviations.toml` lists each difference. The module does not
+import torch.
+
+A width m is the number of attention heads that are kept of 12, and the same share of
+neurons. A ghost is a feature that a cheap convolution computes from others; a tap is a
+weight of its kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 S = grids.read_settings("ghostbert")
-# Tables of settings.toml, which describes each.
+# Tables of this folder's settings.toml, whose comments describe them.
 WIDTHS: tuple[int, ...] = S.WIDTHS
 MODELS: tuple[str, ...] = S.MODELS
 WHOLE: tuple[str, ...] = S.WHOLE
@@ -64,7 +70,8 @@ GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
 DEVIATIONS = published.read_deviations("ghostbert")
-# Ends of the names of rows with another training.
+# Suffixes of rows whose training differs: another learning rate of the kernels, a longer
+# distillation, and both stages on labels.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.select_tasks, by_profile=TASKS)
@@ -78,8 +85,8 @@ swept_seeds = partial(grids.select_seeds, by_profile=SWEPT_SEEDS)
 def select_five_tasks(
     profile: str, chosen_tasks: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the tasks of those tables that have five tasks, at most those of
-    `swept`."""
+    """Return the tasks of the tables that have five tasks in the paper: the chosen
+    ones, or those of the five that a profile has."""
     return tasks(
         profile, chosen_tasks or [name for name in swept(profile) if name in FIVE]
     )
@@ -88,16 +95,18 @@ def select_five_tasks(
 def select_table_widths(
     profile: str, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """Return the widths of the tables over widths, in twelfths.
+    """Return the widths of the tables that compare widths, in twelfths of the whole:
+    the chosen ones, or the profile's.
 
-    Widths that are no whole number of the encoder's heads are left out."""
+    Widths at which the encoder would not keep a whole number of heads are left out."""
     return select_divisible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
 def select_swept_widths(
     profile: str, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """Return the widths, in twelfths, of the tables that change one thing at a time."""
+    """Return the widths of the tables that change one setting at a time, in twelfths of
+    the whole: the chosen ones, or the profile's."""
     return select_divisible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
 
 
@@ -111,10 +120,12 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
 def list_control_makers(
     profile: str, ghosts: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
-    """Return {row of Table 4: f(profile, task, m) -> Spec} of the controls.
+    """Return {row of Table 4: f(profile, task, width in twelfths) -> Spec} of controls
+    that the paper lacks.
 
-    They are the model without ghosts, and both models with labels in both stages. Only
-    the profiles in TWICE have them."""
+    They are the pruned model without ghosts, and models without and with ghosts that
+    learn labels in both stages of training. It is empty for profiles without these
+    controls."""
     made = {
         "Prune": partial(student_spec, lr=learning_rate),
         f"Prune{AGAIN}": partial(student_on_labels_spec, lr=learning_rate),
@@ -128,10 +139,11 @@ def list_control_makers(
 def list_whole_width_controls(
     profile: str,
 ) -> dict[tuple[int, str], Callable[..., Spec]]:
-    """Return {(width, row of Figure 1): f(profile, task) -> Spec} of the controls.
+    """Return {(width in twelfths, row of Figure 1): f(profile, task) -> Spec} of
+    controls that learn labels in both stages of training.
 
-    Half of the model and the whole model learn the labels in both stages, with the
-    steps and rates of the distilled models. Only the profiles in TWICE have them."""
+    They are a model of half the width and the whole model, with the steps and learning
+    rates of the distilled ones. It is empty for profiles without these controls."""
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {
@@ -143,10 +155,14 @@ def list_whole_width_controls(
 def list_longer_trained_controls(
     profile: str, widths: Iterable[int]
 ) -> dict[tuple[int, str], Callable[..., Spec]]:
-    """Return {(width, row of Table 3): f(profile, task) -> Spec} of longer training.
+    """Return {(width in twelfths, row of Table 3): f(profile, task) -> Spec} of
+    controls with another training.
 
-    At the widths of LONGER both models are distilled TIMES as long. Where TAPS has a
-    learning rate, there is also a row whose ghosts' kernels learn at that rate."""
+    At some widths the models without and with ghosts are distilled TIMES as long. At
+    some profiles there is a model whose ghost kernels have a learning rate of their
+    own.
+
+    widths: the widths of the table, in twelfths."""
     made, longer = (
         {},
         () if isinstance(profile, grids.ReaderProfile) else LONGER[profile],
@@ -164,10 +180,10 @@ def list_longer_trained_controls(
 
 
 def make_augmentation_rows(profile: str, tasks: Iterable[str], seed: int) -> list[Row]:
-    """Return rows of the augmented texts of some tasks.
+    """Return Rows, runs to make, that augment the training texts of tasks.
 
-    One augmentation serves all seeds, unless the profile draws rows: then it is at
-    `seed`."""
+    One augmentation serves all seeds. Only where a profile draws its training rows by
+    seed is it made for `seed`."""
     made = {task: grids.augmented_rows_spec(profile, task) for task in tasks}
     return [
         Row(spec if spec.seed is not None else spec.with_seed(seed), task=task)
@@ -183,10 +199,11 @@ def model_spec(
     family: str = "bert",
     **student_options: Any,
 ) -> Spec:
-    """Return the Spec of a model by its name.
+    """Return the Spec of a model by its name on the pages: "Plain" is the fine-tuned
+    encoder, "Prune" a pruned student without ghosts, "Ghost" one with ghosts, and
+    "Distilled" a whole student.
 
-    "Plain" is fine-tuned alone, "Ghost" is a student with ghosts, and "Prune" and
-    "Distilled" are students without. student_options: arguments of `student_spec`."""
+    student_options: arguments of `student_spec`."""
     if model == "Plain":
         return teacher_spec(profile, task, family)
     module = make_ghost_options(profile) if model == "Ghost" else None
@@ -198,19 +215,22 @@ def model_spec(
 def undistilled_spec(
     profile: str, task: str, kept_heads: int, ghosts: Ghost | None
 ) -> Spec:
-    """Return the Spec of a model that is cut, gets ghosts, and only learns the
-    labels."""
+    """Return the Spec of a pruned model, with ghosts or without, that is trained on
+    labels alone.
+
+    kept_heads: its width, in twelfths.
+    ghosts: options of the ghost modules, or None."""
     return finetuned_spec(
         profile, task, untrained_student_spec(profile, task, kept_heads, ghosts)
     )
 
 
 def list_convolutions(profile: str) -> dict[str, Json]:
-    """Return {row of Table 5: fields of its Ghost}.
+    """Return {row of Table 5: fields of the Ghost options}, the kinds of convolution.
 
     Conv1D_S mixes channels and Conv1D_F mixes tokens. Their softmax is over all weights
-    of one output. A softmax over the taps alone would make an output a sum over 768
-    channels. The paper leaves this open."""
+    that make one output. The paper leaves this open; a softmax over each kernel alone
+    would make an output a sum over 768 channels."""
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}
     return {
         "Conv1D_S": {"kind": "conv1d_s", "softmax_over": "inputs"},
@@ -221,9 +241,10 @@ def list_convolutions(profile: str) -> dict[str, Json]:
 
 
 def list_rows_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int]]:
-    """Return {name: (family, model, heads)} of the rows of Table 1 and of the control.
+    """Return {row: (encoder family, model, number of kept heads)} of Table 1 and its
+    control, in the table's order.
 
-    They are in the order of the table."""
+    widths: numbers of kept heads, for the families that are pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_width_parts(family)
@@ -235,19 +256,18 @@ def list_rows_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int
 
 
 def label_whole_width(family: str) -> dict[str, int]:
-    """Return {"of": heads} for an encoder whose whole width is not 12 heads, else {}.
-
-    Labels of rows show it."""
+    """Return {"of": number of heads} for an encoder that does not have 12 heads, else
+    {}. It is a label of Rows, so that tables show widths such as 3/6."""
     heads = count_width_parts(family)
     return {} if heads == PARTS else {"of": heads}
 
 
 def count_costs(family: str, model: str, kept_heads: int) -> tuple[int, int, int]:
-    """Return (FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a
-    network at `paper`.
+    """Return (FLOPs by the paper's rule, FLOPs as PyTorch counts them, parameters) of a
+    model at `paper`, for one sentence of 128 tokens.
 
-    model: "Ghost", or another one without ghosts. kept_heads: kept heads. FLOPs are
-    those of one sentence of 128 tokens."""
+    family: the family of encoders, such as "bert".
+    model: "Ghost", or another name for a model without ghosts."""
     base, module = (
         find_encoder_shape("paper", family),
         make_ghost_options("paper") if model == "Ghost" else None,
@@ -263,10 +283,12 @@ def count_costs(family: str, model: str, kept_heads: int) -> tuple[int, int, int
 def format_cost_cells(
     unit: str, printed_text: str, paper_count: int | None, true_count: int | None
 ) -> dict[tuple[str, str], str]:
-    """Return three cells of a row: {(unit, "printed", "by its rule" or "true"): text}.
+    """Return three cells of a table's row, {(unit, heading): text}: the printed cost,
+    the cost by the paper's rule, and the true cost.
 
-    unit: "GFLOPs" or "M parameters". printed_text: the printed cell. paper_count,
-    true_count: counts by the paper's rule and as PyTorch counts; None shows a dash."""
+    unit: "GFLOPs" or "M parameters".
+    paper_count, true_count: by the paper's rule and as PyTorch counts; None shows a
+    dash."""
     shown = "–" if paper_count is None else cost.format_count(paper_count, unit)
     exact = (
         "–"
@@ -283,10 +305,13 @@ def format_cost_cells(
 def count_module_costs(
     ghosts_by_label: Mapping[str, Ghost], widths: Iterable[int], printed: pd.DataFrame
 ) -> dict[tuple[str, str], dict[tuple[str, str], str]]:
-    """Return {(width, label): cells} of the costs of ghost modules on BERT-base.
+    """Return {(width, label): {heading: text}}, a table of the costs of BERT-base with
+    several ghost modules, at 128 tokens.
 
-    Costs are at 128 tokens. ghosts_by_label: {label: Ghost}. printed: a published table
-    with its costs, indexed by ("1/12", label)."""
+    ghosts_by_label: {label: options of a ghost module}.
+    widths: numbers of kept heads of 12.
+    printed: a published table with its costs, indexed by (width such as "1/12", label).
+    """
     base, table = cost.SHAPES["bert-base"], {}
     for m, label in product(widths, ghosts_by_label):
         key, variant = (f"{m}/12", label), {"heads": m, "ghost": ghosts_by_label[label]}

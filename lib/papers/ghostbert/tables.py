@@ -1,4 +1,4 @@
-"""This module makes parts of tables that pages of GhostBERT share. It is free of
+"""This module makes tables that several pages on GhostBERT share. It does not import
 torch."""
 
 import re
@@ -23,9 +23,11 @@ COLUMNS = {
 
 
 def show_distance_to_teacher(page: Page, runs: Runs) -> None:
-    """Show how far students are off their teacher, at the start and after distillation.
+    """Show on a page how far students are from their teacher: the score lost before
+    training, the distillation loss at its end, and how much the ghosts' kernels
+    changed.
 
-    Older runs lack these numbers; a note says how many have them."""
+    Runs that are older do not have these numbers; a note says how many have them."""
     names = ["task", "m", "model", "seed"]
     students = [
         Row(row["spec"], **{name: row[name] for name in names})
@@ -58,14 +60,16 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         )
 
 
-def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Return {m: (ms without ghosts, ms with them)} from the frontier's recorded
-    latency.
+def read_times(profile: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Return {width in twelfths: (ms without ghosts, ms with ghosts)} of a forward pass
+    of 8 sentences of 128 tokens, as recorded for the page on the frontier.
 
-    The times are of 8 sentences of 128 tokens, for those widths that have both."""
+    Widths without both times are left out.
+
+    profile: the profile whose models were timed."""
     times = {}
     for line in read_run_index():
-        ours = (line["page"], line["profile"]) == (FRONTIER, scale)
+        ours = (line["page"], line["profile"]) == (FRONTIER, profile)
         run = Run(paths.records_root() / line["run"], "record")
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
             continue
@@ -78,33 +82,35 @@ def read_times(scale: str, widths: Iterable[int]) -> dict[int, tuple[float, floa
 
 
 def show_times(page: Page, widths: Iterable[int]) -> None:
-    """Show a table of forward times with ghosts and without (`read_times`)."""
-    scale = page.scope[:]
+    """Show on a page a table of forward times with ghosts and without (`read_times`)."""
+    profile = page.scope[:]
     table = {
         f"{m}/12": {
             ("ms", "Prune"): f"{plain:.1f}",
             ("ms", "Ghost"): f"{ghost:.1f}",
             ("ms", "difference"): f"{100 * (ghost / plain - 1):+.0f} %",
         }
-        for m, (plain, ghost) in read_times(scale, widths).items()
+        for m, (plain, ghost) in read_times(profile, widths).items()
     }
     if table:
         page.table(
             table,
-            f"Time of 8 sentences of 128 tokens in the networks of {scale}, on one thread of a CPU "
-            f"(from {FRONTIER})",
+            f"Time of 8 sentences of 128 tokens in the networks of {profile}, on one thread "
+            f"of a CPU (from {FRONTIER})",
             name="times",
             index="m",
         )
 
 
-def format_mean(rows: pd.DataFrame, expression: str, number_format: str) -> str:
-    """Return the mean of an expression over rows and their number, as text.
+def format_mean(run_metrics: pd.DataFrame, expression: str, number_format: str) -> str:
+    """Return the mean over runs of an expression of their metrics, with their number,
+    as text: "1.3 (5)". It is a dash where no run has the metrics.
 
-    expression: an expression of columns. number_format: a format of the mean. It is a
-    dash without rows."""
+    run_metrics: a DataFrame with a row for each run.
+    expression: such as "100 * (teacher_score - start_score)".
+    number_format: a format of the mean, such as ".1f"."""
     names = re.findall(r"[a-z_]{4,}", expression)
-    if not {*names} <= {*rows}:
+    if not {*names} <= {*run_metrics}:
         return "–"
-    values: Any = rows.dropna(subset=names).eval(expression)
+    values: Any = run_metrics.dropna(subset=names).eval(expression)
     return f"{values.mean():{number_format}} ({len(values)})" if len(values) else "–"

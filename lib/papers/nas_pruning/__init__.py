@@ -1,8 +1,11 @@
-"""The report "Neural Architecture Search on BERT for Network Compression": gates on
-heads and neurons are trained to a target cost, and the closed ones are cut.
+"""This folder reproduces the report "Neural Architecture Search on BERT for Network
+Compression".
+
+Heads and feed-forward neurons are multiplied by gates. These are trained until the
+model has a target cost in FLOPs; then closed gates are cut out.
 
 Read `recipes.py` first: it says which models there are, and how each is made.
-`control.py` steers a search to its cost, `gating.py` runs it within a training. The
-gates themselves are `lib/model/gates.py`."""
+`control.py` moves gates towards the target, and `gating.py` does so during a training.
+The gates themselves are in `lib/model/gates.py`."""
 
 TITLE, PREFIX, ORDER = "NAS pruning", "nas", 4

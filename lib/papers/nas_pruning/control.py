@@ -1,35 +1,30 @@
-"""This module steers a search over gates to a cost, as arithmetic on arrays.
+"""This module moves N gates of a model to a target cost, as arithmetic on numpy arrays
+(NAS report, sections 5.1, 5.2, 5.6, 7.4, 7.5, 7.9).
 
-It has the moving target, the cost loss, the choice of gates that may move in a step,
-and the end of a search on its target (report on NAS pruning, sections 5.1, 5.2, 5.6,
-7.4, 7.5, 7.9).
+A gate's parameter is alpha; its mask sigmoid(alpha) multiplies a head or a neuron. A
+gate is on where its mask is above 0.99. A region is the gates of one kind in one layer.
+E is the expected cost in FLOPs, with soft masks. F is the actual cost, of the gates
+that are on. R is the target cost. In the report each step does this:
 
-A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is
-the actual cost, of the gates that are on; R is the target. A region is one layer and
-kind of gates. Each step does this:
+    1. The gradient g of the task's loss by alpha gets weight * (+1, 0 or -1) * dlogE / dalpha,
+       where F is above, within or below (1 +- tolerance) R.
+    2. In each group of gates (`quota`) the share with the largest |g| may move.
+    3. Their alphas become clamp(alpha - 10 sign(g), -5, 5): each switches or stays as it is.
 
-    1. The gradient g of the task's loss gets weight * (+1, 0 or -1) * dlogE / dalpha where F is
-       above, within or below (1 +- tolerance) R.
-    2. In each group of gates (`quota`) the share with the largest |g| may move: the movers.
-    3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
+So a step may switch off 10 % of the model at once, while the target falls by hundredths
+of a per cent. And where the task's gradient outweighs that of the cost, the search
+stops above its target. Our option "steps" of `landing` replaces 2 and 3:
 
-As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of
-the model, while the target falls by hundredths of a per cent. A task that outweighs the
-cost loss stops the search above its target. Our landing "steps" does this instead:
+    - Gates switch one after the other: off while F > R, then on while F < R. So a step ends
+      within one gate of R.
+    - First those gates switch off that the gradient pushes off (g > 0). They alternate between
+      regions, so that each region loses the same share of them. By the size of g alone, heads
+      would always come first, since one head has as many FLOPs as 60 to 160 neurons.
+    - If these are not enough, others follow, in the order in which a growing weight of the cost
+      would push them off.
 
-    - Movers are the gates on with the largest g, and the gates off with the smallest g below 0.
-    - They switch one after another: off while F > R, then on while F < R. So a step ends within one
-      gate of R.
-    - Gates that want off (g > 0) take turns so that each region yields the same share of its gates.
-      The order of the gradients alone would not do: a head is worth 60 to 160 neurons,
-      so heads would always come first, and always last in the order of gradient for
-      cost.
-    - If these gates are not enough, others follow in the order in which they would want off if the
-      weight of the cost grew.
-
-Each region keeps at least one gate on. `memory` averages the task's gradient over
-steps, as an optimiser with momentum would, because the gradient of one batch is mostly
-noise."""
+A region keeps at least one gate on. `memory` averages the gradient over steps, as
+momentum does, because the gradient of one batch is mostly noise."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,19 +38,22 @@ from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
 
 LIMIT, JUMP = gated.START, 2 * gated.START
-EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # Alpha above which a gate is on: 4.595.
+EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
 
 
 def compute_target_cost(
     step: int, steps: int, final_ratio: float, schedule: str
 ) -> float:
-    """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
+    """Return the target at a step from 0 to steps - 1, as a share of the whole model's
+    cost.
 
-    It starts at 1 and ends at `final_ratio`, along a line ("additive") or a geometric
-    one ("multiplicative"); "none" is `final_ratio` throughout. This corrects the report
-    (7.4): its additive rule adds where it must take away, its equation 5 rises from 0
-    to 1 - ratio, and both of its rules divide by `steps`, where steps - 1 moves lead
-    from the first value to the last."""
+    It starts at 1 and falls to `final_ratio`. This corrects the report (section 7.4),
+    whose additive rule adds where it must subtract, whose equation 5 rises from 0 to 1
+    - ratio, and whose rules divide by `steps` where steps - 1 moves lead to the last
+    value.
+
+    schedule: "additive" is a straight line, "multiplicative" a geometric one, "none" is
+    `final_ratio` throughout."""
     if schedule == "none" or steps == 1:
         return final_ratio
     done = step / (steps - 1)
@@ -66,11 +64,13 @@ def compute_target_cost(
     )
 
 
-def find_sign_of_loss(actual_cost: float, target_cost: float, tolerance: float) -> int:
-    """Return the sign of the cost loss (equation 4).
+def find_sign_of_cost_loss(
+    actual_cost: float, target_cost: float, tolerance: float
+) -> int:
+    """Return the sign of the gradient of the cost loss (report, equation 4).
 
-    It is +1 where the actual cost is above (1 + tolerance) * target_cost, -1 where it
-    is below (1 - tolerance) * target_cost, and 0 in between."""
+    It is +1 above (1 + tolerance) * target_cost, where gates should close, -1 below (1
+    - tolerance) * target_cost, and 0 in between."""
     return int(actual_cost > (1 + tolerance) * target_cost) - int(
         actual_cost < (1 - tolerance) * target_cost
     )
@@ -86,10 +86,11 @@ def make_encoder_cost(
     widths_by_layer: Sequence[Mapping[str, float]],
     tokens: int = gated.TOKENS,
 ) -> Callable[[Mapping[tuple[int, str], float]], float]:
-    """Return a function {(layer, kind): sum of masks} -> FLOPs of an encoder.
+    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder.
 
-    head_size: the width of a head. widths_by_layer: L dicts {"heads", "ffn"} with the
-    widths of layers, used where a layer has no masks."""
+    widths_by_layer: L dicts {"heads", "ffn": width}, for layers or kinds that have no
+    masks.
+    tokens: T of the sequence that the FLOPs are of."""
 
     def count_flops(mask_sums: Mapping[tuple[int, str], float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
@@ -102,18 +103,22 @@ def make_encoder_cost(
 
 @dataclass
 class Control:
-    """A Control steers N gates to a cost. Raises Refused for a target out of reach."""
+    """A Control moves N gates to a target cost. It holds no alphas; its methods take
+    and return them.
+
+    Raises Refused for a target out of reach."""
 
     options: Gates
-    # {region: number of gates}, in the order of the gates; a region is (layer, kind).
+    # {region: number of gates}, in the order of the N gates. A region is the gates of one
+    # kind in one layer: (layer, kind).
     sizes: dict[Any, int]
-    # f({region: sum of masks}) -> FLOPs, linear in each sum
+    # f({region: sum of masks}) -> FLOPs, linear in each sum.
     cost: Callable[[Mapping[Any, float]], float]
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # `region`: the number of each gate's region [N]. `groups`: the gates of which a
-        # step may move a given share.
+        # `region` [N] has the number of each gate's region. `groups` are lists of gates;
+        # a step may switch at most a given share of each list.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = (
             self.region if self.options.quota == "layer" else np.zeros_like(self.region)
@@ -132,24 +137,26 @@ class Control:
         return alphas > EDGE
 
     def sum_masks(self, masks: np.ndarray) -> dict[Any, float]:
-        """Return {region: sum} of masks [N]."""
+        """Return {region: sum of its masks}, for masks [N]."""
         totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, totals, strict=True))
 
     def compute_cost_ratio(self, is_on: np.ndarray) -> float:
-        """Return the actual cost as a share of the whole cost; is_on: the gates [N]
-        that are on."""
+        """Return the cost with these gates on, as a share of the whole model's cost.
+
+        is_on: bool [N]."""
         return self.cost(self.sum_masks(is_on)) / self.full
 
     def compute_cost_ratio_of_alphas(self, alphas: np.ndarray) -> float:
-        """Return the actual cost as a share of the whole cost, for alphas [N]."""
+        """Return the actual cost for alphas [N], as a share of the whole model's cost."""
         return self.compute_cost_ratio(self.find_active_gates(alphas))
 
     def compute_log_cost_slope(self, alphas: np.ndarray) -> np.ndarray:
-        """Return the derivative of the log of the expected cost by each alpha [N].
+        """Return dlogE / dalpha [N], the derivative of the log of the expected cost by
+        each alpha.
 
-        It is the cost of one more gate of the region, times the derivative of the
-        sigmoid, over the expected cost."""
+        It is the FLOPs of one more gate of the region, times the derivative of the
+        sigmoid, divided by the expected cost."""
         masks = sigmoid(alphas)
         sums = self.sum_masks(masks)
         expected = self.cost(sums)
@@ -167,11 +174,15 @@ class Control:
         step: int,
         steps: int,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (alphas, average, note) after one step.
+        """Return (alphas [N], running average of the gradients [N], log entry [4])
+        after one training step.
 
-        alphas: float64 [N]. average_gradient: the running average of the gradients [N].
-        gradient: the gradient of this step [N]. The note [4] has target and actual cost
-        ratio, and the numbers of gates that switched off and on."""
+        The log entry has the target and actual cost as shares of the whole cost, and
+        the numbers of gates that switched off and on.
+
+        alphas: float64 [N].
+        average_gradient: the running average before this step [N].
+        gradient: the gradient of the task's loss by alpha in this step [N]."""
         options, on = self.options, self.find_active_gates(alphas)
         average_gradient = (
             options.memory * average_gradient + (1 - options.memory) * gradient
@@ -182,7 +193,7 @@ class Control:
         goal = self.full * compute_target_cost(
             step, steps, options.ratio, options.schedule
         )
-        if sign := find_sign_of_loss(
+        if sign := find_sign_of_cost_loss(
             self.cost(self.sum_masks(on)), goal, options.tolerance
         ):
             wish = wish + options.weight * sign * self.compute_log_cost_slope(alphas)
@@ -208,10 +219,12 @@ class Control:
         return new, average_gradient, np.array(note, dtype=np.float64)
 
     def replace_idle_gradients(self, gradients: np.ndarray) -> np.ndarray:
-        """Return the gradients [N], with infinity where a gate has almost none.
+        """Return the gradients [N], with infinity for gates on which the loss hardly
+        depends, so that these switch off first.
 
-        The option `idle` says how small that is. A zero has no sign, so such a gate
-        would otherwise stay as long as others want off."""
+        The option `idle` says how small their gradients are. A gradient of about zero
+        would otherwise keep such a gate on for as long as others have positive
+        gradients."""
         size = np.abs(gradients)
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
@@ -219,9 +232,11 @@ class Control:
     def move_alphas_at_once(
         self, alphas: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """Return alphas after a step as reported: all movers jump at once.
+        """Return the alphas [N] after a step of the report's rule, by which all chosen
+        gates jump at once.
 
-        A region that would become empty keeps the gate with the smallest gradient."""
+        A region whose gates would all be off keeps the one with the smallest gradient.
+        """
         new = alphas.copy()
         for chosen in self.select_gates_with_largest_gradients(
             np.abs(gradients), self.options.share
@@ -241,9 +256,10 @@ class Control:
     def select_gates_with_largest_gradients(
         self, gradient_sizes: np.ndarray, largest_share: float
     ) -> list[np.ndarray]:
-        """Return the ceil(share * n) most eager gates of each group of n gates.
+        """Return for each group of n gates the ceil(largest_share * n) with the largest
+        values. Of equal ones the first are taken.
 
-        Ties keep the first."""
+        gradient_sizes: [N]."""
         return [
             group[
                 np.argsort(-gradient_sizes[group], kind="stable")[
@@ -261,15 +277,20 @@ class Control:
         region_starts: np.ndarray,
         largest_share: float,
     ) -> np.ndarray:
-        """Return the gates that may switch off, in the order of their turns.
+        """Return the numbers of the gates that may switch off, in the order in which
+        they do until the target is met.
 
-        region_starts: as in `order_gates_by_region`. largest_share: the largest share
-        of each group."""
+        Gates with a positive gradient come first, others by their gradient per FLOPs
+        saved.
+
+        is_on, alphas, gradients: [N].
+        region_starts: as in `alternate_gates_between_regions`.
+        largest_share: at most this share of each group may switch."""
         gradients = np.where(is_on, gradients, -np.inf)
         may = np.concatenate(
             self.select_gates_with_largest_gradients(gradients, largest_share)
         )
-        first = self.order_gates_by_region(
+        first = self.alternate_gates_between_regions(
             np.flatnonzero(gradients > 0), gradients, region_starts
         )
         rest = may[is_on[may] & (gradients[may] <= 0)]
@@ -285,12 +306,14 @@ class Control:
         region_starts: np.ndarray,
         largest_share: float,
     ) -> np.ndarray:
-        """Return the gates that may switch on by their gradient, in the order of turns.
+        """Return the numbers of the gates that may switch on, those with a negative
+        gradient, in the order in which they do.
 
-        region_starts: as in `order_gates_by_region`. largest_share: the largest share
-        of each group."""
+        is_on, gradients: [N].
+        region_starts: as in `alternate_gates_between_regions`.
+        largest_share: at most this share of each group may switch."""
         gradients = np.where(is_on, np.inf, gradients)
-        first = self.order_gates_by_region(
+        first = self.alternate_gates_between_regions(
             np.flatnonzero(gradients < 0), -gradients, region_starts
         )
         return first[
@@ -302,14 +325,18 @@ class Control:
             )
         ]
 
-    def order_gates_by_region(
+    def alternate_gates_between_regions(
         self, gates: np.ndarray, gradient_sizes: np.ndarray, region_starts: np.ndarray
     ) -> np.ndarray:
-        """Return the gates in the order of their turns.
+        """Return gates in an order that alternates between regions: at any point each
+        region has had about the same share of its gates (systematic sampling).
 
-        Within a region the most eager come first. At any moment each region has had the
-        same share of its gates (systematic sampling). region_starts: the start of each
-        region in [0, 1), [regions]."""
+        Within a region those with the largest values come first.
+
+        gates: numbers of gates.
+        gradient_sizes: [N].
+        region_starts: for each region an offset in [0, 1), which decides which region
+        comes first."""
         gates = gates[np.lexsort((-gradient_sizes[gates], self.region[gates]))]
         region = self.region[gates]
         number = np.bincount(region, minlength=len(self.sizes))
@@ -327,13 +354,14 @@ class Control:
         switch_on_below_cost: float,
         max_cost: float = math.inf,
     ) -> np.ndarray:
-        """Return the numbers of the gates that switch, out of gates in order of turns.
+        """Return the numbers of the gates that switch, out of two ordered lists.
 
-        Gates of `ordered_gates_to_switch_off` switch off while the actual cost exceeds
-        `switch_off_above_cost`. Then gates of
-        `ordered_gates_to_switch_on` switch on while it is below `switch_on_below_cost`,
-        and as far as it stays within
-        `max_cost`."""
+        First gates switch off in order while the actual cost is above
+        `switch_off_above_cost`; a region keeps one gate on. Then gates switch on in
+        order while it is below `switch_on_below_cost`; a gate with which it would
+        exceed `max_cost` is left out.
+
+        is_on: bool [N]."""
         names, sums, taken, closed = list(self.sizes), self.sum_masks(is_on), [], set()
         actual = self.cost(sums)
         for gate in (*ordered_gates_to_switch_off, *ordered_gates_to_switch_on):
@@ -348,8 +376,8 @@ class Control:
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
             if not leaves and cost > max_cost:
-                # The actual cost only grows from here, so no other gate of this region
-                # will fit.
+                # From here gates only switch on and the cost grows, so no other gate of
+                # this region will fit.
                 closed.add(region)
             else:
                 sums, actual = new, cost
@@ -359,12 +387,15 @@ class Control:
     def trim_to_target_cost(
         self, alphas: np.ndarray, average_gradient: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return (alphas, [gates switched]) of the final trim, which meets the target.
+        """Return (alphas [N], numbers of the switched gates) after a correction at the
+        end of a search, which brings the cost to the target.
 
-        Gates switch in turn by the average gradient. None switches where the cost is
-        within the tolerance, or would come no nearer because gates are coarse."""
+        No gate switches where the cost is within the tolerance already, or would not
+        come nearer because one gate changes it too much.
+
+        alphas, average_gradient: [N]."""
         on = new = self.find_active_gates(alphas)
-        if find_sign_of_loss(
+        if find_sign_of_cost_loss(
             self.cost(self.sum_masks(on)),
             self.full * self.options.ratio,
             self.options.tolerance,
@@ -389,18 +420,19 @@ class Control:
         ordered_gates_to_switch_off: np.ndarray,
         gradients: np.ndarray,
     ) -> np.ndarray:
-        """Return the gates that are on [N], with a cost at most one gate below the
-        target.
+        """Return which gates are on, bool [N], with a cost at the target or at most one
+        gate below.
 
-        Gates of `ordered_gates_to_switch_off` switch off in turn until the cost is at
-        most the target. Then other gates switch on again as long as it stays so, those
-        with the smallest
-        `gradients` first."""
+        Gates switch off in order until the cost is at most the target. Then other gates
+        switch on again, those with the smallest gradients first, as long as it stays
+        so.
+
+        is_on, gradients: [N]."""
         goal, is_on = self.full * self.options.ratio, is_on.copy()
         is_on[
             self.select_gates_to_switch(is_on, ordered_gates_to_switch_off, [], goal, 0)
         ] = False
-        back = self.order_gates_by_region(
+        back = self.alternate_gates_between_regions(
             np.flatnonzero(~is_on), -gradients, np.full(len(self.sizes), 0.5)
         )
         is_on[self.select_gates_to_switch(is_on, [], back, math.inf, goal, goal)] = True
@@ -413,10 +445,14 @@ def draw_random_gates(
     cost: Callable[[Mapping[Any, float]], float],
     seed: int,
 ) -> np.ndarray:
-    """Return the gates of a random architecture with the target's cost: bool [N].
+    """Return the gates that are on in a random architecture with the target cost, bool
+    [N].
 
-    Each gate has the same chance, so layers end up alike; the report does not say how
-    it draws. Raises Refused as Control does."""
+    Every gate has the same chance, so layers end up similar. The report does not say
+    how it draws. Raises Refused for a target out of reach.
+
+    gates_by_region: {(layer, kind): number of gates}.
+    cost: f({(layer, kind): sum of masks}) -> FLOPs."""
     control = Control(gate_options, gates_by_region, cost, seed)
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         len(control.region)
@@ -429,11 +465,13 @@ def draw_random_gates(
 def draw_random_gates_of_sizes(
     gates_by_region: dict[Any, int], kept_gates: list[int], seed: int
 ) -> np.ndarray:
-    """Return the gates of a random architecture with given numbers by region: bool [N].
+    """Return the gates that are on in a random architecture with a given number of
+    gates in each region, bool [N].
 
-    gates_by_region: {region: number of gates}, in the order of the gates. kept_gates:
-    the number of gates that stay in each region. The draws are those of
-    `draw_random_gates`: in each region the largest stay."""
+    For one seed it ranks gates by the same random numbers as `draw_random_gates`.
+
+    gates_by_region: {(layer, kind): number of gates}.
+    kept_gates: how many stay on in each region, in that order."""
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         sum(gates_by_region.values())
     )

@@ -1,10 +1,11 @@
-"""This module reads handwritten digits: MNIST's four idx files, or scikit-learn's
-digits.
+"""This module reads handwritten digits: MNIST's four idx files, or the digits in
+scikit-learn.
 
-    <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
+    <data folder>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
 
 The files may be plain or gzipped. Some archives have "." in place of the "-" before
-"idx". scikit-learn has 1,797 digits of 8 x 8 pixels, with a fixed split here."""
+"idx". scikit-learn has 1,797 digits of 8 x 8 pixels; this module splits them, always
+alike."""
 
 import gzip
 import hashlib
@@ -20,9 +21,10 @@ from lib.core.types import Json
 from lib.data import check_digest
 from lib.data.lines import refuse_content
 
-Digits = dict[str, tuple[np.ndarray, np.ndarray]]  # {split: (images, labels)}
+# {"train", "test": (images uint8 [N, height, width], labels int64 [N])}.
+Digits = dict[str, tuple[np.ndarray, np.ndarray]]
 
-# Test images among scikit-learn's digits: a fifth.
+# Number of scikit-learn's 1,797 digits that are test images: a fifth.
 _BUNDLED_TEST = 360
 
 
@@ -31,9 +33,10 @@ def load_digit_images(data_folder: Path | str, source_kind: str = "files") -> Di
     """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels
     int64 [N])}.
 
-    source_kind: "files" reads the folder `data_folder`, "bundled" takes scikit-learn's
-    digits. Raises FileNotFoundError where a file is missing, ValueError where one is
-    cut off or is no idx file."""
+    Raises Absent where a file is missing, and Refused where one is damaged.
+
+    source_kind: "files" reads MNIST from `data_folder`, "bundled" takes scikit-learn's
+    digits."""
     if source_kind == "bundled":
         return _load_bundled_digits()
     digits = {}
@@ -47,9 +50,12 @@ def load_digit_images(data_folder: Path | str, source_kind: str = "files") -> Di
 
 
 def describe_digits(data_folder: Path | str, source_kind: str) -> Json:
-    """Return the descriptor of digits for a Spec: {"kind", "digest"}.
+    """Return {"kind", "digest"}, by which a Spec, the description of a run, says which
+    digits it uses.
 
-    The digest covers images and labels."""
+    The digest covers images and labels.
+
+    source_kind: as in `load_digit_images`."""
     body = hashlib.sha256()
     for images, labels in load_digit_images(data_folder, source_kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
@@ -57,9 +63,11 @@ def describe_digits(data_folder: Path | str, source_kind: str) -> Json:
 
 
 def load_described_digits(data_folder: Path | str, descriptor: Json) -> Digits:
-    """Return the digits of a descriptor, as `load_digit_images` does.
+    """Return the digits that a run's description names, as `load_digit_images` does.
 
-    Raises Refused where the local digits have another digest."""
+    Raises Refused where the local digits have another digest.
+
+    descriptor: what `describe_digits` returned."""
     kind, what = descriptor["kind"], f"the set of digits in {data_folder}"
     check_digest(
         what, describe_digits(data_folder, kind)["digest"], descriptor["digest"]
@@ -68,11 +76,14 @@ def load_described_digits(data_folder: Path | str, descriptor: Json) -> Digits:
 
 
 def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.ndarray:
-    """Return the values of an idx file as an array with this number of dimensions.
+    """Return the values of an idx file, MNIST's format, as a uint8 array with this
+    number of dimensions.
 
-    Such a file has a magic number and the length of each dimension, big-endian, then
+    The file has a magic number, the length of each dimension as big-endian uint32, then
     one byte for each value. Raises Absent where it is missing, and Refused where it is
-    cut off."""
+    damaged.
+
+    file_name: without its ending, such as "train-images"."""
     path = next(
         iter(sorted(folder.glob(f"{file_name}[-.]idx{dimension_count}-ubyte*"))), None
     )
@@ -97,7 +108,7 @@ def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.nda
 def _load_bundled_digits() -> Digits:
     from sklearn.datasets import load_digits
 
-    digits: Any = load_digits()  # A Bunch, for which scikit-learn has no types.
+    digits: Any = load_digits()  # Any: scikit-learn does not type its attributes.
     images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(derive_seed(0, "digits")).permutation(len(images))
     rows = {

@@ -1,7 +1,7 @@
-"""This step is the report's check of a search on handwritten digits (section 7.1).
+"""This step tests the search on handwritten digits (NAS report, section 7.1): it should
+keep pixels and drop inputs of pure noise.
 
-It asks whether a search keeps the pixels and drops inputs of pure noise. Letters: P
-pixels, P noise inputs beside them, N = 2 P gates."""
+Letters: P pixels, P noise inputs beside them, N = 2 P gates, one for each input."""
 
 from itertools import chain, pairwise
 
@@ -16,7 +16,7 @@ from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.papers.nas_pruning import digits as images_of
 from lib.papers.nas_pruning.control import LIMIT
-from lib.papers.nas_pruning.gating import Gating
+from lib.papers.nas_pruning.gating import GateTraining
 from lib.papers.nas_pruning.options import Gates, Perceptron
 from lib.train import loop
 
@@ -24,17 +24,20 @@ from lib.train import loop
 def digits(
     run: RunWriter, images: Json, perceptron: Json, gates: Json, numerics: Json
 ) -> dict[str, float]:
-    """Search which inputs of a perceptron to keep.
+    """Search which inputs of a perceptron to keep, where half of the inputs are noise.
 
-    images: a descriptor of lib.papers.nas_pruning.digits. Cross-entropy trains weights
-    and gates together from random weights; the cost is the number of inputs. There is
-    no retraining. A killed run begins anew, as it takes minutes.
+    Cross-entropy trains weights and gates together, from random weights. The cost is
+    the number of inputs. There is no training afterwards. A killed run starts again, as
+    it takes minutes.
 
-    Metrics: `accuracy` on the test images with only the kept inputs, the
-    numbers of kept `pixels` and `noise` inputs, `ratio`, and those of a final trim as
-    in
-    `nas_search`. Arrays "inputs": `kept` [2, height, width], pixels first, `alphas` [N]
-    and the curve [steps, 4]."""
+    Metrics: `accuracy` on test images with the kept inputs alone, the numbers of kept
+    `pixels` and `noise` inputs, `ratio` and others as in the step `nas_search`. It
+    saves the arrays "inputs": `kept` [2, height, width] (pixels, noise), `alphas` [N]
+    and the log of steps `curve` [steps, 4].
+
+    images: the descriptor of the digits (lib.papers.nas_pruning.digits).
+    perceptron, gates, numerics: fields of the options Perceptron, Gates and Numerics.
+    """
     loop.read_numerics(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
     arrays = images_of.load_described_digits(paths.data_root() / "mnist", images)
@@ -66,7 +69,8 @@ def digits(
 
 
 def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Module:
-    """Return linear layers of these widths with ReLU between them."""
+    """Return a network of linear layers with ReLU between them; the last width is the
+    number of classes."""
     layers = [
         (nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((input_size, *layer_widths))
     ]
@@ -74,15 +78,16 @@ def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Modul
 
 
 def make_noisy_inputs(
-    pixels: torch.Tensor, options: Perceptron, generator: torch.Generator
+    images: torch.Tensor, options: Perceptron, generator: torch.Generator
 ) -> torch.Tensor:
-    """Return the inputs [B, 2 P] of images [B, height, width].
+    """Return a perceptron's inputs [B, 2 P]: the pixels of images, in [0, 1], then as
+    many values of Gaussian noise.
 
-    They are pixels in [0, 1], then Gaussian noise of the options' standard
-    deviation."""
-    pixels = pixels.flatten(1).float() / 255
-    noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
-    return torch.cat([pixels, options.noise * noise], 1)
+    images: uint8 [B, height, width].
+    options: give the noise's standard deviation."""
+    images = images.flatten(1).float() / 255
+    noise = torch.randn(images.shape, generator=generator).to(images.device)
+    return torch.cat([images, options.noise * noise], 1)
 
 
 def train_with_gates(
@@ -91,8 +96,11 @@ def train_with_gates(
     images_and_labels: list[torch.Tensor],
     gates: Gates,
     options: Perceptron,
-) -> Gating:
-    """Train weights and gates together. Return the Gating of the search."""
+) -> GateTraining:
+    """Train a network's weights and the gates on its inputs together, and return the
+    GateTraining, from which the caller reads the gates.
+
+    images_and_labels: [uint8 [M, height, width], int64 [M]] of the training set."""
     pixels, labels = images_and_labels
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(derive_seed(run.seed, "noise"))
@@ -102,7 +110,9 @@ def train_with_gates(
         torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device)
     )
     sizes = {"inputs": len(alphas)}
-    search = Gating(run, network, [alphas], sizes, lambda sums: sums["inputs"], gates)
+    search = GateTraining(
+        run, network, [alphas], sizes, lambda sums: sums["inputs"], gates
+    )
     batches: list[np.ndarray] = []
     for step in range(steps):
         if step % per_epoch == 0:
@@ -131,9 +141,10 @@ def measure_accuracy(
     options: Perceptron,
     seed: int,
 ) -> float:
-    """Return the share of the images that are classified right with only the kept
-    inputs.
+    """Return the share of images that are classified correctly when only the kept
+    inputs are not zero.
 
+    images_and_labels: [uint8 [M, height, width], int64 [M]] of the test set.
     kept_inputs: whether each input is kept, bool [N]."""
     pixels, labels = images_and_labels
     generator = torch.Generator().manual_seed(derive_seed(seed, "test noise"))

@@ -1,5 +1,5 @@
-"""This module has the frontier's points of NAS pruning: searched and random
-networks."""
+"""This module lists the NAS report's methods for the frontier, a comparison of score
+and cost of all papers' methods: searched and random networks."""
 
 from functools import partial
 
@@ -10,18 +10,24 @@ from lib.papers.points import Method, searched_student_spec
 
 
 def search_spec_at_budget(profile: str, task: str, budget_in_twelfths: int) -> Spec:
-    """Return the Spec of a search in the teacher, for a network of budget_in_twelfths /
-    12 of its FLOPs."""
+    """Return the Spec of a search in the fine-tuned teacher, for a network with a share
+    of its FLOPs.
+
+    budget_in_twelfths: the share, times 12."""
     teacher = grids.teacher_spec(profile, task)
     return recipes.search_spec(
         profile, task, teacher, ratio=budget_in_twelfths / students.HEADS
     )
 
 
-def random_spec_at_budget(profile: str, task: str, budget_in_twelfths: int) -> Spec:
-    """Return the Spec of a random architecture with budget_in_twelfths / 12 of the
-    teacher's FLOPs."""
-    return recipes.random_spec(
+def random_architecture_spec_at_budget(
+    profile: str, task: str, budget_in_twelfths: int
+) -> Spec:
+    """Return the Spec that draws a random architecture with a share of the teacher's
+    FLOPs.
+
+    budget_in_twelfths: the share, times 12."""
+    return recipes.random_architecture_spec(
         grids.teacher_spec(profile, task), ratio=budget_in_twelfths / students.HEADS
     )
 
@@ -35,7 +41,7 @@ POINTS = {
     ),
     "Random": Method(
         "control",
-        partial(searched_student_spec, find_search=random_spec_at_budget),
+        partial(searched_student_spec, find_search=random_architecture_spec_at_budget),
         "found",
         least=recipes.find_least_flops_share,
     ),

@@ -1,16 +1,17 @@
-"""This module has the cost of an encoder with gates, by the report's convention.
+"""This module counts the FLOPs of an encoder whose heads and neurons are multiplied by
+masks, by the NAS report's convention.
 
-It is free of torch. Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are
-the matrix products: queries, keys, values, output projection, scores, weighted sum,
-both feed-forward products, and the pooler on one token. Not counted are embeddings,
-biases, softmax, LayerNorm, GELU and classifier. Letters: H hidden, A heads, D head
-size, F neurons, L layers.
+A batch is one sequence of T = 128 tokens, and a multiply-add is two FLOPs. Counted are
+the matrix products: queries, keys, values, output projection, attention scores,
+weighted sum, both feed-forward products, and the pooler on one token. Not counted are
+embeddings, biases, softmax, LayerNorm, GELU and classifier. Letters: H hidden, A heads,
+D head size, L layers.
 
-Every mask enters as a factor, so a width is a sum of masks. Soft masks give the
-expected cost E, masks of zeros and ones the actual cost F. The report's "original"
-sizes are expected costs at the start of a search, where each mask is sigmoid(5). Its
-BERT-Mini is not searched and is counted whole. Widths may be numbers, arrays or
-tensors."""
+A width is the sum of its masks. With soft masks this gives the expected cost E, with
+masks of 0 and 1 the actual cost F. The report's "original" sizes are expected costs at
+the start of a search, where each mask is sigmoid(5). Only its BERT-Mini, which is not
+searched, is counted with masks of 1. Widths may be numbers, arrays or tensors. The
+module does not import torch."""
 
 import math
 
@@ -23,9 +24,9 @@ from lib.stats.cost import count_widths_by_layer as count_widths_by_layer
 TOKENS = 128
 # Mask of an open gate at the start of a search: sigmoid(5) = 0.9933.
 OPEN = 1 / (1 + math.exp(-START))
-KEPT = 0.99  # Mask above which a gate counts as on.
+KEPT = 0.99  # A gate is on where its mask sigmoid(alpha) is above this.
 
-# {name: (shape, mask, GFLOPs that the report prints)}
+# {model: (its sizes, mask of every head and neuron, GFLOPs printed in the report)}.
 REPORTED = {
     "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
     "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
@@ -37,8 +38,10 @@ REPORTED = {
 def masked_flops(
     shape: Shape, mask_value: float = 1.0, token_count: int = TOKENS
 ) -> float:
-    """Return the FLOPs of a model of a Shape whose heads and neurons all have one
-    mask."""
+    """Return the FLOPs of an encoder whose heads and neurons all have the same mask.
+
+    shape: its sizes.
+    mask_value: the mask, from 0 to 1."""
     width = {"heads": mask_value * shape.heads, "ffn": mask_value * shape.ffn}
     return flops(
         shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, token_count
@@ -48,20 +51,20 @@ def masked_flops(
 def count_head_flops(
     hidden_size: int, head_size: int, token_count: int = TOKENS
 ) -> int:
-    """Return the FLOPs of one head: 8 T H D + 4 T T D. head_size: D."""
+    """Return the FLOPs that one attention head costs: 8 T H D + 4 T T D, with D =
+    `head_size` and T = `token_count`."""
     return layer(hidden_size, hidden_size, head_size, head_size, 0, token_count)
 
 
 def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
-    """Return the FLOPs of one feed-forward neuron: 4 T H."""
+    """Return the FLOPs that one feed-forward neuron costs: 4 T H, with T =
+    `token_count`."""
     return layer(hidden_size, hidden_size, 0, 0, 1, token_count)
 
 
 def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
-    """Return {part: its share of the whole model's FLOPs} (section 7.2).
-
-    The parts are "projections", "attention products", "feed-forward" and "pooler".
-    """
+    """Return {"projections", "attention products", "feed-forward", "pooler": share of
+    the whole model's FLOPs} (section 7.2)."""
     h, layers = shape.hidden, shape.layers
     parts = {
         "projections": layers

@@ -1,5 +1,7 @@
-"""This module searches over gates during a training (report on NAS pruning, sections 5
-and 7)."""
+"""This module trains gates on heads and neurons beside a model's weights, until the
+model has a target cost (report on NAS pruning, sections 5 and 7).
+
+A gate is a parameter alpha; its mask sigmoid(alpha) multiplies a head or neuron."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,21 +22,23 @@ from lib.papers.nas_pruning.control import Control, make_encoder_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
-# Columns of the search's curve, logged at each step.
+# Columns of the array that logs each step of a search: target and actual cost ratio, and
+# numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-# Names of kinds of gates in the operation "keep", where they differ.
+# {kind of gate: its name in the operation "keep", which cuts a model}, where they differ.
 NAMES = {"ffn": "neurons"}
 
-Region = tuple[int, str]  # (layer, kind)
-Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of masks}) -> FLOPs.
+Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
+Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of its masks}) -> FLOPs.
 
 
-class Gating(loop.Method):
-    """A Gating moves gates to a target cost while the weights train
+class GateTraining(loop.Method):
+    """This class moves gates to a target cost while a model's weights train
     (lib.papers.nas_pruning.control).
 
-    The running average of the gates' gradients is a buffer of the model during the
-    training. Raises ValueError for a target out of reach."""
+    It replaces an optimiser of the gates. The running average of their gradients is a
+    buffer of the model during the training, so checkpoints save it. Raises Refused for
+    a target out of reach."""
 
     def __init__(
         self,
@@ -45,41 +49,46 @@ class Gating(loop.Method):
         cost_function: Cost,
         options: Gates,
     ) -> None:
-        """Take N gates `gate_alphas`; `gates_by_region` and `cost_function` are as in a
-        Control."""
-        self.run, self.model, self.apart = run, model, tuple(gate_alphas)
+        """Take N gates of a model.
+
+        gate_alphas: the gates' parameters, one tensor for each region.
+        gates_by_region: {region: number of gates}, in the order of `gate_alphas`.
+        cost_function: f({region: sum of masks}) -> FLOPs."""
+        self.run, self.model, self.gate_alphas = run, model, tuple(gate_alphas)
         self.control = Control(options, gates_by_region, cost_function, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
     def adjust_gradients(self, step: int, steps: int) -> None:
         gradients = [
-            a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
+            a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.gate_alphas
         ]
         before = self.model.get_buffer("average")
         alphas, average, note = self.control.update_alphas(
-            flatten_tensors(self.apart),
+            flatten_tensors(self.gate_alphas),
             before.cpu().numpy(),
             flatten_tensors(gradients),
             step,
             steps,
         )
-        fill_tensors(self.apart, alphas)
+        split_into_tensors(self.gate_alphas, alphas)
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def trim_to_target(self) -> tuple[Json, np.ndarray, np.ndarray]:
-        """Do the final trim. Return (metrics, alphas [N], the curve [steps, 4] of
+        """Switch gates until the model has the target cost, at the end of a search.
+
+        Return (metrics, alphas [N], the log of all steps [steps, 4] with the columns
         COLUMNS)."""
         control, before, logged = (
             self.control,
-            flatten_tensors(self.apart),
+            flatten_tensors(self.gate_alphas),
             self.run.read_log("search"),
         )
         alphas, trimmed = control.trim_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
-        fill_tensors(self.apart, alphas)
+        split_into_tensors(self.gate_alphas, alphas)
         del self.model.average
         target, ratio = (
             control.options.ratio,
@@ -101,13 +110,15 @@ class Gating(loop.Method):
         )
 
 
-class GateSearch(Gating):
-    """A GateSearch searches over the gates of an encoder.
+class GateSearch(GateTraining):
+    """This class trains gates on an encoder's heads and neurons beside its weights, and
+    reports which are left.
 
-    It saves the arrays `search`: the curve [steps, 4] of COLUMNS, and every alpha under
-    the name "<layer>.<kind>". Its metrics are `architecture`, which the operation
-    "keep" takes, the `flops`, `whole_flops` and `ratio` of the cut model, and
-    `before_trim` and `trimmed` of the final trim. Raises Refused for gates that do not
+    It saves the arrays `search`: the log of steps `curve` [steps, 4] with the columns
+    COLUMNS, and every alpha under the name "<layer>.<kind>". Its metrics are
+    `architecture`, the indices that the operation "keep" takes; `flops`, `whole_flops`
+    and their `ratio`; `before_trim` and `trimmed`, the ratio before the final
+    correction and the number of gates it switched. Raises Refused for gates that do not
     fit the model."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
@@ -119,7 +130,7 @@ class GateSearch(Gating):
 
     def finish(self) -> Json:
         metrics, alphas, curve = self.trim_to_target()
-        every = {  # Half precision keeps the committed record small.
+        every = {  # In half precision, as the arrays are committed and should be small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
             for (layer, kind), alpha in gates.read_alphas(self.model).items()
         }
@@ -134,25 +145,28 @@ class GateSearch(Gating):
 
 
 def flatten_tensors(tensors: Iterable[Tensor]) -> np.ndarray:
-    """Return one float64 array of several tensors."""
+    """Return several 1-d tensors joined into one float64 array on the CPU."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
-def fill_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
-    """Fill several tensors from one array, as the reverse of `flatten_tensors`."""
+def split_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
+    """Copy an array into several 1-d tensors, as the reverse of `flatten_tensors`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
-        for tensor, part in zip(tensors, np.split(values, ends), strict=True):
-            tensor.copy_(torch.from_numpy(part))
+        for tensor, values_of_tensor in zip(
+            tensors, np.split(values, ends), strict=True
+        ):
+            tensor.copy_(torch.from_numpy(values_of_tensor))
 
 
 def make_cost_function(
     model: PreTrainedModel, regions: Iterable[str]
 ) -> tuple[dict[Region, int], Cost]:
-    """Return what a Control needs for some regions of a model, with or without gates.
+    """Return ({region: number of gates}, f({region: sum of masks}) -> FLOPs) for a
+    model, with or without gates.
 
-    These are {(layer, kind): number of gates}, and a function {(layer, kind): sum of
-    masks} -> FLOPs."""
+    regions: the kinds of gates, such as "heads" and "ffn". In the result a region is
+    one layer's gates of one kind: (layer, kind)."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(get_layers(model)):
         planned = gates.plan_gates(layer, regions)
@@ -167,8 +181,9 @@ def make_cost_function(
 
 
 def count_layer_widths(layer: nn.Module) -> dict[str, int]:
-    """Return the number of parts of each kind in a layer: {"heads", "ffn", "embedding",
-    "qk", "v"}."""
+    """Return a layer's numbers of parts that gates may remove: {"heads", "ffn":
+    neurons, "embedding": hidden channels, "qk", "v": channels of queries and values}.
+    """
     return {
         "ffn" if what == NAMES["ffn"] else what: size
         for what, size in count_parts_of_layer(layer).items()
@@ -176,9 +191,8 @@ def count_layer_widths(layer: nn.Module) -> dict[str, int]:
 
 
 def count_flops(model: PreTrainedModel) -> int:
-    """Return the FLOPs of a model as it is, cut or whole, by the report's convention.
-
-    See lib.papers.nas_pruning.gated."""
+    """Return the FLOPs of a model, cut or whole, for one sequence of 128 tokens by the
+    report's convention (lib.papers.nas_pruning.gated)."""
     attention: Any = get_layers(model)[0].attention
     size, layer_widths = (
         attention.self.attention_head_size,
@@ -190,10 +204,12 @@ def count_flops(model: PreTrainedModel) -> int:
 def count_gates_by_region(
     architecture: Mapping[str, list[list[int]]], gates_by_region: Mapping[Region, int]
 ) -> list[int]:
-    """Return the number of gates that an architecture keeps in each region.
+    """Return how many gates an architecture keeps in each region, in the order of
+    `gates_by_region`.
 
-    The order is that of `gates_by_region`, {region: number of gates}. architecture:
-    what the function `list_kept_indices` returns."""
+    architecture: indices of kept heads and neurons, as `list_kept_indices` returns
+    them.
+    gates_by_region: {region: number of gates before the search}."""
     return [
         len(architecture[NAMES.get(kind, kind)][layer])
         for layer, kind in gates_by_region
@@ -203,11 +219,11 @@ def count_gates_by_region(
 def list_kept_indices(
     gates_by_region: Mapping[Region, int], is_on: np.ndarray
 ) -> dict[str, list[list[int]]]:
-    """Return the argument of the operation "keep": {"heads": L lists of indices,
-    "neurons": ...}.
+    """Return {"heads": L lists of indices, "neurons": L lists}, the arguments of the
+    operation "keep", which cuts a model.
 
-    gates_by_region: the number of gates of each region. is_on: whether each gate is on,
-    in the order of `gates_by_region`."""
+    gates_by_region: {(layer, kind): number of gates}.
+    is_on: whether each gate is on, bool [N], in the order of `gates_by_region`."""
     indices: dict[str, list[list[int]]] = {}
     start = 0
     for (_, kind), number in gates_by_region.items():

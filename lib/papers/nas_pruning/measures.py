@@ -1,7 +1,7 @@
-"""This module has the NAS report's measures beside scores: the approach of a search to
-its target, and the inputs that it keeps.
+"""This module has what the claims of the NAS report measure beside scores: how a search
+approaches its target cost, and which inputs it keeps.
 
-It is free of torch."""
+It does not import torch."""
 
 from __future__ import annotations
 
@@ -17,21 +17,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def compute_flops_course(run: Run) -> np.ndarray | None:
-    """Return the share of the FLOPs [N] after each of the N steps of a run's search.
-
-    It is None for the run of a network that was only cut."""
+def read_flops_share_by_step(run: Run) -> np.ndarray | None:
+    """Return the share of the whole model's FLOPs that is left after each of the N
+    steps of a run's search, float [N]; None for a run without a search."""
     if "target" not in run.metrics:
         return None
     return run.read_arrays("search")["curve"][:, 1]
 
 
-def list_epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return for each search the epochs until its FLOPs are within 1 % of the
-    target."""
+def list_epochs_to_target(
+    runs_frame: pd.DataFrame, columns_by_task: object
+) -> list[float]:
+    """Return for each run the epochs until its search has at most 1 % more FLOPs than
+    the target.
+
+    A search that never gets there has all its epochs, and a run without a search nan.
+
+    runs_frame: a DataFrame with a row for each run.
+    columns_by_task: not used; all measures by run have it."""
     epochs = []
-    for run in frame["run"]:
-        share, flops = nan, compute_flops_course(run)
+    for run in runs_frame["run"]:
+        share, flops = nan, read_flops_share_by_step(run)
         if flops is not None:
             indices = np.flatnonzero(flops <= 1.01 * run.metrics["target"])
             share = (indices[0] + 1) / len(flops) if len(indices) else 1.0
@@ -39,14 +45,19 @@ def list_epochs_to_target(frame: pd.DataFrame, _: object) -> list[float]:
     return epochs
 
 
-def measure_last_size_changes(frame: pd.DataFrame, _: object) -> list[float]:
-    """Return for each search how much its FLOPs still swing at the end.
+def measure_final_flops_fluctuation(
+    runs_frame: pd.DataFrame, columns_by_task: object
+) -> list[float]:
+    """Return for each run how much the FLOPs of its search fluctuate near the end.
 
-    It is their standard deviation over the last fifth of the steps, before the final
-    trim, in points of the whole model's FLOPs. It is nan for networks that were only
-    cut."""
+    It is their standard deviation over the last fifth of the steps, in points of the
+    whole model's FLOPs, before a final correction to the target. A run without a search
+    has nan.
+
+    runs_frame: a DataFrame with a row for each run.
+    columns_by_task: not used; all measures by run have it."""
     swings = []
-    for flops in map(compute_flops_course, frame["run"]):
+    for flops in map(read_flops_share_by_step, runs_frame["run"]):
         if flops is None:
             swings.append(nan)
         else:
@@ -67,6 +78,6 @@ MEASURES = {
     "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
     "size": Measure("times the target", "before_trim / target", null=1.0),
     "swing": Measure(
-        "points of FLOPs, from step to step", by_run=measure_last_size_changes
+        "points of FLOPs, from step to step", by_run=measure_final_flops_fluctuation
     ),
 }

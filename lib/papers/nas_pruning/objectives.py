@@ -1,8 +1,8 @@
-"""This module has the losses of searches and retraining: a teacher's logits, its
-states, or both.
+"""This module has the losses of the NAS report, for searches and for training pruned
+models: on a teacher's logits, on its hidden states, or on both.
 
-Each objective is a context that yields a loss, f(batch, rows) -> {"loss": scalar,
-parts...} (lib.train.loop.fit)."""
+Each function returns a context manager that gives a loss, f(batch, row numbers) ->
+{"loss": scalar, its parts...}, as lib.train.loop.fit takes it."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -24,8 +24,8 @@ from lib.train.objectives import TaskTraining, build_target_objective
 def make_objective(
     training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.Loss]:
-    """Return the objective that the options name (report, sections 1.4, 5.4, 5.5,
-    7.3)."""
+    """Return a context manager that gives the loss which the options name (report,
+    sections 1.4, 5.4, 5.5, 7.3)."""
     if options.kind == "prediction":
         return make_squared_error_objective(training, model)
     if options.kind == "intermediate":
@@ -39,7 +39,8 @@ def make_objective(
 def make_squared_error_objective(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
-    """Return the objective of the mean squared error to the teacher's logits."""
+    """Return a context manager that gives the mean squared error between the logits of
+    a model and of the task's teacher."""
     teacher = training.teacher_logits
 
     def loss(batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
@@ -55,12 +56,13 @@ def make_squared_error_objective(
 def match_teacher_states(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss on the teacher's states, each part summed over the layers.
+    """Yield a loss that compares hidden states of student and teacher, summed over
+    paired layers.
 
-    The part "layers" has the squared errors of the embedding output and of the layers'
-    outputs, the part "attention" those of raw attention scores. A student narrower than
-    its teacher gets a linear layer to the teacher's width, which trains with it, as in
-    TinyBERT's code."""
+    The part "layers" has the mean squared errors of the embedding output and of the
+    layers' outputs, the part "attention" those of attention scores before the softmax.
+    A student narrower than its teacher gets a linear layer to the teacher's width,
+    which is trained with it and removed afterwards, as in TinyBERT's code."""
     teacher, _ = training.teacher
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
@@ -70,12 +72,12 @@ def match_teacher_states(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads, over = list_kept_heads(student), losses.compare_scores_over_keys
+        heads, over = list_kept_teacher_heads(student), losses.compare_scores_over_keys
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
     with ExitStack() as held:
-        if between:  # As a part of the student, the layer is saved in checkpoints.
+        if between:  # An attribute of the student, so that checkpoints save the layer.
             torch.manual_seed(derive_seed(training.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
@@ -88,20 +90,18 @@ def match_teacher_states(
 def match_states_then_logits(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss that matches hidden states in the first half of the steps, then
-    logits.
-
-    Both are the teacher's."""
+    """Yield a loss that compares hidden states with the teacher's in the first half of
+    the steps, and logits in the second."""
     with (
         make_squared_error_objective(training, student) as later,
         match_teacher_states(training, student, options) as first,
     ):
-        yield Stages(first, later)
+        yield LossInTwoHalves(first, later)
 
 
-class Stages(loop.Method):
-    """A Stages trains with one loss in the first half of the steps, then with
-    another."""
+class LossInTwoHalves(loop.Method):
+    """This class is a loss that is `first_loss` in the first half of the training steps
+    and `second_loss` in the second half."""
 
     def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
         self.first, self.later = first_loss, second_loss
@@ -109,14 +109,13 @@ class Stages(loop.Method):
     def prepare_step(self, step: int, steps: int) -> None:
         self.now = self.first if step < steps // 2 else self.later
 
-    def __call__(self, batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
-        return self.now(batch, rows)
+    def __call__(self, batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
+        return self.now(batch, row_numbers)
 
 
-def list_kept_heads(student: PreTrainedModel) -> list[list[int]]:
-    """Return L lists: the heads of the whole model that each layer of the student has.
-
-    Attention is matched by these heads."""
+def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
+    """Return for each of L layers the indices that a pruned student's heads had in the
+    whole model, so that each head is compared with the same head of the teacher."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
     for op in list_applied_operations(student):
         if op["op"] == "keep" and "heads" in op:

@@ -1,7 +1,7 @@
-"""This module has the options of the report on NAS pruning, free of torch.
+"""This module has the options of the report on NAS pruning. It does not import torch.
 
-A default means "off", so a field that is added later keeps the identity of earlier
-runs. The comment at a field also says what the report leaves open."""
+A field's default means "off". So a field that is added later leaves the identity of
+earlier runs as it was. The comment at a field also says what the report leaves open."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,65 +11,74 @@ from lib.core.options import Count, Option, Positive, ShareAbove0, ShareBelow1
 
 @dataclass(frozen=True)
 class Gates(Option):
-    """A Gates has the settings of a search over gates (sections 5.1 to 5.6, 7.2 to
-    7.9)."""
+    """This class has the settings of a search over gates (sections 5.1 to 5.6, 7.2 to
+    7.9).
 
-    # Parts that are searched. The report has "heads" and "ffn" only; a Perceptron has
-    # "inputs".
+    A gate is a trained mask on a head, a neuron or another part of a model."""
+
+    # Which parts have gates. The report has "heads" and "ffn" (neurons); the test on
+    # handwritten digits has "inputs".
     regions: tuple[Literal["heads", "ffn", "embedding", "qkv", "inputs"], ...]
     ratio: ShareAbove0  # R*: target share of the whole model's FLOPs, such as 0.3.
-    # Largest share of the gates that may move in a step: 0.1 as reported.
+    # Largest share of the gates that may change in one step; 0.1 in the report.
     share: ShareAbove0
-    # Gates that the share is of: each "layer" and kind, or "all". The report's "region"
-    # is not defined.
+    # Of which gates `share` is taken: those of each "layer" and kind, or "all". The
+    # report says "region" and does not define it.
     quota: Literal["layer", "all"]
-    # Change of a moving gate's alpha: a jump of 10. The report's "rescaled" is not
-    # defined.
+    # How a gate's alpha changes: by a jump of 10, which switches it. The report says
+    # "rescaled" and does not define it.
     update: Literal["jump"]
     weight: float  # Weight lambda_cost of the cost loss: 1 in the report (section 7.9).
-    # Relative tolerance of the target, which the report does not give. Printed sizes
-    # lie within 1 % of their target at best.
+    # A cost this close to the target, relative to it, counts as met. The report gives no
+    # value; its printed costs are within 1 % of their targets at best.
     tolerance: Annotated[float, lambda n: 0 < n < 1, "above 0 and below 1"]
-    # When a search meets its target: by a final trim at the "end", which the report
-    # does not have, or with "steps" also in each step.
+    # How the cost is brought to the target: "end" switches gates once after the last
+    # step, "steps" also in every step. The report has neither.
     landing: Literal["end", "steps"]
-    # Fall of the target from 1 to the ratio: along a line ("additive") or geometric.
-    # With "none" it is the ratio throughout, as in section 7.4.
+    # How the target falls from 1 to `ratio` over the steps: linearly ("additive") or
+    # geometrically ("multiplicative"). With "none" it is `ratio` from the first step
+    # (section 7.4).
     schedule: Literal["none", "additive", "multiplicative"] = "none"
-    # Decay of the running average of the alphas' gradients in each step. The report
-    # does not name their optimiser.
+    # Decay per step of a running average of the alphas' gradients, as momentum has it; 0
+    # takes each gradient as it is. The report does not name the optimiser.
     memory: ShareBelow1 = 0.0
-    # Share of a region's mean gradient below which a gradient counts as zero; such
-    # gates leave first.
+    # A gradient below this share of the mean of its layer and kind counts as zero. Such
+    # gates are switched off first.
     idle: ShareBelow1 = 0.0
 
 
 @dataclass(frozen=True)
 class Perceptron(Option):
-    """A Perceptron is the network of the digits check (section 7.1), with ReLU
-    layers."""
+    """This class has the settings of the ReLU network with which the report tests its
+    search on handwritten digits (section 7.1)."""
 
-    # Widths of the layers behind the inputs; the last is 10, for the classes.
-    # pyrefly: ignore[implicit-any-type-argument]: as at Train.select_by
+    # Widths of the layers after the inputs; the last is 10, for the classes.
+    # pyrefly: ignore[implicit-any-type-argument]: An Option would read a type
+    # `tuple[X, ...]` as "one of the values X", so the tuple is bare.
     widths: tuple
-    epochs: Count  # 15 for three layers and 20 for eleven, in the report.
+    epochs: Count  # In the report 15 for the network of 3 layers and 20 for that of 11.
     batch: Count  # Not given in the report.
     lr: Positive  # Adam's learning rate; not given in the report.
-    noise: Positive  # Standard deviation of the noise, for pixels in [0, 1]; not given.
+    # Standard deviation of the noise inputs, where pixels are in [0, 1]; not given in the
+    # report.
+    noise: Positive
 
 
 @dataclass(frozen=True)
 class Objective(Option):
-    """An Objective names what a search or a retraining learns from (section 7.3)."""
+    """This class says which loss trains a model during a search or afterwards (section
+    7.3)."""
 
-    # "prediction" is the squared error to a teacher's logits, and "cross_entropy" the
-    # loss on labels. With "soft_cross_entropy", as in TinyBERT's code, classes learn
-    # from a teacher, and a regression learns its labels. "intermediate" matches states,
-    # and "two_stage" matches states, then logits.
+    # "prediction" is the squared error to a teacher's logits, "cross_entropy" the loss on
+    # labels. "soft_cross_entropy" is the cross-entropy with a teacher's probabilities,
+    # and for a regression the loss on labels, as in TinyBERT's code. "intermediate"
+    # matches a teacher's hidden states. "two_stage" does so in the first half of the
+    # steps, and matches logits in the second.
     kind: Literal[
         "prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage"
     ]
-    # Whether the intermediate loss has attention scores too. That heads match by index
-    # is a guess.
+    # Whether attention scores are matched beside hidden states. Each head is compared
+    # with the teacher's head of the same index, which the report does not say.
     attention: bool = False
-    mask: bool = False  # Whether means leave out padding; the report does not say.
+    # Whether padded tokens are left out of the losses on states; the report does not say.
+    mask: bool = False

@@ -1,5 +1,5 @@
-"""This step draws a random architecture, the baseline of a search (NAS report, Table
-5)."""
+"""This step draws a random architecture, with which a searched one is compared (NAS
+report, Table 5)."""
 
 from lib.core.store import RunWriter
 from lib.core.types import Json
@@ -14,13 +14,17 @@ from lib.papers.nas_pruning.options import Gates
 
 
 def random_architecture(run: RunWriter, gates: Json) -> Json:
-    """Draw an architecture of a given cost.
+    """Draw which heads and neurons a model keeps, at random, with a given cost.
 
-    Inputs: `start`, the model whose sizes count; `search`, optional. With a search,
-    each layer keeps as many heads and neurons as the search left, so that only the
-    choice within a layer is random. gates: the fields of a Gates, of which regions,
-    ratio and tolerance matter; with `search` only the regions. Metrics have the names
-    of those of `nas_search`."""
+    With the input `search` each layer keeps as many heads and neurons as that search
+    left, and only the choice within a layer is random. The returned metrics have the
+    names of those of the step `nas_search`, so both architectures can be retrained
+    alike.
+
+    Input runs: `start`, the model whose sizes count; `search`, optional.
+
+    gates: fields of the options Gates. Those that matter are regions, ratio and
+    tolerance."""
     options = Gates(**gates)
     sizes, cost = make_cost_function(
         backbone.load(run.inputs["start"].model)[0], options.regions

@@ -1,9 +1,10 @@
-"""This module has the settings and Specs of differentiable NAS pruning of BERT.
+"""This module has the settings of the report "Neural Architecture Search on BERT for
+Network Compression", and the Specs, descriptions of runs, of its searches and
+trainings.
 
-The paper is the report "Neural Architecture Search on BERT for Network Compression".
-The settings of `paper` are the printed ones, and TinyBERT's where the report is silent.
-`toy` and `mini` have values of their own, each chosen once, before the first recorded
-run. The module is free of torch."""
+The settings of profile `paper` are the printed ones, and TinyBERT's where the report is
+silent. The small profiles `toy` and `mini` have their own, chosen once before the first
+recorded run. The module does not import torch."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from lib.stats.compare import Column
 from lib.stats.cost import SHAPES
 
 S = grids.read_settings("nas_pruning")
-# Tables of settings.toml, which describes each.
+# Tables of this folder's settings.toml, whose comments describe them.
 MAIN: str = S.MAIN
 RATIOS: tuple[float, ...] = S.RATIOS
 TIMES: int = S.TIMES
@@ -32,7 +33,7 @@ LONG: tuple[str, ...] = S.LONG
 TEN: tuple[str, ...] = S.TEN
 AUGMENTED: tuple[str, ...] = S.AUGMENTED
 COLUMNS: tuple[Column, ...] = S.COLUMNS
-CLAIM_COLUMNS = COLUMNS  # Metrics by which claims are judged.
+CLAIM_COLUMNS = COLUMNS  # Metrics by which the report's claims are checked.
 TARGETS: tuple[float, ...] = S.TARGETS
 TASKS: dict[str, tuple[str, ...]] = S.TASKS
 SIZED: dict[str, tuple[float, ...]] = S.SIZED
@@ -64,8 +65,8 @@ STAGES: dict[str, tuple[tuple[int, int], tuple[int, int]]] = S.STAGES
 WINNING: dict[str, float] = S.WINNING
 GATES: Json = S.GATES
 REPORTED: Json = S.REPORTED
-# Columns of Table 10. It compares with accuracies of another paper, which reports
-# Pearson's correlation alone.
+# Metrics of Table 10. It compares with another paper, which reports accuracies and, for
+# STS-B, Pearson's correlation alone.
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 
@@ -74,24 +75,27 @@ SMALL_TEACHER = published.read_deviations("nas_pruning", "small_teacher")
 DIGITS = published.read_deviations("nas_pruning", "digits")
 
 
-# Other tables pass RANDOM, PAIR, TRIO or TEST in place of TASKS.
+# f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`, such
+# as RANDOM, PAIR, TRIO or TEST.
 tasks = partial(grids.select_tasks, by_profile=TASKS)
-# Other tables pass HEADLINES or REPEATS.
+# f(profile, chosen seeds) -> seeds of a table. Some tables pass `by_profile=HEADLINES` or
+# REPEATS.
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def make_gate_settings(ratio: float = 0.3, **changes: Any) -> Gates:
-    """Return the settings of the report's search; changes: other fields of Gates.
+    """Return the settings of the report's search over gates.
 
-    ratio: target share of the FLOPs."""
+    ratio: target share of the whole model's FLOPs.
+    changes: other fields of Gates with new values."""
     return Gates(ratio=ratio, **GATES | changes)
 
 
 def untrained_spec(profile: str, model: str = MAIN) -> Spec:
-    """Return the Spec of an encoder before any task.
+    """Return the Spec of a pre-trained encoder that was not trained on a task yet.
 
-    Raises Refused, with the nearest name, for an unknown model, and for BERT-Mini at
-    mini."""
+    Raises Refused for an unknown model, and for BERT-Mini at profile mini, which has no
+    encoder of that size."""
     check_name("model", model, CHECKPOINTS)
     if profile == "paper":
         return start_checkpoint_spec(profile, CHECKPOINTS[model])
@@ -107,10 +111,12 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
 def finetuned_whole_spec(
     profile: str, task: str, model: str = MAIN, epochs: int = 0
 ) -> Spec:
-    """Return the Spec of a model on a task before any search, fine-tuned on the labels.
+    """Return the Spec of a whole model fine-tuned on a task's labels, before any
+    pruning.
 
-    At `paper` a TinyBERT is distilled from BERT-base instead. epochs: a number other
-    than the profile's."""
+    At `paper` a TinyBERT is distilled from BERT-base instead.
+
+    epochs: 0 means the profile's number."""
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled_spec(profile, task, model)
     train = make_train_settings(
@@ -123,11 +129,12 @@ def finetuned_whole_spec(
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs: Sequence[int] = ()
 ) -> Spec:
-    """Return the Spec of a TinyBERT on a task, distilled from BERT-base in two stages
-    (Table 3).
+    """Return the Spec of a whole TinyBERT distilled from BERT-base on a task in two
+    stages (Table 3): hidden states first, then TinyBERT's own loss on logits.
 
-    The second stage has TinyBERT's own loss. At `paper` both see augmented rows
-    (6.1.1)."""
+    At `paper` both stages use augmented rows (section 6.1.1).
+
+    epochs: of the two stages; () means the profile's."""
     start, guide = (
         untrained_spec(profile, model),
         finetuned_whole_spec(profile, task, "BERT-base"),
@@ -139,28 +146,33 @@ def distilled_spec(
 
 
 def make_train_settings(
-    settings: Mapping[str, Train],
+    settings_by_profile: Mapping[str, Train],
     profile: str,
     task: str,
     tasks_with_fewer_epochs: Collection[str] = LONG,
     **changes: Any,
 ) -> Train:
-    """Return the Train of a task, out of {profile: Train}.
+    """Return the training settings of a task at a profile.
 
-    tasks_with_fewer_epochs: tasks of fewer epochs at `paper`. For STS-B the best model
-    is chosen by both correlations, as in TinyBERT's code. changes: fields with other
-    values; 0 changes nothing."""
-    train, changes = settings[profile], {n: v for n, v in changes.items() if v}
+    For STS-B the best model is chosen by both correlations, as in TinyBERT's code.
+
+    tasks_with_fewer_epochs: tasks that have 3 epochs at `paper`.
+    changes: fields with other values; a value of 0 changes nothing."""
+    train, changes = (
+        settings_by_profile[profile],
+        {n: v for n, v in changes.items() if v},
+    )
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
     few: Json = (
         {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
     )
-    return grids.adapt_options(profile, replace(train, **few | changes))
+    return grids.adapt_options_to_reader(profile, replace(train, **few | changes))
 
 
 def describe_search_rows(profile: str, task: str) -> Json:
-    """Return the descriptor of a task's rows for searches and retraining."""
+    """Return the descriptor of the rows of a task on which searches and pruned models
+    are trained."""
     if profile in ROWS:
         return grids.describe_training_rows(profile, task, ROWS[profile])
     return grids.describe_dataset(profile, task)
@@ -169,18 +181,17 @@ def describe_search_rows(profile: str, task: str) -> Json:
 def make_states_objective(
     profile: str, objective_kind: Literal["intermediate", "two_stage"] = "intermediate"
 ) -> Objective:
-    """Return the objective that matches attention scores and layer outputs.
+    """Return the Objective that matches a teacher's attention scores and hidden states.
 
-    objective_kind: "two_stage" learns logits in the second half of the steps."""
+    objective_kind: "two_stage" matches logits in the second half of the steps."""
     return Objective(objective_kind, attention=True, mask=profile != "paper")
 
 
-def augmentation_spec(
+def augmentation_spec_or_none(
     profile: str, task: str, is_augmented: bool = True
 ) -> Spec | None:
-    """Return the Spec of augmented rows for searches and retraining.
-
-    It is None where not `is_augmented`."""
+    """Return the Spec that augments the training rows of searches and pruned models;
+    None where not `is_augmented`, so that it can be passed on as an input."""
     return (
         grids.augmented_rows_spec(profile, task, describe_search_rows(profile, task))
         if is_augmented
@@ -199,13 +210,16 @@ def search_spec(
     lr: float = 0.0,
     **gate_options: Any,
 ) -> Spec:
-    """Return the Spec of a search in a model `initial_model`, by default that of
-    `finetuned_whole_spec`.
+    """Return the Spec of a search for which heads and neurons of a model to keep.
 
-    guiding_teacher: the teacher; without one the model is its own (5.5). times:
-    multiple of the profile's epochs. enlarged: whether it sees augmented rows, at
-    `paper` for one epoch (7.6). lr: learning rate; 0 means the profile's. gate_options:
-    arguments of `make_gate_settings`."""
+    initial_model: the model, by default that of `finetuned_whole_spec`.
+    guiding_teacher: the teacher, by default the model itself (section 5.5).
+    objective: the loss of the search.
+    times: factor on the profile's number of epochs.
+    enlarged: whether training rows are augmented, at `paper` for one epoch (section
+    7.6).
+    lr: learning rate; 0 means the profile's.
+    gate_options: arguments of `make_gate_settings`."""
     initial_model, train = (
         initial_model or finetuned_whole_spec(profile, task),
         make_train_settings(SEARCH, profile, task, lr=lr),
@@ -224,7 +238,7 @@ def search_spec(
         gates=make_gate_settings(**gate_options),
         **args,
     )
-    augmented = augmentation_spec(profile, task, enlarged)
+    augmented = augmentation_spec_or_none(profile, task, enlarged)
     return Spec(
         "nas_search",
         args,
@@ -232,14 +246,15 @@ def search_spec(
     )
 
 
-def random_spec(
+def random_architecture_spec(
     initial_model: Spec, search: Spec | None = None, **gate_options: Any
 ) -> Spec:
-    """Return the Spec of a random architecture with the cost of a search (Table 5).
+    """Return the Spec that draws a random architecture with the cost of a searched one
+    (Table 5).
 
-    search: the Spec of a search whose numbers of heads and neurons in each layer it
-    keeps. This shows whether a search finds more than the number of parts of each
-    layer."""
+    search: the Spec of a search. With it each layer keeps as many heads and neurons as
+    that search left, so a comparison shows whether it matters which ones.
+    gate_options: arguments of `make_gate_settings`, such as the cost."""
     inputs = {"start": initial_model, "search": search}
     return Spec(
         "random_architecture", {"gates": make_gate_settings(**gate_options)}, inputs
@@ -256,12 +271,15 @@ def two_stage_distillation_spec(
     epochs: Sequence[int] = (),
     objective: Objective = LOGITS,
 ) -> Spec:
-    """Return the Spec of two stages of distillation from `initial_model`: states, then
+    """Return the Spec of a distillation in two stages: hidden states first, then
     `objective`.
 
-    guiding_teacher: the teacher. search_to_follow: the Spec that finds the architecture
-    to train; None trains the whole model. epochs: epochs of the two stages; by default
-    the profile's."""
+    initial_model: the run that gives the weights.
+    guiding_teacher: the teacher's run.
+    search_to_follow: the run whose architecture is cut out first; None trains the whole
+    model.
+    epochs: of the two stages; () means the profile's.
+    objective: the loss of the second stage."""
     args = grids.make_common_arguments(
         profile, task, describe_search_rows(profile, task)
     )
@@ -273,7 +291,7 @@ def two_stage_distillation_spec(
     )
     inputs = {
         "teacher": guiding_teacher,
-        "augmented": augmentation_spec(profile, task, is_augmented),
+        "augmented": augmentation_spec_or_none(profile, task, is_augmented),
     }
     architecture = Output("search", "architecture") if search_to_follow else None
     one |= {"objective": make_states_objective(profile), "architecture": architecture}
@@ -292,11 +310,14 @@ def pruned_spec(
     keep_weights: bool = False,
     **search_options: Any,
 ) -> Spec:
-    """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut and
-    retrain.
+    """Return the Spec of a pruned model by the report's procedure B (section 5.5):
+    search in the fine-tuned model, cut, and train again with the fine-tuned model as
+    teacher.
 
-    The fine-tuned model is the teacher. keep_weights: whether retraining starts from
-    the searched weights (7.8). search_options: arguments of `search_spec`."""
+    is_augmented: whether the training after the search uses augmented rows.
+    keep_weights: whether it starts from the weights at the end of the search (section
+    7.8) and not from the fine-tuned ones.
+    search_options: further arguments of `search_spec`."""
     fine_tuned = finetuned_whole_spec(profile, task, model)
     search = search_spec(
         profile, task, fine_tuned, objective=objective, **search_options
@@ -319,11 +340,14 @@ def random_retrained_spec(
     times: int = 1,
     **gate_options: Any,
 ) -> Spec:
-    """Return the Spec of a random architecture with the retraining of a searched one.
+    """Return the Spec of a model with a random architecture, trained as a searched one
+    is.
 
-    keeps_searched_sizes: whether each layer keeps as many heads and neurons as the
-    search of the same target leaves there (`random_spec`). lr: learning rate of that
-    search. times: multiple of the epochs of retraining."""
+    keeps_searched_sizes: whether each layer keeps as many heads and neurons as a search
+    with the same target leaves there.
+    lr: learning rate of that search.
+    times: factor on the epochs of the training.
+    gate_options: arguments of `make_gate_settings`."""
     fine_tuned = finetuned_whole_spec(profile, task)
     search = (
         search_spec(profile, task, fine_tuned, lr=lr, **gate_options)
@@ -337,7 +361,7 @@ def random_retrained_spec(
         task,
         fine_tuned,
         fine_tuned,
-        random_spec(fine_tuned, search, **gate_options),
+        random_architecture_spec(fine_tuned, search, **gate_options),
         epochs=epochs,
     )
 
@@ -352,10 +376,11 @@ def magnitude_spec(
     """Return the Spec of iterative magnitude pruning down to a share of the weights
     (Table 10).
 
-    Each round is rewound to `model` and fine-tuned on the labels, as the dense model
-    is. learns_from_teacher: whether each round learns the logits of the dense model
-    instead, as a searched network does. Raises Refused for a share that no round ends
-    with."""
+    Before each round the kept weights are set back to those of `model`; then it is
+    fine-tuned. Raises Refused for a share that no round ends with.
+
+    learns_from_teacher: whether each round learns the dense fine-tuned model's logits,
+    as a searched network does, and not the labels."""
     check_name("kept share", kept_share, ROUNDS[profile])
     origin = untrained_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
@@ -376,10 +401,11 @@ def magnitude_spec(
 
 
 def model_spec(profile: str, task: str, model: str) -> Spec:
-    """Return the Spec of a model of Tables 6 to 9: a whole one, or one such as "30 %
-    BERT-base".
+    """Return the Spec of a model of Tables 6 to 9 by its name: a whole one such as
+    "BERT-base", or a pruned one such as "30 % BERT-base".
 
-    Such a network is retrained on augmented rows at `paper`, for the report's tasks."""
+    At `paper` a pruned model is trained on augmented rows, for the tasks for which the
+    report says so."""
     share, _, base = model.rpartition(" % ")
     if not share:
         return finetuned_whole_spec(profile, task, model)
@@ -394,10 +420,11 @@ def format_label(flops_ratio: float, search_kind: str = "NAS") -> str:
 
 
 def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
-    """Return a random architecture with a share of a model's FLOPs, at its true size.
+    """Return a random pruned model as an argument of the step `latency`, which times
+    models with random weights: {"shape", "surgery"}.
 
-    It is an argument of the step `latency`. shape_name: a name of
-    lib.stats.cost.SHAPES."""
+    flops_ratio: its share of the whole model's FLOPs.
+    shape_name: the whole model, a key of lib.stats.cost.SHAPES."""
     full = SHAPES[shape_name]
     widths = {"heads": full.heads, "ffn": full.ffn}
     number = {
@@ -416,9 +443,8 @@ def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
 
 
 def find_least_flops_share(profile: str) -> float:
-    """Return the share of FLOPs that is left by one head and one neuron in each layer.
-
-    No search can go below it."""
+    """Return the share of the FLOPs of a profile's encoder that one head and one neuron
+    in each layer have. No search can go below it."""
     encoder = find_encoder_shape(profile)
     one = gated.flops(
         encoder.hidden,
@@ -431,11 +457,12 @@ def find_least_flops_share(profile: str) -> float:
 def select_reachable_ratios(
     profile: str, wanted_ratios: Sequence[float] = ()
 ) -> list[float]:
-    """Return the ratios, by default RATIOS, that a search in the profile's encoder can
-    reach.
+    """Return those target shares of the FLOPs that a search in the profile's encoder
+    can reach. A small encoder reaches high ones alone.
 
-    A small encoder can reach high ones alone. Raises Refused where it can reach none.
-    """
+    Raises Refused where it reaches none.
+
+    wanted_ratios: by default RATIOS, the report's."""
     wanted_ratios, low = wanted_ratios or RATIOS, find_least_flops_share(profile)
     reachable_ratios = [
         ratio

@@ -1,6 +1,8 @@
-"""This table lists the steps that only the report on NAS pruning has.
+"""This module lists the steps, the kinds of runs, that only the report on NAS pruning
+has.
 
-lib.core.steps describes a line."""
+A line gives the version, the names of input runs and of arguments, and the module of
+the step's function (lib.core.steps)."""
 
 STEPS = {
     "nas_search": {

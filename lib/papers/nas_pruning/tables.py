@@ -1,5 +1,5 @@
-"""This module makes parts of the tables of the pages on NAS pruning. It is free of
-torch."""
+"""This module makes tables and figures that several pages on NAS pruning share. It does
+not import torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lib.report.artefact import Page
     from lib.report.tables import Runs
 
-# Models of Tables 6 to 8.
+# Models that Tables 6 to 8 prune, one each.
 TESTED = (
     "TinyBERT-4L",
     "TinyBERT-6L",
@@ -36,10 +36,14 @@ def make_rows(
     seeds: Sequence[int],
     ratios: Sequence[float],
 ) -> list[Row]:
-    """Return the rows of the grid of one of Tables 6 to 9.
+    """Return the Rows, runs to make with their labels, of one of Tables 6 to 9.
 
-    They are the scores of two models, and of the second one at other `ratios` of the
-    FLOPs. BERT-Mini is left out at mini, which has no model of that size."""
+    They are the scores of two models, one whole and one pruned such as "30 %
+    BERT-base", and of the same model pruned to other shares of the FLOPs. BERT-Mini is
+    left out at profile mini, which has no model of that size.
+
+    models: the names of the two.
+    ratios: the other shares."""
     base, others = (
         models[1].removeprefix("30 % "),
         ratios and nas.select_reachable_ratios(profile, ratios),
@@ -64,15 +68,17 @@ def make_rows(
     ]
 
 
-def make_table_of_search_ends(
-    frame: pd.DataFrame, source_title: str
+def tabulate_search_results(
+    runs_frame: pd.DataFrame, source_title: str
 ) -> dict[Any, dict[tuple[str, str], str]]:
-    """Return the ends of searches and random draws, in the form of a page's table.
+    """Return {model: {(source, column): text}} on how searches ended: the share of the
+    FLOPs before and after the final correction to the target, and the number of gates
+    that it switched.
 
-    The columns are the share of the FLOPs before and after the final trim, and the
-    number of trimmed gates."""
-    shares: Any = 100 * frame.filter(["before_trim", "ratio"])
-    frame = frame.assign(**shares)
+    runs_frame: a DataFrame with a row for each search or random draw.
+    source_title: the heading of the columns, which names the profile."""
+    shares: Any = 100 * runs_frame.filter(["before_trim", "ratio"])
+    runs_frame = runs_frame.assign(**shares)
     columns = {
         "before trim, %": "before_trim",
         "FLOPs, %": "ratio",
@@ -83,21 +89,25 @@ def make_table_of_search_ends(
             (source_title, name): compare.spread_text(part[key]) if key in part else "–"
             for name, key in columns.items()
         }
-        for model, part in frame.groupby("model", sort=False)
+        for model, part in runs_frame.groupby("model", sort=False)
     }
 
 
 def make_measured_tables(
     runs: Runs, search_runs: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[dict[Any, dict[tuple[str, str], str]]]:
-    """Return parts of a table: scores of networks, and the ends of their searches."""
+    """Return tables {row: {(source, column): value}} of the scores of pruned networks
+    and of how their searches ended. They become one table of a page.
+
+    search_runs: the runs of the searches.
+    columns: the metrics that are shown."""
     frames = [
         (search_runs.find_frame(scale), source)
         for source, _, scale in runs.frames_by_source
     ]
     return [
         *runs.tabulate_scores_by_task(columns),
-        *(make_table_of_search_ends(*pair) for pair in frames if len(pair[0])),
+        *(tabulate_search_results(*pair) for pair in frames if len(pair[0])),
     ]
 
 
@@ -108,10 +118,11 @@ def show_scores(
     printed_scores: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
     caption: str | None = None,
 ) -> None:
-    """Show a table of the scores of networks (`make_measured_tables`) beside printed
-    scores.
+    """Show a table of a page: scores of pruned networks, how their searches ended, and
+    printed scores beside them.
 
-    printed_scores: {row: {column: value}}."""
+    search_runs: the runs of the searches.
+    printed_scores: {row: {("published", column): value}}."""
     caption = caption or runs.make_caption(
         ending="; share of the FLOPs before and after the final trim"
     )
@@ -130,9 +141,10 @@ def draw_gains(
     gain_label: str,
     columns: Sequence[Column] = nas.COLUMNS,
 ) -> None:
-    """Draw the score of the model `baseline_model` minus that of each other model.
+    """Draw on a page how much higher one model scores than each other model, with
+    intervals.
 
-    gain_label: the same in words, with the unit."""
+    gain_label: the label of the axis, with the unit."""
     page.forest(
         runs.estimate_gaps_to_rivals(baseline_model, columns),
         label=gain_label,
@@ -143,12 +155,14 @@ def draw_gains(
 def show_table_of_tests(
     page: Page, table_name: str, models: Sequence[str], runs: Runs, search_runs: Runs
 ) -> None:
-    """Show one of Tables 6 to 9, its corrections, and a figure of the network's loss.
+    """Show one of Tables 6 to 9 on a page: scores of a whole and a pruned model,
+    printed and ours, the corrections of the print, and a figure of the loss by pruning.
 
-    At a small profile several models share one encoder, and so their runs. Then only
-    the page of the first of them has the figure.
+    At a small profile several of the tables prune the same encoder and so share their
+    runs. Then only the page of the first one has the figure.
 
-    models: the names of a whole model and of its network of 30 %."""
+    table_name: the name of the file with the printed table.
+    models: the names of the whole model and of the pruned one."""
     whole_model, network, change = published.make_table_rows(
         "nas_pruning", table_name, "Models"
     ).values()
@@ -166,7 +180,8 @@ def show_table_of_tests(
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
-    # A network that is cut out of another encoder is called by that one.
+    # Where a small encoder stands for the paper's model, the figure names the encoder that
+    # was really cut.
     share = models[1].partition(" %")[0]
     cut = f"{encoder} cut to {share} % of its FLOPs" if same else models[1]
     estimates = {
@@ -185,10 +200,11 @@ def show_table_of_tests(
 
 
 def list_models_with_equal_runs(profile: str, model: str) -> list[str]:
-    """Return the models of Tables 6 to 8 that share a model's runs at a profile.
+    """Return those of the models in Tables 6 to 8 that have the same runs as a model at
+    a profile, itself included; [] where no other has.
 
-    They are in order. The list is empty where the model has runs of its own."""
-    if model not in TESTED:  # BERT-Mini is left out at mini.
+    A small profile has one encoder in the place of several models."""
+    if model not in TESTED:  # BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), by_profile=nas.TEST)
     spec = nas.model_spec(profile, task, model)
@@ -197,13 +213,14 @@ def list_models_with_equal_runs(profile: str, model: str) -> list[str]:
 
 
 def transpose_table(
-    table: str, rename_model: Callable[[str], str]
+    table_name: str, rename_model: Callable[[str], str]
 ) -> dict[str, dict[tuple[str, str], Any]]:
-    """Return a printed table whose columns are models, with a row for each model.
+    """Return a printed table, whose columns are models, with a row for each model:
+    {model: {("published", column): value}}.
 
-    rename_model: a function from the printed name of a model to its name on the
-    page."""
-    rows = published.read_rows("nas_pruning", table)
+    table_name: the name of its file.
+    rename_model: f(printed name of a model) -> its name on the page."""
+    rows = published.read_rows("nas_pruning", table_name)
     return {
         rename_model(model): {
             ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
@@ -213,17 +230,18 @@ def transpose_table(
     }
 
 
-def make_search_curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the course of searches, one line for each step.
+def make_search_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
+    """Return how searches went, as a DataFrame with a line for each step.
 
-    Its columns are the model, the seed, the step as a share of all steps, the target
-    and the actual ratio of the FLOPs, and the numbers of gates that were switched off
-    and on up to that step."""
+    Its columns are model, seed, "step" (as a share of all steps), "target" and "actual"
+    (shares of the whole FLOPs), and "off" and "on" (numbers of gates switched so far).
+
+    runs_frame: a DataFrame with a row for each search."""
     import pandas as pd
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
-    made: Any = compare.select_rows_with_runs(frame).itertuples()
+    made: Any = compare.select_rows_with_runs(runs_frame).itertuples()
     for row in made:
         target, actual, off, on = row.run.read_arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))

@@ -1,7 +1,7 @@
-"""These steps search which parts of a model to keep, and train the kept parts.
+"""These steps search which heads and neurons of a model to keep, and train pruned
+models (report on NAS pruning, sections 5 to 7).
 
-The report on NAS pruning has them in sections 5 to 7. Each is a preset of
-`train_and_save` (lib.train.learn)."""
+Each calls `train_and_save` (lib.train.learn) with a loss and a method of its own."""
 
 import torch
 import transformers
@@ -20,16 +20,18 @@ from lib.train.objectives import build_target_objective
 
 
 def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
-    """Search which heads and neurons of a model to keep at a given cost.
+    """Search which heads and neurons of a model to keep at a target cost.
 
-    Gates train beside the weights, on the same batches (report on NAS pruning, sections
-    5 and 7). Inputs: `start`, the model to search in, fine-tuned or general; `teacher`
-    where the objective needs one, which may be the same model; `augmented` for its rows
-    instead of the plain ones.
+    Gates on them train beside the weights, on the same batches (report on NAS pruning,
+    sections 5 and 7). The model after the last step is saved with its gates;
+    predictions and scores are those with soft masks. See `GateSearch` in
+    lib.papers.nas_pruning.gating for the architecture and arrays that are saved.
 
-    The last model is saved with its gates, so `train.select` is "last". Predictions and
-    scores are those of its soft masks. lib.papers.nas_pruning.gating.GateSearch lists
-    the other saved arrays."""
+    Input runs: `start`, the model to prune, fine-tuned or pre-trained; `teacher`, where
+    the loss needs one, which may be the same model; `augmented`, optional, for
+    augmented training rows.
+
+    gates, objective: fields of the options Gates and Objective."""
     model = training.load_start_model()
     search = GateSearch(training.run, model, Gates(**gates))
     return train_and_save(
@@ -43,17 +45,20 @@ def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
 def retrain(
     training: TaskTraining, objective: Json, architecture: Json | None = None
 ) -> dict[str, float]:
-    """Cut an architecture out of a model, and train it on a teacher or on labels.
+    """Cut the kept heads and neurons out of a model and train the smaller model.
 
-    The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one
-    run. Inputs: `start`, the model that gives the weights: the one that was searched
-    in, or the search itself, whose gates are removed (section 7.8); `teacher` where the
-    objective needs one; `search`, where `architecture` is its Output; `augmented` for
-    its rows instead of the plain ones.
+    The report does so twice, with different losses (sections 5.4 and 5.5); each is one
+    run. Metrics and predictions are those of the step `finetune`, and `flops` counts by
+    the report's convention.
 
-    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`;
-    None keeps the model as it is. Predictions and metrics are those of `finetune`;
-    `flops` is in the report's convention."""
+    Input runs: `start`, the model that gives the weights: the one that was searched, or
+    the search itself, whose gates are removed (section 7.8); `teacher`, where the loss
+    needs one; `search`, where `architecture` refers to its result; `augmented`,
+    optional, for augmented training rows.
+
+    objective: fields of the options Objective.
+    architecture: {"heads": L lists of indices, "neurons": ...} of `nas_search` or
+    `random_architecture`; None keeps the model as it is."""
     model = training.load_start_model()
     if gates.has_gates(model):
         gates.remove_gates(model)
@@ -71,19 +76,23 @@ def imp(
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
     10).
 
-    The procedure is that of the public code of "The Lottery Ticket Hypothesis for
-    Pre-trained BERT Networks" (Chen et al. 2020). Inputs: `start`, the round before, or
-    for the first round the dense fine-tuned model; `origin`, the pre-trained model;
-    `teacher` where the objective needs one.
+    The largest weights stay: those of the encoder return to their
+    pre-trained values, the classifier does not. All others become zero. Then the model
+    is fine-tuned, and pruned weights stay zero. The procedure is that of the public
+    code of Chen et al. 2020, "The Lottery RewoundPruning Hypothesis for Pre-trained BERT
+    Networks", which prunes another tenth of all weights in each round. Metrics are
+    those of the step `finetune`.
 
-    kept: the share of the weights that stays: the largest in `start`, over all linear
-    layers of encoder and pooler together. The public code prunes a tenth of all weights
-    in each round. objective: the fields of an Objective, by default the labels. The
-    kept weights of the encoder return to their pre-trained values, the classifier does
-    not. Then the model is fine-tuned, and pruned weights stay zero. Metrics are those
-    of `finetune`."""
+    Input runs: `start`, the round before, or the dense fine-tuned model for the first
+    round; `origin`, the pre-trained model; `teacher`, where the loss needs one.
+
+    kept: share of the weights that stay, over all linear layers of encoder and pooler
+    together.
+    objective: fields of the options Objective; None trains on labels."""
     model = training.load_start_model()
-    ticket = Ticket(model, backbone.load(training.run.inputs["origin"].model)[0], kept)
+    ticket = RewoundPruning(
+        model, backbone.load(training.run.inputs["origin"].model)[0], kept
+    )
     if objective:
         learned = make_objective(training, model, Objective(**objective))
     else:
@@ -91,23 +100,24 @@ def imp(
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 
-class Ticket(loop.Method):
-    """A Ticket sets the largest weights of a model back to those of `pretrained_model`.
+class RewoundPruning(loop.Method):
+    """This class keeps the largest weights of a model, set back to their pre-trained
+    values, and holds all others at zero during the training (a "winning ticket" of the
+    lottery ticket hypothesis).
 
-    All other weights become zero, and stay zero in the training."""
+    kept_share: the share of the weights that is kept."""
 
     def __init__(
         self,
         model: transformers.PreTrainedModel,
         pretrained_model: transformers.PreTrainedModel,
-        pruned_share: float,
+        kept_share: float,
     ) -> None:
         self.weights = list_prunable_weights(model)
         sizes = [weight.detach().abs() for weight in self.weights]
-        count = round(pruned_share * sum(size.numel() for size in sizes))
-        # Ties keep the first.
+        count = round(kept_share * sum(size.numel() for size in sizes))
         self.masks = masks.mask_largest_of_all(sizes, count)
-        # `pretrained_model` may have more tensors than the model.
+        # `pretrained_model` may have tensors that the model lacks, such as a pooler.
         theirs = get_encoder(pretrained_model).state_dict()
         get_encoder(model).load_state_dict(
             {name: theirs[name] for name in get_encoder(model).state_dict()}
@@ -118,15 +128,16 @@ class Ticket(loop.Method):
         self.masks = [mask.to(loop.get_device()) for mask in self.masks]
 
     def adjust_gradients(self, step: int, steps: int) -> None:
-        """Zero the gradients of pruned weights, so that Adam leaves these at zero."""
+        """Set the gradients of pruned weights to zero, so that Adam leaves these
+        weights at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             assert weight.grad is not None
             weight.grad *= mask
 
 
 def list_prunable_weights(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
-    """Return the weights of the encoder's linear layers, and of a pooler if there is
-    one."""
+    """Return the weights that magnitude pruning may remove: those of the encoder's
+    linear layers, and of the pooler if there is one."""
     weights = [part.weight for _, _, part in masks.list_linear_layers(model)]
     pooler = getattr(get_encoder(model), "pooler", None)
     return weights + ([pooler.dense.weight] if pooler is not None else [])

@@ -1,3 +1,4 @@
-"""This folder has EfficientBERT's search: formulas, networks, spaces and samplers.
+"""This folder has EfficientBERT's architecture search: formulas of feed-forward
+networks, candidate networks and how they are drawn.
 
-Only `step.py`, which trains candidates, needs torch."""
+Only `step.py`, which trains candidates, imports torch."""

@@ -1,8 +1,9 @@
-"""This module has the loop of a search: propose a candidate, score it, write a line.
+"""This module has the loop of an architecture search: propose a candidate, score it,
+save the result.
 
-The history is a file of JSON lines: a head, and one line for each evaluation. The next
-move of the search is a function of the history and the seed. So a killed search goes on
-from its last line."""
+The history of a search is a file of JSON lines: a header, then a line for each
+evaluated candidate. The next candidate depends on the history and the seed alone. So a
+search that was killed continues from its last line."""
 
 import json
 import math
@@ -34,15 +35,18 @@ def search_networks(
     history_path: Path | str,
     report_progress: Callable[[float], None] | None = None,
 ) -> list[Evaluation]:
-    """Return the evaluations, oldest first: those in the history at `history_path`, and
-    new ones up to the budget.
+    """Return the evaluations of a search, oldest first, up to the budget of `options`.
 
-    score_net: f(candidate) -> score above 0, the higher the better. A candidate scores
-    0 where it raises FloatingPointError or FormulaError, or gives no finite number.
-    report_progress: f(fraction), called after each evaluation. The search ends early
-    where no candidate is new."""
+    Those in the history file are read, not repeated. The search ends early where no new
+    candidate is found.
+
+    score_net: f(candidate) -> score above 0, the higher the better. A candidate has
+    score 0 where it raises FloatingPointError or FormulaError, or gives no finite
+    number.
+    history_path: the file of earlier evaluations, to which new ones are added.
+    report_progress: f(fraction of the budget), called after each evaluation."""
     history_path, first = Path(history_path), space.list_starting_networks()
-    history = read_history(space, options, seed, history_path)
+    history = read_or_restart_history(space, options, seed, history_path)
     while len(history) < options.budget:
         began, n = time.perf_counter(), len(history)
         rng = np.random.default_rng(derive_seed(seed, f"proposal {n}"))
@@ -55,8 +59,10 @@ def search_networks(
             break
         score, failed = score_candidate(score_net, candidate)
         seconds = round(time.perf_counter() - began, 3)
-        entry = Evaluation(candidate, space.make_key(candidate), score, seconds, failed)
-        append_line(
+        entry = Evaluation(
+            candidate, space.make_duplicate_key(candidate), score, seconds, failed
+        )
+        append_line_with_digest(
             history_path, {**vars(entry), "candidate": space.pack_layers(candidate)}
         )
         history.append(entry)
@@ -68,7 +74,10 @@ def search_networks(
 def score_candidate(
     score_net: Callable[[Net], float], candidate: Net
 ) -> tuple[float, str]:
-    """Return (score, reason of a failure); the reason is "" for a success."""
+    """Return (score, reason of a failure); the reason is "" for a success.
+
+    A candidate whose training diverges, or whose formula does not fit, has score 0. So
+    one failure does not end the search."""
     try:
         score = float(score_net(candidate))
     except (FloatingPointError, FormulaError) as error:
@@ -87,41 +96,49 @@ def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
     return max(worked, key=lambda e: e.score)
 
 
-def append_line(path: Path, line: Json) -> None:
-    """Add a line with its digest.
+def append_line_with_digest(path: Path, entry: Json) -> None:
+    """Append an entry of a search's history to its file, as a JSON line with a digest.
 
-    A kill may leave a torn line, which `iterate_intact_lines` drops."""
+    A process that is killed may leave an incomplete line. The digest lets
+    `iterate_intact_lines` find it."""
     with open(path, "a") as file:
         file.write(
-            json.dumps({**line, "digest": digest_line(line)}, allow_nan=False) + "\n"
+            json.dumps(
+                {**entry, "digest": digest_history_entry(entry)}, allow_nan=False
+            )
+            + "\n"
         )
 
 
-def digest_line(line: Json) -> str:
-    """Return the digest of a line, without its seconds."""
-    return disk.digest_bytes(canonical({**line, "seconds": 0}).encode())[:16]
+def digest_history_entry(entry: Json) -> str:
+    """Return a digest of an entry of a search's history, without its field "seconds",
+    which differs each time."""
+    return disk.digest_bytes(canonical({**entry, "seconds": 0}).encode())[:16]
 
 
 def iterate_intact_lines(history_bytes: bytes) -> Iterator[tuple[Json, bytes]]:
-    """Yield (parsed line, its raw bytes) of a search history, up to the first line that
-    is cut off or damaged."""
+    """Yield (entry, its raw bytes with the line break) of a search history, up to the
+    first line that is incomplete or damaged."""
     for line in history_bytes.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             value = json.loads(line)
-            if value.pop("digest") == digest_line(value) and line.endswith(b"\n"):
+            if value.pop("digest") == digest_history_entry(value) and line.endswith(
+                b"\n"
+            ):
                 yield value, line
                 continue
         return
 
 
-def read_history(
+def read_or_restart_history(
     space: Space, options: Search, seed: int, history_path: Path
 ) -> list[Evaluation]:
-    """Return the evaluations in the history up to a line that is torn or damaged.
+    """Return the evaluations in a history file, from which a search continues.
 
-    The search goes on from there. A history of another space, sampler or seed begins
-    anew."""
-    # The budget may be raised later: it does not decide what is proposed.
+    The file is cut before its first damaged line. It is emptied where it belongs to
+    another space, other options or another seed."""
+    # The budget is left out: it does not change which candidates are proposed, so a
+    # search may continue with a larger one.
     proposing = {
         name: value
         for name, value in list_changed_fields(options).items()
@@ -135,7 +152,7 @@ def read_history(
     )
     if not lines or canonical(lines[0][0]) != canonical(header):
         history_path.unlink(missing_ok=True)
-        append_line(history_path, header)
+        append_line_with_digest(history_path, header)
         return []
     os.truncate(history_path, sum(len(line) for _, line in lines))
     return [

@@ -1,24 +1,26 @@
-"""This module changes a formula as genetic programming does, on its prefix list.
+"""This module changes formulas of feed-forward networks at random, as genetic
+programming does (EfficientBERT, section 3.2).
 
-In a prefix list a linear map has two operands, a tensor and its weights: `W2 gelu(W1
-x)` is linear gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2)."""
+It works on prefix lists, in which a linear map has two operands, a tensor and its
+weights: `W2 gelu(W1 x)` is `linear gelu linear x W1 W2`. All is as in EfficientBERT's
+public code."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lib.model import formula as language
-from lib.papers.efficientbert.search.language import is_valid
+from lib.papers.efficientbert.search.language import is_valid_formula
 
 TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
 UNARY, BINARY = (
     tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2)
 )
 TERMINALS = ("x", *language.LINEAR)
-# Least and most edges from the root of a formula to its deepest x; BERT's network has
-# 3.
+# Least and most edges from the root of a formula's tree to its deepest x. BERT's
+# `W2 gelu(W1 x)` has 3.
 HEIGHTS = (3, 7)
-NODES = 20  # Most entries of a prefix list.
-DEPTH = 3  # Greatest depth of a random tree that replaces a part.
+NODES = 20  # Largest number of entries of a prefix list.
+DEPTH = 3  # Largest depth of a random tree that replaces a subtree.
 ARITY = (
     language.ARITY
     | {"linear": 2, "foreign": 2}
@@ -27,8 +29,10 @@ ARITY = (
 
 
 def list_prefix_tokens(node: language.Node) -> list[str]:
-    """Return the prefix list of a formula's tree; it has 6 entries for `W2 gelu(W1
-    x)`."""
+    """Return the prefix list of a formula's tree: each operation is followed by its
+    operands.
+
+    `W2 gelu(W1 x)` becomes `linear gelu linear x W1 W2`."""
     inner = [token for child in node.args for token in list_prefix_tokens(child)]
     return (
         ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
@@ -36,10 +40,11 @@ def list_prefix_tokens(node: language.Node) -> list[str]:
 
 
 def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
-    """Return the tree of a prefix list, or None where it is no formula.
+    """Return the tree of a prefix list, or None where the list is no formula of a
+    layer.
 
-    It is no formula where a linear map has another id or no weights, or where weights
-    stand in the place of a tensor."""
+    It is none where a linear map has no weights or those of another layer ("foreign"),
+    or where weights stand in the place of a tensor."""
     left = iter(tokens)
 
     def read_node() -> language.Node:
@@ -59,8 +64,9 @@ def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
         return None
 
 
-def find_end_of_part(tokens: list[str], start: int) -> int:
-    """Return the index behind the part of a prefix list that starts at `start`."""
+def find_end_of_subtree(tokens: list[str], start: int) -> int:
+    """Return the index behind the subtree of a prefix list that begins at index
+    `start`."""
     open_ = 1
     while open_:
         open_ += ARITY[tokens[start]] - 1
@@ -68,25 +74,29 @@ def find_end_of_part(tokens: list[str], start: int) -> int:
     return start
 
 
-def change_tokens_at_random(
+def mutate_prefix_tokens(
     tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
-    """Return a prefix list after one try at changing it, as coded. Most results are no
-    formula.
+    """Return a prefix list after one random change. Most results are no formula and
+    have to be rejected.
 
-    First a part is replaced by a full random tree of depth 0 to 3, then one node (never
-    the root) by another of as many operands, then a node is put in somewhere.
-    linear_map_count: how many linear maps there are to draw from, one for each id; all
-    but the layer's own are "foreign". draw_uniform: f() -> uniform in [0, 1)."""
+    Three mutations follow each other, as in the authors' code. A random subtree is
+    replaced by a random full tree of depth 0 to 3. One node, never the root, is
+    replaced by another with as many operands. An operation is inserted above a random
+    subtree.
 
-    def pick_value(values: Sequence[str]) -> str:
+    linear_map_count: how many linear maps the draw has, one for each width of a layer.
+    The first is the layer's own; the others are "foreign" and never accepted.
+    draw_uniform: f() -> random number, uniform in [0, 1)."""
+
+    def pick_at_random(values: Sequence[str]) -> str:
         return values[int(draw_uniform() * len(values))]
 
     def draw_full_tree(tree_depth: int) -> list[str]:
         symbols, left = [], [tree_depth]
         while left:
             tree_depth = left.pop()
-            symbols.append(pick_value(functions if tree_depth else TERMINALS))
+            symbols.append(pick_at_random(functions if tree_depth else TERMINALS))
             left += [tree_depth - 1] * (ARITY[symbols[-1]] if tree_depth else 0)
         return symbols
 
@@ -96,19 +106,21 @@ def change_tokens_at_random(
     tokens = (
         tokens[:position]
         + draw_full_tree(int(draw_uniform() * (DEPTH + 1)))
-        + tokens[find_end_of_part(tokens, position) :]
+        + tokens[find_end_of_subtree(tokens, position) :]
     )
     if len(tokens) > 1:
         position = 1 + int(draw_uniform() * (len(tokens) - 1))
         alike = {0: TERMINALS, 1: UNARY, 2: binary}
-        tokens[position] = pick_value(alike[ARITY[tokens[position]]])
+        tokens[position] = pick_at_random(alike[ARITY[tokens[position]]])
     position = int(draw_uniform() * len(tokens))
     op, part = (
-        pick_value(functions),
-        tokens[position : find_end_of_part(tokens, position)],
+        pick_at_random(functions),
+        tokens[position : find_end_of_subtree(tokens, position)],
     )
     place = int(draw_uniform() * ARITY[op])
-    args = [part if i == place else [pick_value(TERMINALS)] for i in range(ARITY[op])]
+    args = [
+        part if i == place else [pick_at_random(TERMINALS)] for i in range(ARITY[op])
+    ]
     return [
         *tokens[:position],
         op,
@@ -117,11 +129,17 @@ def change_tokens_at_random(
     ]
 
 
-def parse_if_valid(tokens: list[str], *widths: Any) -> language.Node | None:
-    """Return the tree of a prefix list that is a formula of the space, else None.
+def parse_valid_prefix_tokens(
+    tokens: list[str], *layer_sizes: Any
+) -> language.Node | None:
+    """Return the tree of a prefix list, or None where it is no formula of the search
+    space.
 
-    widths: as `search.language.check_formula` takes them. The code
-    sees a width error only in training and scores 0; here it is no formula."""
+    The authors' code sees widths that do not fit only in training, where the candidate
+    scores 0. Here such a formula is rejected at once.
+
+    layer_sizes: hidden size, inner size and the rule for operands of different size, as
+    `check_formula` takes them."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
         return None
@@ -129,24 +147,27 @@ def parse_if_valid(tokens: list[str], *widths: Any) -> language.Node | None:
     allowed = (
         node
         and low <= language.measure_height(node) <= high
-        and is_valid(node, *widths)
+        and is_valid_formula(node, *layer_sizes)
     )
     return node if allowed else None
 
 
-def change_formula_at_random(
+def mutate_formula(
     formula: str,
     max_tries: int,
     linear_map_count: int,
     draw_uniform: Callable[[], float],
-    *widths: Any,
+    *layer_sizes: Any,
 ) -> str:
-    """Return a changed formula as text, or the same one where none of the tries is
-    accepted."""
+    """Return a randomly changed formula that is valid, or the same formula where
+    `max_tries` changes are invalid.
+
+    linear_map_count, draw_uniform: as in `mutate_prefix_tokens`.
+    layer_sizes: as in `parse_valid_prefix_tokens`."""
     seed = list_prefix_tokens(language.parse(formula))
     for _ in range(max_tries):
-        node = parse_if_valid(
-            change_tokens_at_random(seed, linear_map_count, draw_uniform), *widths
+        node = parse_valid_prefix_tokens(
+            mutate_prefix_tokens(seed, linear_map_count, draw_uniform), *layer_sizes
         )
         if node:
             return str(node)

@@ -1,7 +1,8 @@
-"""This module tells which formulas a network can have (EfficientBERT section 3.1).
+"""This module says which formulas a feed-forward network may have (EfficientBERT,
+section 3.1).
 
-The language is read and evaluated by `lib.model.formula`.
-"""
+A formula such as `W2 gelu(W1 x)` has an input x, two linear maps W1 and W2, activations
+and binary operations. `lib.model.formula` parses and evaluates it."""
 
 from collections.abc import Iterator
 
@@ -20,10 +21,14 @@ from lib.model.formula import (
 def _list_broken_rules(
     node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch: str
 ) -> Iterator[str]:
-    """Yield a sentence for each broken rule. Only the first one is reliable.
+    """Yield an error message for each rule that a formula breaks.
 
-    Where W1 and W2 do not occur once each, the code after the first fault would
-    fail."""
+    Use the first one only: the code behind it assumes that W1 and W2 occur once each.
+
+    hidden_size, inner_size: d and e as in `check_formula`; None for the first leaves
+    out the rules on widths.
+    size_mismatch: "truncate" cuts operands of different widths to the smaller one,
+    "pad" fills up to the larger one."""
     nodes = list(iterate_nodes(node))
     for op in LINEAR:
         times = [n.op for n in nodes].count(op)
@@ -50,7 +55,7 @@ def _list_broken_rules(
         dict.fromkeys(LINEAR, (hidden_size, inner_size))
         | {"W2": (inner_size, hidden_size)},
     )
-    for n in reversed(nodes):  # Operands come first.
+    for n in reversed(nodes):  # Reversed, so a node comes after its operands.
         given = [widths[child] for child in n.args]
         if n.op in LINEAR:
             takes, widths[n] = ends[n.op]
@@ -68,37 +73,45 @@ def check_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> Node:
-    """Return the tree of a formula that a network can have.
+    """Return the tree of a formula; raise FormulaError that names the fault if no
+    network may have it.
 
-    W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no
-    activation on an activation, no binary operation on equal operands. With
-    `hidden_size` (d) and `inner_size` (e) W1 also has to get d channels, W2 e, and the
-    formula has to give d. Raises FormulaError that names the fault."""
+    W1 and W2 occur once each, W1 first. A linear map is not applied directly to a
+    linear map, nor an activation to an activation, and a binary operation has two
+    different operands. With sizes W1 has to get d channels and W2 e channels, and the
+    result has to have d.
+
+    hidden_size, inner_size: d channels of x, and e channels between W1 and W2; None
+    leaves the channels unchecked.
+    size_mismatch: "truncate" cuts operands of different widths to the smaller one,
+    "pad" fills up to the larger one."""
     node = parse(str(formula))
     for said in _list_broken_rules(node, hidden_size, inner_size, size_mismatch):
         raise FormulaError(f"{str(formula)!r}: {said}")
     return node
 
 
-def is_valid(
+def is_valid_formula(
     node: Node,
     hidden_size: int | None = None,
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> bool:
-    """Return whether `check_formula` would accept the tree. It does not build a
-    message."""
+    """Return whether a formula's tree obeys the rules of `check_formula`, without an
+    error message. It is fast, because a search asks for thousands of formulas.
+
+    hidden_size, inner_size, size_mismatch: as in `check_formula`."""
     return (
         next(_list_broken_rules(node, hidden_size, inner_size, size_mismatch), None)
         is None
     )
 
 
-def sort_operands(node: Node) -> Node:
-    """Return the formula with sorted operands of add, mul and max, a key that finds
-    duplicates.
+def sort_commutative_operands(node: Node) -> Node:
+    """Return a formula's tree with the operands of add, mul and max in alphabetical
+    order.
 
-    The order of W1 and W2 that `check_formula` wants may be lost.
-    """
-    args = tuple(map(sort_operands, node.args))
+    Two formulas that differ only in the order of operands become equal, so duplicates
+    are found. The result may break the rule of `check_formula` that W1 is first."""
+    args = tuple(map(sort_commutative_operands, node.args))
     return Node(node.op, tuple(sorted(args, key=str)) if node.op in BINARY else args)

@@ -1,8 +1,9 @@
-"""This module has a searched network and its cost, as pure arithmetic.
+"""This module describes a network of the search space, and counts its parameters and
+operations.
 
-See EfficientBERT sections 3.1 and 4.2. Letters: d hidden channels, D the width that
-ratios refer to, e = int(D / q) inner channels of a layer with ratio 1/q, k stacked
-feed-forward networks of a layer, T tokens, V rows of the token table."""
+See EfficientBERT, sections 3.1 and 4.2. d hidden channels, D the full inner width, e =
+int(D / q) inner channels of a layer with ratio 1/q, k stacked feed-forward networks of
+a layer, T tokens."""
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -14,8 +15,10 @@ from lib.model.formula import Node
 from lib.papers.efficientbert.search.language import check_formula
 
 BERT = "W2 gelu(W1 x)"
-STACKS = QS = (1, 2, 3, 4)  # The paper's space has 16 ids (k, q) for each layer.
-TEACHER = 768  # Width of the teacher, to which the projection maps during training.
+STACKS = QS = (1, 2, 3, 4)  # The 16 pairs (k, q) that a layer may have in the paper.
+# Hidden size of BERT-base. In distillation a linear map projects the student's states to
+# this width.
+TEACHER = 768
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
 _checked = lru_cache(maxsize=4096)(check_formula)
@@ -23,15 +26,14 @@ _checked = lru_cache(maxsize=4096)(check_formula)
 
 @dataclass(frozen=True)
 class Layer:
-    """A Layer has k networks of one formula, each `LayerNorm(x + f(x))`, after the
-    attention.
+    """A Layer is attention and k feed-forward networks after each other, each
+    `LayerNorm(x + f(x))` with the same formula f.
 
-    Raises Refused for a formula that no network can have.
-    """
+    Raises Refused for a formula that no network may have."""
 
-    formula: str  # Text or tree; kept as text in the spelling of the tree's printer.
-    stack: int = 1  # k
-    q: int = 1  # Inverse of the ratio 1/q.
+    formula: str  # The formula f, such as "W2 gelu(W1 x)"; a tree is turned into text.
+    stack: int = 1  # Number k of feed-forward networks.
+    q: int = 1  # The inner width is D / q.
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
@@ -42,24 +44,27 @@ class Layer:
 
     @property
     def ratio_text(self) -> str:
-        """Return the ratio as text: "1", "1/2"."""
+        """Return the ratio of the inner width to the full one as text: "1" or "1/2"."""
         return "1" if self.q == 1 else f"1/{self.q}"
 
 
 @dataclass(frozen=True)
 class Net:
-    """A Net is a Transformer encoder of such Layers.
+    """A Net describes a Transformer encoder whose layers have searched feed-forward
+    networks.
 
-    Raises Refused for formulas that do not fit the widths, and where no inner channel
-    is left."""
+    Raises Refused where a formula does not fit the widths, or a layer has no inner
+    channel."""
 
-    hidden: int  # d
-    width: int  # D
+    hidden: int  # Hidden size d.
+    width: int  # Full inner width D of the feed-forward networks.
     heads: int
-    # "trigram" projects the rows of three neighbouring tokens, 128 channels each, to d;
-    # "plain" is BERT's embedding.
+    # "plain" is BERT's embedding. "trigram" has token embeddings of 128 channels, and
+    # projects those of three neighbouring tokens together to d.
     embedding: str
-    mismatch: str  # How operands of different widths are fitted: "truncate" or "pad".
+    # Operands of different widths in a formula: "truncate" cuts the wider one, "pad" fills
+    # up the narrower one with a value that changes nothing, such as 0 in a sum.
+    mismatch: str
     layers: tuple[Layer, ...]
 
     def __post_init__(self) -> None:
@@ -77,7 +82,7 @@ class Net:
             )
 
     def count_inner_channels(self, layer: Layer) -> int:
-        """Return e, the inner channels of a layer."""
+        """Return the inner channels e = int(D / q) of a layer's feed-forward networks."""
         return self.width // layer.q
 
     def to_json(self) -> Json:
@@ -96,23 +101,22 @@ def from_json(net_json: Json | Net) -> Net:
 
 
 def make_bert(layers: int, hidden_size: int, inner_size: int, heads: int = 12) -> Net:
-    """Return a plain BERT encoder as a Net."""
+    """Return a plain BERT encoder of `layers` layers as a Net."""
     return Net(
         hidden_size, inner_size, heads, "plain", "truncate", (Layer(BERT),) * layers
     )
 
 
 def ffn_parameters(hidden_size: int, inner_size: int) -> int:
-    """Return the parameters of one feed-forward network with its LayerNorm: 2de + e +
-    3d."""
+    """Return the number of parameters of one feed-forward network with its LayerNorm:
+    2de + e + 3d."""
     return 2 * hidden_size * inner_size + inner_size + 3 * hidden_size
 
 
 def attention_parameters(hidden_size: int) -> int:
-    """Return the parameters of attention and its LayerNorm: 4dd + 6d.
+    """Return the number of parameters of a layer's attention: 4dd + 6d.
 
-    They are queries, keys, values and output with biases, and the LayerNorm.
-    """
+    They are the query, key, value and output maps with biases, and the LayerNorm."""
     return 4 * hidden_size**2 + 6 * hidden_size
 
 
@@ -123,10 +127,13 @@ def count_embedding_parameters(
     types: int = 2,
     factor: int = FACTOR,
 ) -> int:
-    """Return the parameters of the embedding: three tables and the LayerNorm.
+    """Return the number of parameters of the embedding: tables of tokens, positions and
+    segments, and a LayerNorm.
 
-    The tables are of tokens, positions and segments. With "trigram" the token table is
-    `factor` wide, and a dense layer goes from 3 * factor to d."""
+    With "trigram" the token table is `factor` channels wide, and a dense layer maps 3 *
+    factor channels to d.
+
+    vocab, positions, types: the numbers of rows of the three tables."""
     d = net.hidden
     tokens = (
         vocab * factor + 3 * factor * d + d if net.embedding == "trigram" else vocab * d
@@ -140,13 +147,15 @@ def count_net_parameters(
     teacher: int = TEACHER,
     **embedding_sizes: int,
 ) -> int:
-    """Return all parameters but a task's head; of a supernet's part the active slices
-    alone.
+    """Return the number of parameters of a network, without a task's head.
 
-    "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as
-    BERT is usually counted. "with projection" adds instead the d x `teacher` layer that
-    serves distillation alone, as EfficientBERT counts. embedding_sizes: arguments of
-    `count_embedding_parameters`. Raises Refused for another convention."""
+    Raises Refused for another convention.
+
+    convention: "deployable" counts embedding and layers. "with pooler" adds the d x d
+    pooler, as BERT is usually counted. "with projection" adds instead the map from d to
+    the teacher's width, which serves distillation alone, as EfficientBERT counts.
+    teacher: the teacher's hidden size.
+    embedding_sizes: arguments of `count_embedding_parameters`."""
     check_allowed("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
@@ -165,10 +174,14 @@ def count_net_parameters(
 
 
 def count_macs(net: Net, token_count: int = 128, factor: int = FACTOR) -> int:
-    """Return the multiply-accumulates for each of T tokens in all matrix products.
+    """Return the number of multiply-accumulates per token of all matrix products of a
+    network, for sequences of T tokens.
 
-    Counted are the embedding, attention at length T, and the networks. Not counted are
-    the pooler, the head and what a formula adds element by element."""
+    Counted are the trigram embedding, the attention and the feed-forward networks. Not
+    counted are the pooler, the head and element-wise operations.
+
+    token_count: T.
+    factor: channels of the token table of a "trigram" embedding."""
     d = net.hidden
     layers = sum(
         4 * d * d + 2 * token_count * d + 2 * l.stack * d * net.count_inner_channels(l)

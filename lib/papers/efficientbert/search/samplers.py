@@ -1,13 +1,12 @@
-"""This module chooses which candidate a search evaluates next.
+"""This module chooses which candidate network a search evaluates next.
 
-    random      draws without guidance.
-    cascade     is what EfficientBERT's code does under the name of LaNAS.
+    random      draws at random.
+    cascade     draws at random what a cascade of classifiers calls good. EfficientBERT's
+                code does this under the name of LaNAS.
     evolution   is regularised evolution (Real et al. 2019).
 
 `propose_candidate` is a pure function of the space, the evaluations so far and a random
-generator, so a search goes on from its history alone. A space offers
-draw_candidate(rng), mutate_net(candidate, rng), make_key(candidate) and
-tokenise_questions(candidates) -> [N, F]: N candidates, F columns."""
+generator. So a search that was stopped continues from its saved history."""
 
 from __future__ import annotations
 
@@ -26,8 +25,9 @@ from lib.papers.efficientbert.search.space import Space
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-BATCH = 8  # Candidates whose features are compared at once.
-# Numbers of evaluations above which the cascade gets one more classifier.
+BATCH = 8  # Candidates that the classifiers judge in one call, which saves time.
+# The cascade has one classifier, and one more for each of these numbers of evaluations
+# that is exceeded.
 GROWTH = (
     400,
     800,
@@ -38,13 +38,14 @@ GROWTH = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An Evaluation is one scored candidate: a line of a search's history."""
+    """An Evaluation is a candidate network with its score: a line of a search's
+    history."""
 
     candidate: Net
-    key: str
+    key: str  # Text that is equal for networks that compute the same.
     score: float  # The higher the better; 0 for a failed evaluation.
-    seconds: float = 0.0  # Seconds of proposal and evaluation.
-    failed: str = ""  # Reason of a failure, "" without one.
+    seconds: float = 0.0  # Time to propose and score the candidate.
+    failed: str = ""  # Why it could not be scored; "" where it could.
 
 
 def propose_candidate(
@@ -52,35 +53,37 @@ def propose_candidate(
 ) -> Net | None:
     """Return the next candidate, one that was not evaluated before.
 
-    It is None where `options.draws` unguided draws are all known.
-    """
+    It is None where `options.draws` random draws were all evaluated before.
+
+    history: the evaluations so far, oldest first."""
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
         return mutate_tournament_winner(space, history, seen, options, rng)
     if options.method != "cascade":
         return draw_in_region(space, seen, [], options, rng)
-    import sklearn.ensemble  # noqa: F401  The next line limits only libraries that are loaded.
+    # Imported before `threadpool_limits`, which limits only libraries that are loaded.
+    import sklearn.ensemble  # noqa: F401
 
-    # More threads would wait for each other, up to 20 times as long.
+    # On so few rows several threads mostly wait for each other, up to 20 times as long.
     with threadpool_limits(1):
         return draw_in_region(
-            space, seen, find_promising_region(space, history, options), options, rng
+            space, seen, fit_region_conditions(space, history, options), options, rng
         )
 
 
-def find_promising_region(
+def fit_region_conditions(
     space: Space, history: list[Evaluation], options: Search
 ) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
-    """Return the wanted region: functions features [N, F] -> bool [N], all of which
-    have to hold.
+    """Return the conditions f(features [N, F]) -> bool [N] that a promising candidate
+    fulfils all: one for each classifier of the cascade.
 
-    There are none among the first `options.initial` evaluations. After that the
-    functions are fitted anew each time `options.refit` evaluations are new."""
+    There are none during the first `options.initial` evaluations. After that they are
+    fitted again whenever there are `options.refit` new evaluations."""
     learned = len(history) - options.initial
     if learned < 0:
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
-    features = space.tokenise_questions([e.candidate for e in known])
+    features = space.make_features([e.candidate for e in known])
     fitted = fit_cascade(
         features.tobytes(), features.shape[1], tuple(e.score for e in known)
     )
@@ -95,10 +98,14 @@ def draw_in_region(
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
-    """Return the first unguided draw that is new and in the wanted region.
+    """Return the first random draw that is new and fulfils all conditions.
 
-    Where no draw is, it is the new draw that follows the path farthest, the first of
-    equals. It is None where all draws are known."""
+    If none of `options.draws` draws does, it is the new draw that fulfils the most
+    conditions in a row. It is None where no draw is new.
+
+    known_keys: keys of the candidates that were evaluated before.
+    conditions: functions features [N, F] -> bool [N], as `fit_region_conditions`
+    returns them."""
     best, reached, size = None, -1, BATCH if conditions else 1
     for start in range(0, options.draws, size):
         drawn = [
@@ -107,11 +114,11 @@ def draw_in_region(
         new = [
             candidate
             for candidate in drawn
-            if space.make_key(candidate) not in known_keys
+            if space.make_duplicate_key(candidate) not in known_keys
         ]
         if not new:
             continue
-        steps = count_conditions(space, new, conditions)
+        steps = count_conditions_in_a_row(space, new, conditions)
         if steps.max() > reached:
             best, reached = new[steps.argmax()], steps.max()
         if reached == len(conditions):
@@ -119,15 +126,17 @@ def draw_in_region(
     return best
 
 
-def count_conditions(
+def count_conditions_in_a_row(
     space: Space,
     candidates: list[Net],
     conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
 ) -> np.ndarray:
-    """Return how many functions of a path hold one after the other, from its start: int
-    [N]."""
+    """Return for each of N candidates how many conditions it fulfils one after the
+    other from the first, int [N].
+
+    conditions: functions features [N, F] -> bool [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.tokenise_questions(candidates) if conditions else None
+    features = space.make_features(candidates) if conditions else None
     for goes in conditions:
         assert features is not None
         on &= goes(features).astype(bool)
@@ -139,14 +148,19 @@ def count_conditions(
 def fit_cascade(
     feature_bytes: bytes, feature_count: int, scores: tuple[float, ...]
 ) -> tuple[HistGradientBoostingClassifier, ...]:
-    """Return the classifiers of ever better halves of some samples.
+    """Return classifiers, each of which finds the better half of what the one before it
+    accepts.
 
-    feature_bytes: the bytes of float [N, columns]. Each classifier learns which of its
-    samples score at least their median, and hands these on; so there is no exploration.
-    There is one classifier, and one more above 400, 800, 1600 and 3200 samples. We take
-    gradient boosting of scikit-learn, 100 rounds; the code has LightGBM with settings
-    from 10 trials of TPE. Where the median is the lowest score, only what is above it
-    is good. Samples that all score alike end the cascade (the code fails there)."""
+    The first learns which samples score at least the median, and the next is fitted on
+    those alone. There is one classifier, and one more above each of 400, 800, 1600 and
+    3200 samples. If the median is the lowest score, only higher scores are good. The
+    cascade ends early where all scores are equal; the authors' code fails there.
+    Classifiers are gradient boosting of scikit-learn with 100 rounds; the authors' code
+    has LightGBM, tuned by 10 trials.
+
+    feature_bytes: the bytes of a float64 array [N, feature_count]; bytes can be a key
+    of the cache.
+    scores: the scores of the N samples."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     left, values = (
@@ -176,15 +190,19 @@ def mutate_tournament_winner(
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
-    """Return a changed copy of the best of `options.tournament` candidates.
+    """Return a mutated copy of the best of `options.tournament` candidates (regularised
+    evolution, Real et al. 2019).
 
-    These are drawn with replacement from the youngest `options.population`; older ones
-    have died. Where no changed copy is new, it is an unguided draw."""
+    These are drawn with replacement from the last `options.population` evaluations. If
+    `options.draws` mutations give nothing new, it is a new random draw, or None where
+    there is none.
+
+    known_keys: keys of the candidates that were evaluated before."""
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
     parent = max(drawn, key=lambda e: e.score).candidate
     for _ in range(options.draws):
         child = space.mutate_net(parent, rng)
-        if space.make_key(child) not in known_keys:
+        if space.make_duplicate_key(child) not in known_keys:
             return child
     return draw_in_region(space, known_keys, [], options, rng)

@@ -1,19 +1,24 @@
-"""This module draws choices for L layers whose sizes add up to a number in a window.
+"""This module draws a choice for each of L layers, such that the total cost lies in a
+window.
 
-The choices are counted exactly and drawn uniformly."""
+All choices in the window are equally likely, which rejection sampling would also give,
+but slowly. They are counted exactly."""
 
 from bisect import bisect
 
 import numpy as np
 
 
-class Sizes:
-    """A Sizes is the set of ways to choose for each layer, with a sum from low to high.
+class LayerChoices:
+    """This class is the set of all choices, one option for each layer, whose costs add
+    up to a total in a window.
 
-    costs_by_layer: for each layer, the parameters of each of its choices. `ways[n]` is
-    found by convolution of histograms: (sums of the last n layers, ascending; number of
-    choices for these layers below each sum, and in all). There are fewer than 2**63
-    choices."""
+    Its attribute `ways[n]` has, for the last n layers: (all sums of their costs,
+    ascending; number of choices below each sum, then the number of all choices). It is
+    computed by convolution. There must be fewer than 2**63 choices.
+
+    costs_by_layer: for each layer, the cost of each of its options, here parameters.
+    min_total, max_total: the window, both ends included."""
 
     def __init__(
         self, costs_by_layer: list[list[int]], min_total: int, max_total: int
@@ -35,27 +40,31 @@ class Sizes:
         self._weights: dict[tuple[int, int], list[float]] = {}
 
     def count_all(self) -> int:
-        """Return the number of ways to choose for all layers."""
-        return int(self.count_choices(0, 0))
+        """Return the number of choices for all layers whose total cost lies in the
+        window."""
+        return int(self.count_choices_from_layer(0, 0))
 
-    def count_choices(
+    def count_choices_from_layer(
         self, first_layer: int, cost_before: int | np.ndarray
     ) -> np.int64 | np.ndarray:
-        """Return how many choices for `first_layer` and those after it end in the
-        window.
+        """Return how many choices for `first_layer` and the layers after it make the
+        total cost fall in the window.
 
-        cost_before: the cost of the layers before it.
-        """
+        cost_before: the cost of the layers before `first_layer`, one number or an
+        array."""
         sums, below = self.ways[len(self.costs) - first_layer]
         above = below[np.searchsorted(sums, self.high - cost_before, "right")]
         return above - below[np.searchsorted(sums, self.low - cost_before)]
 
     def draw_choices(self, rng: np.random.Generator) -> list[int]:
-        """Return one way, drawn uniformly: the index of each layer's choice [L]."""
+        """Return the index of the option of each layer [L], drawn uniformly from all
+        choices in the window."""
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
-                ways = self.count_choices(layer + 1, spent + self.costs[layer])
+                ways = self.count_choices_from_layer(
+                    layer + 1, spent + self.costs[layer]
+                )
                 self._weights[layer, spent] = (
                     (ways / ways.sum()).astype(float).cumsum().tolist()
                 )

@@ -1,16 +1,15 @@
-"""This module has the space of a search stage: how its networks are drawn, changed and
-described.
+"""This module has the search space of each stage: which networks a stage may evaluate,
+and how they are drawn, mutated and described by numbers.
 
-See EfficientBERT sections 3.1 and 3.2; what the paper leaves open is as in the public
-code.
+See EfficientBERT, sections 3.1 and 3.2. What the paper leaves open is as in the public
+code. A layer has k stacked feed-forward networks with 1/q of the full inner width; the
+pair (k, q) is called its id, and there are 16.
 
-    stage1   searches formulas, stacks k and ratios 1/q of all layers, from the base network.
+    stage1   searches formulas and ids of all layers, from a base network.
     stage2   searches formulas alone, from the network that stage 1 found.
-    stage3   searches stacks and ratios alone, from the network that stage 2 found.
-    single   is Table 6's rival: the space of stage 1 for the whole budget.
-
-An id k_q is a stack and a ratio; each layer has 16 to choose from. How formulas change
-is in search.grow, which sizes are possible in search.sizes."""
+    stage3   searches ids alone, from the network that stage 2 found.
+    single   searches the space of stage 1 with the whole budget (the rival in Table 6).
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -31,10 +30,13 @@ from lib.papers.efficientbert.search.grow import (
     TABLE_1,
     TERMINALS,
     UNARY,
-    change_formula_at_random,
     list_prefix_tokens,
+    mutate_formula,
 )
-from lib.papers.efficientbert.search.language import is_valid, sort_operands
+from lib.papers.efficientbert.search.language import (
+    is_valid_formula,
+    sort_commutative_operands,
+)
 from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
@@ -45,47 +47,49 @@ from lib.papers.efficientbert.search.net import (
     ffn_parameters,
 )
 from lib.papers.efficientbert.search.net import from_json as read_net
-from lib.papers.efficientbert.search.sizes import Sizes
+from lib.papers.efficientbert.search.sizes import LayerChoices
 
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
-# Rejected changes after which a layer keeps its formula.
+# A formula is changed at random until it is valid. After this number of invalid changes
+# it stays as it is.
 TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}
-ENDLESS = 1 << 60  # A limit of parameters that no network reaches.
+ENDLESS = 1 << 60  # Stands for "no limit"; no network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
 def describe_grammar(stage: str) -> Json:
-    """Return the rules of formulas and sizes in a stage, as plain JSON.
+    """Return the rules by which a stage makes formulas and sizes, as plain JSON.
 
-    They are a part of the identity of a search."""
+    They go into the identity of a search, so a search under other rules is not taken
+    for the same one."""
     rules = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
     rules = {name: list(values) for name, values in rules.items()}
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-def find_choice_number(layer: Layer) -> int:
-    """Return the place of a layer's id among the 16: 4 (k - 1) + q - 1.
+def find_stack_ratio_index(layer: Layer) -> int:
+    """Return the number of a layer's id (k, q) among the 16: 4 (k - 1) + q - 1.
 
-    Raises Refused for another id.
-    """
+    Raises ValueError for another id."""
     return IDS.index((layer.stack, layer.q))
 
 
 @dataclass(frozen=True)
 class Space:
-    """A Space is the set of networks that a stage may evaluate.
+    """A Space is the set of networks that a stage of the search may evaluate.
 
-    As coded, stage 2 has no limit of size, because its ids are fixed. Raises Refused
-    where there is no network, and where `start` has an id that the space lacks."""
+    As in the authors' code, stage 2 has no limit of size, because it does not change
+    the ids. Raises Refused where no network is in the window."""
 
     stage: str
-    # Network that gives all candidates their widths and depth, and the parts that the
-    # stage does not search.
+    # Network that the search starts from. Candidates have its widths and depth, and what
+    # the stage does not search (formulas or ids).
     start: Net
     low: int = 0  # Least parameters of a candidate.
     high: int = 0  # Most parameters of a candidate; 0 for no limit.
-    # How parameters are counted: arguments of search.net.parameters.
+    # How parameters are counted, and the sizes of the embedding tables: arguments of
+    # search.net.count_net_parameters.
     convention: str = "with projection"
     tables: dict[str, int] = field(default_factory=dict)
 
@@ -97,39 +101,45 @@ class Space:
 
     @property
     def searched_parts(self) -> tuple[str, ...]:
+        """Return what the stage searches: "formula", "ids" or both."""
         return SEARCHED[self.stage]
 
     def identity(self) -> Json:
-        """Return the identity of this space, as plain JSON."""
+        """Return this space as plain JSON, which `from_json` reads. Equal spaces have
+        equal JSON, so a search is found again by it."""
         return asdict(self) | {
             "start": self.start.to_json(),
             "grammar": describe_grammar(self.stage),
         }
 
     def count_net_parameters(self, net: Net) -> int:
-        """Return the parameters of a network, as the window counts them."""
+        """Return the number of parameters of a network, counted as for the limits `low`
+        and `high`."""
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def layer_costs(self) -> list[int]:
-        """Return the parameters of a layer's feed-forward networks for each of the
-        IDS."""
+    def ffn_parameters_by_stack_and_ratio(self) -> list[int]:
+        """Return the number of parameters of a layer's feed-forward networks for each
+        of the 16 ids (k, q)."""
         d, inner = self.start.hidden, self.start.count_inner_channels
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
-    def cost_without_networks(self) -> int:
-        """Return the parameters of everything but the feed-forward networks."""
+    def parameters_without_ffns(self) -> int:
+        """Return the number of parameters of a candidate without its feed-forward
+        networks. It is the same for all candidates."""
         return self.count_net_parameters(self.start) - sum(
-            self.layer_costs[find_choice_number(l)] for l in self.start.layers
+            self.ffn_parameters_by_stack_and_ratio[find_stack_ratio_index(l)]
+            for l in self.start.layers
         )
 
     @cached_property
-    def choices_by_layer(self) -> Sequence[Sequence[int]]:
-        """Return the ids that each layer may have, as places among the IDS.
+    def allowed_stack_ratios_by_layer(self) -> Sequence[Sequence[int]]:
+        """Return for each layer the numbers (0 to 15) of the ids (k, q) that it may
+        have.
 
-        They are all, or those that fit its formula where that is fixed.
-        """
+        All 16 are allowed where formulas are searched too. Else they must fit the
+        layer's formula, whose operands depend on the inner width."""
         layers = self.start.layers
         if "formula" in self.searched_parts:
             return [range(len(IDS))] * len(layers)
@@ -137,13 +147,14 @@ class Space:
             [
                 i
                 for i, (k, q) in enumerate(IDS)
-                if self._fits_formula(replace(l, stack=k, q=q))
+                if self._fits_inner_width(replace(l, stack=k, q=q))
             ]
             for l in layers
         ]
 
-    def _fits_formula(self, candidate_layer: Layer) -> bool:
-        return _is_valid_at_widths(
+    def _fits_inner_width(self, candidate_layer: Layer) -> bool:
+        """Return whether a layer's formula is valid at the inner width of its id."""
+        return _is_valid_at_layer_sizes(
             candidate_layer.formula,
             self.start.hidden,
             self.start.count_inner_channels(candidate_layer),
@@ -151,38 +162,45 @@ class Space:
         )
 
     @cached_property
-    def sizes(self) -> Sizes:
+    def stack_ratio_choices_in_window(self) -> LayerChoices:
+        """Return the ways to choose an id for each layer such that the whole network
+        has `low` to `high` parameters."""
         costs = [
-            [self.layer_costs[i] for i in layer_choices]
-            for layer_choices in self.choices_by_layer
+            [self.ffn_parameters_by_stack_and_ratio[i] for i in layer_choices]
+            for layer_choices in self.allowed_stack_ratios_by_layer
         ]
-        return Sizes(
+        return LayerChoices(
             costs,
-            self.low - self.cost_without_networks,
-            (self.high or ENDLESS) - self.cost_without_networks,
+            self.low - self.parameters_without_ffns,
+            (self.high or ENDLESS) - self.parameters_without_ffns,
         )
 
     def is_in_window(self, net: Net) -> bool:
-        """Return whether a network's size is in the window.
+        """Return whether a network has `low` to `high` parameters.
 
-        Where sizes are not searched, every network counts as inside."""
+        In stage 2, which does not change sizes, every network counts as inside."""
         return (
             "ids" not in self.searched_parts
             or self.low <= self.count_net_parameters(net) <= (self.high or ENDLESS)
         )
 
     def count_size_choices(self) -> int:
-        """Return how many choices of ids are in the window.
+        """Return in how many ways the layers' ids can be chosen such that the size is
+        in the window.
 
-        In stage 3 it is the number of candidates.
-        """
-        return self.sizes.count_all() if "ids" in self.searched_parts else 1
+        In stage 3 it is the number of candidates. In stage 2, where ids are fixed, it
+        is 1."""
+        return (
+            self.stack_ratio_choices_in_window.count_all()
+            if "ids" in self.searched_parts
+            else 1
+        )
 
     def list_starting_networks(self) -> list[Net]:
-        """Return the networks that the code evaluates before it draws: the start.
+        """Return the networks that a search evaluates first, before it draws any.
 
-        In stage 2 there is also the start with BERT's formula in every layer.
-        """
+        It is the network that the search starts from, as in the authors' code. In stage
+        2 it is also that network with BERT's formula in every layer."""
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
         nets = (self.start, replace(self.start, layers=plain))[
             : 1 + (self.stage == "stage2")
@@ -190,21 +208,24 @@ class Space:
         return [net for net in dict.fromkeys(nets) if self.is_in_window(net)]
 
     def draw_candidate(self, rng: np.random.Generator) -> Net:
-        """Return a candidate drawn without guidance.
+        """Return a random network of this space.
 
-        Ids are uniform over those in the window; formulas are grown from a seed
-        formula. The code draws everything again until the size fits. A formula never
-        changes an id, so ids drawn inside the window have the same distribution."""
-        ids = [find_choice_number(l) for l in self.start.layers]
+        Ids are uniform over all choices in the size window. Formulas are random changes
+        of BERT's formula or, in stage 2, of the layer's formula in half of the draws.
+        The authors' code draws ids and formulas again until the size fits, which gives
+        the same distribution, since a formula does not change the size."""
+        ids = [find_stack_ratio_index(l) for l in self.start.layers]
         if "ids" in self.searched_parts:
             ids = [
                 layer_choices[i]
                 for layer_choices, i in zip(
-                    self.choices_by_layer, self.sizes.draw_choices(rng), strict=True
+                    self.allowed_stack_ratios_by_layer,
+                    self.stack_ratio_choices_in_window.draw_choices(rng),
+                    strict=True,
                 )
             ]
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
-        layers = [_layer(l.formula, *id_) for l, id_ in chosen]
+        layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched_parts:
             dice, both = _make_uniform_generator(rng), self.stage == "stage2"
             seeds = [
@@ -219,7 +240,10 @@ class Space:
     def _grow_formula(
         self, layer: Layer, seed_formula: str, draw_uniform: Callable[[], float]
     ) -> Layer:
-        """Return the layer with a formula that is grown from a seed formula."""
+        """Return a layer with a random change of `seed_formula`, or with `seed_formula`
+        itself where no change is valid.
+
+        draw_uniform: f() -> random number in [0, 1)."""
         linears = 1 if self.stage == "stage2" else len(IDS)
         widths = (
             self.start.hidden,
@@ -228,16 +252,17 @@ class Space:
         )
         return replace(
             layer,
-            formula=change_formula_at_random(
+            formula=mutate_formula(
                 seed_formula, TRIES[self.stage], linears, draw_uniform, *widths
             ),
         )
 
     def mutate_net(self, net: Net, rng: np.random.Generator) -> Net:
-        """Return a network with one layer changed, in its id or its formula.
+        """Return a copy of a network in which one random layer has a new id or a new
+        formula.
 
-        Where no other id is in the window it is a fresh draw.
-        """
+        Where the id should change but no other id is possible, it is a new random
+        network."""
         if (
             self.searched_parts[int(rng.integers(len(self.searched_parts)))]
             == "formula"
@@ -246,24 +271,22 @@ class Space:
             return self._replace_layer(
                 net, i, self._grow_formula(net.layers[i], net.layers[i].formula, dice)
             )
-        near = self._list_neighbours(net)
+        near = self._list_changes_of_one_stack_or_ratio(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
             if near
             else self.draw_candidate(rng)
         )
 
-    def _list_neighbours(self, net: Net) -> list[tuple[int, Layer]]:
-        """Return the place and the layer of each possible change of one id.
-
-        The change stays in the window and fits the formula.
-        """
+    def _list_changes_of_one_stack_or_ratio(self, net: Net) -> list[tuple[int, Layer]]:
+        """Return (index of the layer, changed layer) for each change of a single
+        layer's id that keeps the size in the window and fits the layer's formula."""
         return [
             (i, layer)
             for i, old in enumerate(net.layers)
             for id_ in IDS
             if id_ != (old.stack, old.q)
-            and self._fits_formula(layer := _layer(old.formula, *id_))
+            and self._fits_inner_width(layer := _make_layer_once(old.formula, *id_))
             if self.is_in_window(self._replace_layer(net, i, layer))
         ]
 
@@ -278,35 +301,38 @@ class Space:
         )
 
     def pack_layers(self, net: Net) -> list[list[Any]]:
-        """Return the layers of a candidate as plain JSON; all candidates share the
-        rest."""
+        """Return the layers of a candidate as plain JSON, for the history file. What
+        candidates share is left out."""
         return net.to_json()["layers"]
 
     def unpack_layers(self, packed_layers: list[list[Any]]) -> Net:
-        """Return the candidate that `pack_layers` wrote."""
+        """Return the candidate whose layers `pack_layers` wrote."""
         return replace(
             self.start, layers=tuple(Layer(*layer) for layer in packed_layers)
         )
 
-    def make_key(self, net: Net) -> str:
-        """Return a text that is equal for networks that compute the same.
+    def make_duplicate_key(self, net: Net) -> str:
+        """Return a text that is equal for networks that compute the same, so that a
+        search evaluates none twice.
 
-        The order of operands does not matter.
-        """
+        The order of operands of add, mul and max does not matter."""
         return " | ".join(
-            f"{_sort_operands(l.formula)} {l.stack}_{l.q}" for l in net.layers
+            f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
+            for l in net.layers
         )
 
-    def tokenise_questions(self, nets: list[Net]) -> np.ndarray:
-        """Return the features that samplers learn from, float [N, F], as coded.
+    def make_features(self, nets: list[Net]) -> np.ndarray:
+        """Return features of N networks on which a sampler fits its classifiers, float
+        [N, F], as in the authors' code.
 
-        Each layer gives its prefix list as indices, padded with -1 to 20. A linear map
-        has the index of its layer's id or, in stage 2, 0. Then come add, mul, max,
-        gelu, ..., x, W1, W2. In stage 3 there are only the ids."""
+        Each layer gives its formula's prefix list as numbers, padded with -1 to 20
+        entries. A linear map is the number of the layer's id (0 to 15) or, in stage 2,
+        0. The other symbols (add, mul, max, gelu, ..., x, W1, W2) have the numbers
+        behind these. In stage 3 a layer gives the number of its id alone."""
         searched = self.searched_parts
         rows = [
             [
-                _make_layer_features(l.formula, find_choice_number(l), searched)
+                _make_layer_features(l.formula, find_stack_ratio_index(l), searched)
                 for l in net.layers
             ]
             for net in nets
@@ -314,35 +340,40 @@ class Space:
         return np.array(rows, float).reshape(len(nets), -1)
 
 
-_layer = lru_cache(maxsize=4096)(Layer)
+_make_layer_once = lru_cache(maxsize=4096)(Layer)
 
 
 def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
-    """Return f() -> uniform in [0, 1), seeded by a numpy Generator.
+    """Return f() -> random number, uniform in [0, 1), seeded by a numpy Generator.
 
-    Python's own generator is ten times as fast.
-    """
+    One number from Python's generator is ten times as fast as one from numpy's, and a
+    search draws millions."""
     return random.Random(int(rng.integers(1 << 62))).random
 
 
 @lru_cache(maxsize=4096)
-def _is_valid_at_widths(formula: str, *widths: Any) -> bool:
-    return is_valid(language.parse(formula), *widths)
+def _is_valid_at_layer_sizes(formula: str, *layer_sizes: Any) -> bool:
+    return is_valid_formula(language.parse(formula), *layer_sizes)
 
 
 @lru_cache(maxsize=4096)
-def _sort_operands(formula: str) -> str:
-    return str(sort_operands(language.parse(formula)))
+def _sort_commutative_operands(formula: str) -> str:
+    return str(sort_commutative_operands(language.parse(formula)))
 
 
 @lru_cache(maxsize=65536)
 def _make_layer_features(
-    formula: str, choice_id: int, searched_parts: tuple[str, ...]
+    formula: str, stack_ratio_index: int, searched_parts: tuple[str, ...]
 ) -> list[int]:
-    """Return a layer's part of the features, as coded."""
+    """Return the numbers that describe one layer (see `Space.make_features`).
+
+    stack_ratio_index: the number of the layer's id, 0 to 15.
+    searched_parts: "formula", "ids" or both."""
     if "formula" not in searched_parts:
-        return [choice_id]
-    linear, others = (choice_id, len(IDS)) if "ids" in searched_parts else (0, 1)
+        return [stack_ratio_index]
+    linear, others = (
+        (stack_ratio_index, len(IDS)) if "ids" in searched_parts else (0, 1)
+    )
     tokens = list_prefix_tokens(language.parse(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
     indices = [linear if t == "linear" else others + names.index(t) for t in tokens]
@@ -350,6 +381,6 @@ def _make_layer_features(
 
 
 def from_json(space_json: Json) -> Space:
-    """Return the Space from what `identity` returned."""
+    """Return the Space that `Space.identity` wrote as JSON."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})

@@ -1,9 +1,9 @@
-"""This step searches for a network (EfficientBERT section 3.2).
+"""This step searches for a network (EfficientBERT, section 3.2).
 
-`engine.py` proposes candidates and writes them down, free of torch. Here a candidate
-inherits from a supernet and is scored. In stages 1 and 2 each candidate is trained for
-a while, on text and on the task. In stage 3 it is a part of a supernet that was trained
-in parts, and is not trained itself."""
+`engine.py` proposes candidates and saves their scores. This module computes the score.
+A candidate inherits weights from a supernet. In stages 1 and 2 it is then trained for a
+few epochs, on text and on the task. In stage 3 it is a subnetwork of a supernet that is
+already trained, and is scored as it is."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,34 +41,35 @@ def search(
     pretrain: Json | None = None,
     classifier: str | None = None,
 ) -> Json:
-    """Search for a network in a space, as parts of a supernet or by training each
-    candidate.
+    """Search for the best network of a space, by training each candidate or by scoring
+    subnetworks of a trained supernet.
 
-    Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the
-    task, and with a corpus `general`, any BERT. `before` is a search whose winner this
-    one starts from; net is then Output("before", "net").
+    A candidate's score is the task's first metric on held-out rows: after its training,
+    or the highest during it with `select` "best". With the option `score` "loss" it is
+    `students.make_teacher_agreement_scorer` instead. Every candidate gets the same new
+    classification head; in the authors' code one head goes on from candidate to
+    candidate. Each evaluation is a line of the file `history.jsonl`. The returned
+    metrics are those of the best candidate, and `make_search_outputs` of it. `is_start`
+    says that no candidate was better than the first network.
 
-    space: JSON of a search.space.Space without its first
-    network. net: that first network. warmup: the options by which candidates are
-    trained by `train`, after `pretrain` on `corpus` (as of step predistil) where that
-    is given. Without warmup they are parts of the supernet, with its head of the task
-    `classifier`. The score is the task's first metric on the held-out rows: after the
-    training, or with select "best" its highest. With `score` "loss" it is that of
-    `lib.papers.efficientbert.students.make_likeness_score`, and parts of a supernet have the input
-    `teacher` too.
+    Input runs: `start`, a supernet. `before`, optional, the search whose result `net`
+    refers to. To train candidates: `teacher`, fine-tuned on the task, and with a corpus
+    `general`, any BERT. Subnetworks need a teacher only for the score "loss".
 
-    Each evaluation is a line of `history.jsonl`
-    (search.engine). Metrics are those of the winner, and what
-    later steps take from it (`make_search_outputs`). `is_start` tells a search that
-    found nothing better than the network that it began with. Every candidate gets the
-    same fresh head; in the authors' code one head goes on from candidate to candidate."""
+    space: JSON of a search.space.Space without its first network.
+    net: that first network, as JSON.
+    search, warmup, pretrain: fields of the options Search, Warmup and Train. Without
+    warmup candidates are subnetworks of the supernet, with its head of the task
+    `classifier`.
+    corpus: a text on which candidates are first trained, with the settings `pretrain`.
+    """
     run, options = training.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
-        evaluate = make_training_scorer(training, options.score, *learned)
+        evaluate = make_short_training_scorer(training, options.score, *learned)
     else:
         assert classifier is not None
-        evaluate = make_supernet_scorer(training, options.score, classifier)
+        evaluate = make_subnetwork_scorer(training, options.score, classifier)
     start = run.inputs["start"].model
     projection = students.load_projection(start)
     assert projection is not None
@@ -85,22 +86,25 @@ def search(
         "score": best.score,
         "parameters": where.count_net_parameters(best.candidate),
         "evaluations": len(history),
-        "is_start": where.make_key(best.candidate) == where.make_key(where.start),
+        "is_start": where.make_duplicate_key(best.candidate)
+        == where.make_duplicate_key(where.start),
     }
 
 
 def make_search_outputs(space: Space, net: Net) -> Json:
-    """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
+    """Return the results of a search that later runs take as arguments, as plain JSON.
 
-    "net" is the network that the search found. "supernet" has its formulas with the
-    deepest stacks and the widest networks. "shared" are the fields of a
-    lib.core.options.Shared that trains it in parts: each layer chooses among all ids
-    that fit its formula, and the id in `net` once more."""
+    "net" is the network found. "supernet" has its formulas, but the most stacked
+    networks and the full width in each layer. "shared" are fields of the options
+    Shared, by which the supernet is trained: each layer draws from all ids (k, q) that
+    fit its formula, and the id found counts twice."""
     largest = {"stack": max(STACKS), "q": min(QS)}
     full_net = replace(
         net, layers=tuple(replace(layer, **largest) for layer in net.layers)
     )
-    fitting = replace(space, stage="stage3", start=net, low=0, high=0).choices_by_layer
+    fitting = replace(
+        space, stage="stage3", start=net, low=0, high=0
+    ).allowed_stack_ratios_by_layer
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
         for fits, layer in zip(fitting, net.layers, strict=True)
@@ -115,22 +119,26 @@ def make_search_outputs(space: Space, net: Net) -> Json:
 def make_model_scorer(
     training: TaskTraining, model: transformers.PreTrainedModel, score_kind: str
 ) -> Callable[[], float]:
-    """Return f() -> the score of a model, as it is when called, on the held-out rows.
+    """Return f() -> the score of a model on the held-out rows, with its weights at the
+    time of the call.
 
-    score_kind: as in lib.core.options.Search.
-    """
+    score_kind: "" for the task's metric, or "loss", as in the options Search."""
     if score_kind == "loss":
-        return students.make_likeness_score(training, model)
+        return students.make_teacher_agreement_scorer(training, model)
     return partial(
         training.score_for_selection,
         training.build_split_scorers(model, "held_out")["held_out"],
     )
 
 
-def make_supernet_scorer(
+def make_subnetwork_scorer(
     training: TaskTraining, score_kind: str, classifier: str
 ) -> Callable[[Net], float]:
-    """Return f(net) -> score of a part of the supernet without training."""
+    """Return f(net) -> score on held-out rows of a subnetwork of the supernet, without
+    training.
+
+    score_kind: "" for the task's metric, or "loss", as in the options Search.
+    classifier: the task whose head of the supernet is used."""
     folder = training.run.inputs["start"].model
     model, training.tokenizer = students.load_classifier(folder, classifier)
     judge = make_model_scorer(training, model, score_kind)
@@ -142,15 +150,20 @@ def make_supernet_scorer(
     return score_net
 
 
-def make_training_scorer(
+def make_short_training_scorer(
     training: TaskTraining,
     score_kind: str,
     options: Warmup,
     corpus: Json | None,
     pretrain: Train | None,
 ) -> Callable[[Net], float]:
-    """Return f(net) -> score of a network that inherits from the supernet and is then
-    trained."""
+    """Return f(net) -> score on held-out rows of a candidate that inherits weights from
+    the supernet and is then trained for a few epochs.
+
+    score_kind: "" for the task's metric, or "loss", as in the options Search.
+    options: of the distillation.
+    corpus, pretrain: a text on which it is first trained, and the settings of that
+    training; None leaves it out."""
     run, train, numerics = training.run, training.train, training.numerics
     teacher, training.tokenizer = training.teacher
     rows = training.training_rows

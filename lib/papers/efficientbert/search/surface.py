@@ -1,9 +1,9 @@
 """This module computes the surfaces of EfficientBERT's Figure 5 (section 4.6).
 
-They show what a network's feed-forward part does to the plane. The paper's recipe: two
-input channels on a square of -15 to 5, attention left out, weights 1, biases 0,
-LayerNorm "replaced by the simple average", z the mean output of the last layer. What
-that leaves open is a `Recipe`."""
+They show how nonlinear a network's feed-forward networks are, as a function of two
+inputs. The paper's recipe: two input channels on a square of -15 to 5, no attention,
+all weights 1, biases 0, LayerNorm "replaced by the simple average", z the mean output
+of the last layer. The settings in `Recipe` say what the paper leaves open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,20 +14,21 @@ from lib.model.formula import LINEAR, NUMPY, evaluate
 from lib.papers.efficientbert.search.net import Net
 
 CHANNELS = 2
-# Largest magnitude of a value: the product of two, or a GELU's third power, is finite.
+# Values are cut at this magnitude, so that a product of two values, or the third power in
+# a GELU, does not overflow.
 LIMIT = 1e90
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A Recipe settles the points that Figure 5 leaves open."""
+    """A Recipe has the settings of a surface that the paper leaves open."""
 
-    # Stand-in for LayerNorm: "pair", (h + f) / 2, or "channels", the mean over both
-    # channels.
+    # What replaces LayerNorm: "pair" is the average of the input and the output of the
+    # feed-forward network, "channels" the average over the two channels.
     average: str = "pair"
-    residual: bool = True  # Whether f(h) is added to h; without it f(h) is the output.
-    # Inner channels are "whole", max(1, int(D / q)), since int(2 / q) is 0 for q > 2,
-    # or they are "real", D / q.
+    residual: bool = True  # Whether a layer's output is h + f(h), or f(h) alone.
+    # Number of inner channels: "whole" is max(1, int(D / q)), as int(2 / q) is 0 for q > 2,
+    # and "real" is the fraction D / q.
     width: str = "whole"
     points: int = 121  # Number of points on each axis.
     low: float = -15.0
@@ -39,21 +40,25 @@ def clip_to_limit(values: np.ndarray) -> np.ndarray:
 
 
 def _make_linear_maps(
-    inner_size: float, real_width: str
+    inner_size: float, width_kind: str
 ) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
-    """Return the linear maps with weights 1.
+    """Return {"W1", "W2": f(values [..., channels])}, the linear maps whose weights are
+    all 1.
 
-    A real width e keeps both channels, each with weight e / 2.
-    """
+    inner_size: number of inner channels e, maybe a fraction.
+    width_kind: as `Recipe.width`. For "real" the inner layer keeps two channels, and W2
+    weighs each by e / 2."""
 
     def make_repeated_sum(
         repeat_count: int, factor: float = 1.0
     ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return f(values) -> the sum over channels times `factor`, in each of
+        `repeat_count` output channels."""
         return lambda a: np.repeat(
             clip_to_limit(factor * a.sum(-1, keepdims=True)), repeat_count, -1
         )
 
-    if real_width == "whole":
+    if width_kind == "whole":
         up, down = (
             make_repeated_sum(max(1, int(inner_size))),
             make_repeated_sum(CHANNELS),
@@ -69,11 +74,11 @@ def _make_linear_maps(
 def compute_surface(
     net: Net, recipe: Recipe | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (axis, z) of a network: coordinates [points] and mean output [points,
-    points].
+    """Return (axis [points], z [points, points]) of a network: the coordinates of a
+    square grid of inputs, and the mean output at each.
 
-    Rows of z lie along the second input. Magnitudes end at LIMIT. The result is
-    deterministic and in float64."""
+    A row of z has one value of the second input. The result is deterministic and in
+    float64. Magnitudes are cut at LIMIT (1e90)."""
     recipe = recipe or Recipe()
     axis = np.linspace(recipe.low, recipe.high, recipe.points)
     h = np.stack(np.meshgrid(axis, axis), -1)
@@ -94,20 +99,23 @@ def compute_surface(
 
 
 def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
-    """Return arcsinh(z / 2) / ln 10.
+    """Return arcsinh(z / 2) / ln 10 for plots, a logarithmic scale with a sign.
 
-    It is straight around 0 and decades further out: 3 is 1000 and -3 is -1000.
+    It is linear near 0 and counts decades further out: about 3 at 1000 and -3 at -1000.
     """
     return np.arcsinh(heights / 2) / np.log(10)
 
 
 def measure_roughness(heights: np.ndarray) -> dict[str, float]:
-    """Return how uneven a surface is, with z and both axes scaled to 0 to 1.
+    """Return three measures of how uneven a surface is, after z and both axes are
+    scaled to 0 to 1. All are 0 for a constant surface.
 
-    "variation" is the mean over all lines parallel to an axis of the way up and down;
-    it is 1 if each climbs the whole range. "steepest" is the greatest slope along an
-    axis, 1 for a plane along it. "curvature" is the mean absolute second derivative
-    along the axes, 0 for a plane. All are 0 for a constant."""
+    "variation" is the total variation of a line parallel to an axis, averaged over all
+    lines; it is 1 if each climbs the whole range once. "steepest" is the largest slope
+    along an axis; it is 1 for a plane that rises along it. "curvature" is the mean
+    absolute second derivative along the axes; it is 0 for a plane.
+
+    heights: z [N, N]."""
     low, high = heights.min(), heights.max()
     if not high > low:
         return {"variation": 0.0, "steepest": 0.0, "curvature": 0.0}
