@@ -155,7 +155,7 @@ class PrintedCells:
             values == printed if settings_row["relation"] == "is" else values >= printed
         )
 
-    def list_wrong_averages(
+    def list_rows_with_wrong_average(
         self, table: str, column_span: str, average_column: str, label_count: int = 1
     ) -> list[list[str]]:
         """Return the keys of the rows of a printed table whose average differs from the
@@ -233,12 +233,12 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[Fraction | str |
     return {parse_number(str(value)) for value in labels}
 
 
-def evaluate_operation(printed_name: str, *operands: float | Fraction) -> float:
+def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
     """Return the value at some operands of one of this code's FFN operations, such as
     GELU, by its printed name. Formulas call it `operation`."""
     from lib.model.formula import NUMPY
 
-    return float(NUMPY[printed_name.lower().replace(" ", "_")](*map(float, operands)))
+    return float(NUMPY[operation_name.lower().replace(" ", "_")](*map(float, operands)))
 
 
 def call_counting_function(function_path: str, *args: Any, **keywords: Any) -> Any:
@@ -312,7 +312,7 @@ FUNCTIONS |= dict(
 OURS: dict[str, Callable[..., Any]] = dict(
     setting=read_spec_setting,
     axis=read_grid_label_values,
-    operation=evaluate_operation,
+    operation=apply_named_operation,
     ours=call_counting_function,
     counted=count_encoder_cost,
 )
@@ -329,7 +329,7 @@ def evaluate_formula(
     cells that it read)."""
     cells = PrintedCells(paper)
     readers = dict(cell=cells.read_cell, col=cells.read_column)
-    readers |= dict(row=cells.read_row_values, off=cells.list_wrong_averages)
+    readers |= dict(row=cells.read_row_values, off=cells.list_rows_with_wrong_average)
     readers |= dict(settings=cells.uses_printed_settings)
     return eval(
         formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers

@@ -366,7 +366,9 @@ class ProgressBar:
         self.bar.refresh()
 
     def estimate_seconds_left(
-        self, finished_shares: Sequence[float], ledgers: Collection[Json] = ()
+        self,
+        finished_shares: Sequence[float],
+        unfinished_ledgers: Collection[Json] = (),
     ) -> float | None:
         """Return the clock seconds until all runs are made, or None where there is no
         forecast.
@@ -378,8 +380,8 @@ class ProgressBar:
 
         finished_shares: the share of each run that is done, 0 to 1, in the order of
         the runs.
-        ledgers: the contents of `status.json` of unfinished runs, which have the times
-        they have taken so far."""
+        unfinished_ledgers: the contents of `status.json` of unfinished runs, which have
+        the times they have taken so far."""
         if (forecasts := self.clock.forecast_seconds(self.todo)) is None:
             return None
         rest = [
@@ -387,8 +389,10 @@ class ProgressBar:
             for share, seconds in zip(finished_shares, forecasts, strict=True)
         ]
         calm = CALM * sum(forecasts)
-        wall = self.wall + calm + sum(ledger["seconds"] for ledger in ledgers)
-        core = self.core + calm + sum(map(count_core_seconds, ledgers))
+        wall = (
+            self.wall + calm + sum(ledger["seconds"] for ledger in unfinished_ledgers)
+        )
+        core = self.core + calm + sum(map(count_core_seconds, unfinished_ledgers))
         pace = wall / core if core else 1.0
         return simulate_schedule(self.todo, rest, self.slots) * pace
 

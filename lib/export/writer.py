@@ -108,7 +108,7 @@ def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
             [op["op"] for op in list_applied_operations(model)],
             type(model).__name__,
         )
-        if cls not in ONNX or "mix" in ops or find_fixed_length(model):
+        if cls not in ONNX or "mix" in ops or find_fixed_token_count(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
             raise Refused(f"{changed}, or {other}")
@@ -214,7 +214,7 @@ def write_onnx(
     ].flatten()
 
 
-def find_fixed_length(model: PreTrainedModel) -> int:
+def find_fixed_token_count(model: PreTrainedModel) -> int:
     """Return the number of tokens that all inputs of a model must have; 0 if any number
     is allowed.
 
@@ -234,8 +234,10 @@ def draw_batches(
 
     The first row has T tokens; the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
-    most = find_fixed_length(model) or min(128, config.max_position_embeddings - 2)
-    for tokens in (most,) if find_fixed_length(model) else (most // 4, most // 2, most):
+    most = find_fixed_token_count(model) or min(128, config.max_position_embeddings - 2)
+    for tokens in (
+        (most,) if find_fixed_token_count(model) else (most // 4, most // 2, most)
+    ):
         ids = torch.randint(config.vocab_size, (row_count, tokens), generator=random)
         ends = torch.randint(2, tokens, (row_count, 1), generator=random)
         ends[0] = tokens

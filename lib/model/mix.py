@@ -108,7 +108,9 @@ class LayerMix(nn.Module):
     ) -> torch.Tensor:
         """Return the weighted sum [B, T, H] of the L + 1 hidden states [B, T, H].
 
-        mask: the attention mask [B, T], 1 for real tokens, or None."""
+        mask: the attention mask [B, T], 1 for real tokens, or None. Padding
+        is left out where states are normalised over tokens, and of the mean of the
+        embeddings."""
         first = states[0]
         real = torch.ones_like(first[..., :1])
         if mask is not None:

@@ -208,7 +208,7 @@ def list_budgets(
     method = TABLE[method_name]
     if method.once:
         return (0,)
-    possible_widths = students.select_divisible_widths(
+    possible_widths = students.select_widths_with_whole_heads(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
     if method.keeps == "found" and grids.find_reader_span(profile):

@@ -156,7 +156,8 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
 def list_encoder_families(profile: str) -> tuple[str, ...]:
     """Return the families of encoders that a profile has, such as ("bert", "roberta").
 
-    A reader's own encoder is of one family; one that no paper uses counts as "bert"."""
+    For a reader's own encoder it is that encoder's family, or "bert" where no paper
+    uses this family."""
     if folder := read_reader_part(profile, "model"):
         kind = read_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)

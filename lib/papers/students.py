@@ -61,7 +61,9 @@ def count_kept_heads(profile: str, width_parts: int, family: str = "bert") -> in
     return cost.check_kept_heads(encoder, width_parts * encoder.heads // all_parts)
 
 
-def select_divisible_widths(profile: str, widths: Sequence[int]) -> tuple[int, ...]:
+def select_widths_with_whole_heads(
+    profile: str, widths: Sequence[int]
+) -> tuple[int, ...]:
     """Return those widths at which a profile's encoder keeps a whole number of heads.
 
     Raises Refused where there is none.

@@ -141,8 +141,9 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
     """Return the positions at which the index draws a comparison, in % of the width of
     its line, with its labels.
 
-    No effect is at 50 %, and the printed effect or the one of interest at 75 %. A value
-    beyond an end is drawn at the end.
+    No effect is at 50 %. At 75 % is the printed effect or, where none is printed, the
+    smallest effect of interest. A value beyond an end is drawn at the end. The keys are
+    the fields of the template that draws the line.
 
     verdict_row: a row of `verdicts.csv`."""
 

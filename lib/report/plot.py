@@ -504,13 +504,13 @@ def describe_word_counts(comparisons: pd.DataFrame) -> str:
 def describe_printed_outside(comparisons: pd.DataFrame) -> str:
     """Return the end of a forest plot's title: how many printed values lie outside of
     our intervals; "" for fewer than two printed values."""
-    out, total = count_printed_outside(comparisons)
+    out, total = count_printed_outside_intervals(comparisons)
     verb = "lies" if out < 2 else "lie"
     text = f"; {out or 'none'} of {total} printed values {verb} outside our intervals"
     return text * (total > 1)
 
 
-def count_printed_outside(comparisons: pd.DataFrame) -> tuple[int, int]:
+def count_printed_outside_intervals(comparisons: pd.DataFrame) -> tuple[int, int]:
     """Return (number outside, total) of the printed values in the rows of a forest
     plot, by our 95 % intervals."""
     both = comparisons.dropna(subset="printed")

@@ -137,8 +137,9 @@ class Runs:
     def tabulate_scores_by_task(
         self, columns: Sequence[Column] = ()
     ) -> list[dict[Any, dict[tuple[str, str], str]]]:
-        """Return tables of each task's mean score in points over seeds, one for each
-        source, for `compare.join_tables`.
+        """Return tables of mean scores in points over seeds, each as {model: {(task,
+        metric): text}}. There is one for the page's own runs and one for the recorded
+        runs at mini; `compare.join_tables` puts them beside the printed table.
 
         columns: the metrics that the paper's table has."""
         return [

@@ -60,9 +60,9 @@ class Prune(Option):
     # Unit w of the two warm-ups below, in steps. The learning rate has a warm-up of its
     # own (Train.warmup).
     warmup_steps: int
-    # Steps with the initial threshold at the start, in units of w.
+    # Steps with the initial threshold at the start, in units of `warmup_steps`.
     initial_warmup: int = 0
-    # Steps with the final threshold at the end, in units of w.
+    # Steps with the final threshold at the end, in units of `warmup_steps`.
     final_warmup: int = 0
     # Learning rate of the scores; mask_scores_learning_rate in the public code.
     lr: float = 0.0

@@ -50,8 +50,10 @@ def compute_share_of_steps_to_loss(
 def compute_shares_by_seed(
     runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
-    """Return {seed: share of steps}: `compute_share_of_steps_to_loss` for each seed
-    that has a run with inherited weights and a run from scratch.
+    """Return {seed: share}: the steps in which a training with inherited weights
+    reaches the last loss of one from scratch, as a share of the latter's steps.
+
+    Seeds without both runs are left out. loss_name: the loss that is compared.
 
     runs_frame: a DataFrame with a row for each run."""
     made = compare.select_rows_with_runs(runs_frame)

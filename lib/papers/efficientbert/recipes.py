@@ -84,7 +84,7 @@ TAUGHT: dict[str, Warmup] = S.TAUGHT
 PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
-# Rows of Table 2 that need a training of their own.
+# Rows of Table 2 that are trained by another recipe than its other rows.
 TEACHER_ROW, PLUS = (
     "BERT_BASE (Teacher)",
     "EfficientBERT+",
@@ -229,8 +229,10 @@ def describe_corpus(
 
 
 def describe_brief_text(profile: str) -> Json:
-    """Return the descriptor of the short text on which a candidate is trained before
-    its task, at the profiles that have one."""
+    """Return the description of the small corpus on which a candidate of the search is
+    pretrained before it is fine-tuned on its task: its name, digest and length.
+
+    Only profiles with this pretraining call it."""
     return describe_corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 

@@ -35,7 +35,9 @@ from lib.papers.students import count_kept_heads as count_kept_heads
 from lib.papers.students import count_width_parts as count_width_parts
 from lib.papers.students import finetuned_spec as finetuned_spec
 from lib.papers.students import make_distillation_settings as make_distillation_settings
-from lib.papers.students import select_divisible_widths as select_divisible_widths
+from lib.papers.students import (
+    select_widths_with_whole_heads as select_widths_with_whole_heads,
+)
 from lib.papers.students import student_on_labels_spec as student_on_labels_spec
 from lib.papers.students import student_spec as student_spec
 from lib.papers.students import untrained_student_spec as untrained_student_spec
@@ -99,7 +101,7 @@ def select_table_widths(
     the chosen ones, or the profile's.
 
     Widths at which the encoder would not keep a whole number of heads are left out."""
-    return select_divisible_widths(profile, tuple(chosen_widths) or CUT[profile])
+    return select_widths_with_whole_heads(profile, tuple(chosen_widths) or CUT[profile])
 
 
 def select_swept_widths(
@@ -107,7 +109,9 @@ def select_swept_widths(
 ) -> tuple[int, ...]:
     """Return the widths of the tables that change one setting at a time, in twelfths of
     the whole: the chosen ones, or the profile's."""
-    return select_divisible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
+    return select_widths_with_whole_heads(
+        profile, tuple(chosen_widths) or SWEPT_CUT[profile]
+    )
 
 
 def make_ghost_options(profile: str, **changes: Any) -> Ghost:
@@ -117,7 +121,7 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
-def list_control_makers(
+def list_control_spec_functions(
     profile: str, ghosts: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
     """Return {row of Table 4: f(profile, task, width in twelfths) -> Spec} of controls

@@ -147,8 +147,9 @@ class Control:
         is_on: bool [N]."""
         return self.cost(self.sum_masks(is_on)) / self.full
 
-    def compute_cost_ratio_of_alphas(self, alphas: np.ndarray) -> float:
-        """Return the actual cost for alphas [N], as a share of the whole model's cost."""
+    def compute_share_of_full_cost(self, alphas: np.ndarray) -> float:
+        """Return the cost of the gates that are open for alphas [N], as a share of the
+        whole model's cost."""
         return self.compute_cost_ratio(self.find_active_gates(alphas))
 
     def compute_log_cost_slope(self, alphas: np.ndarray) -> np.ndarray:
@@ -212,7 +213,7 @@ class Control:
         switched = self.find_active_gates(new)
         note = [
             goal / self.full,
-            self.compute_cost_ratio_of_alphas(new),
+            self.compute_share_of_full_cost(new),
             (on & ~switched).sum(),
             (~on & switched).sum(),
         ]

@@ -92,13 +92,13 @@ class GateTraining(loop.Method):
         del self.model.average
         target, ratio = (
             control.options.ratio,
-            control.compute_cost_ratio_of_alphas(alphas),
+            control.compute_share_of_full_cost(alphas),
         )
         metrics = {
             "target": target,
             "ratio": ratio,
             "miss": ratio / target - 1,
-            "before_trim": control.compute_cost_ratio_of_alphas(before),
+            "before_trim": control.compute_share_of_full_cost(before),
             "trimmed": len(trimmed),
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),

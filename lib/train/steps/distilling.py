@@ -90,9 +90,9 @@ class DistillationMetrics(loop.Method):
         self.kernels = [
             part for part in student.modules() if isinstance(part, Convolution)
         ]
-        self.first = self.flatten_kernels()
+        self.first = self.flatten_ghost_kernels()
 
-    def flatten_kernels(self) -> np.ndarray:
+    def flatten_ghost_kernels(self) -> np.ndarray:
         """Return the weights of the kernels of all ghost modules as one flat array."""
         taps = [
             kernel.normalise_taps().detach().cpu().numpy().ravel().copy()
@@ -107,7 +107,7 @@ class DistillationMetrics(loop.Method):
             "distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())
         }
         moved = (
-            {"taps_moved": float(abs(self.flatten_kernels() - self.first).mean())}
+            {"taps_moved": float(abs(self.flatten_ghost_kernels() - self.first).mean())}
             if self.kernels
             else {}
         )

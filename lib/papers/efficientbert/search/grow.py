@@ -75,7 +75,7 @@ def find_end_of_subtree(tokens: list[str], start: int) -> int:
 
 
 def mutate_prefix_tokens(
-    tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
+    tokens: list[str], available_linear_maps: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
     """Return a prefix list after one random change. Most results are no formula and
     have to be rejected.
@@ -85,7 +85,7 @@ def mutate_prefix_tokens(
     replaced by another with as many operands. An operation is inserted above a random
     subtree.
 
-    linear_map_count: how many linear maps the draw has, one for each width of a layer.
+    available_linear_maps: how many linear maps the draw has, one for each width of a layer.
     The first is the layer's own; the others are "foreign" and never accepted.
     draw_uniform: f() -> random number, uniform in [0, 1)."""
 
@@ -100,7 +100,7 @@ def mutate_prefix_tokens(
             left += [tree_depth - 1] * (ARITY[symbols[-1]] if tree_depth else 0)
         return symbols
 
-    binary = ("linear", *("foreign",) * (linear_map_count - 1), *BINARY)
+    binary = ("linear", *("foreign",) * (available_linear_maps - 1), *BINARY)
     functions = binary + UNARY
     position = int(draw_uniform() * len(tokens))
     tokens = (
@@ -155,19 +155,20 @@ def parse_valid_prefix_tokens(
 def mutate_formula(
     formula: str,
     max_tries: int,
-    linear_map_count: int,
+    available_linear_maps: int,
     draw_uniform: Callable[[], float],
     *layer_sizes: Any,
 ) -> str:
     """Return a randomly changed formula that is valid, or the same formula where
     `max_tries` changes are invalid.
 
-    linear_map_count, draw_uniform: as in `mutate_prefix_tokens`.
+    available_linear_maps, draw_uniform: as in `mutate_prefix_tokens`.
     layer_sizes: as in `parse_valid_prefix_tokens`."""
     seed = list_prefix_tokens(language.parse(formula))
     for _ in range(max_tries):
         node = parse_valid_prefix_tokens(
-            mutate_prefix_tokens(seed, linear_map_count, draw_uniform), *layer_sizes
+            mutate_prefix_tokens(seed, available_linear_maps, draw_uniform),
+            *layer_sizes,
         )
         if node:
             return str(node)

@@ -83,8 +83,9 @@ class Space:
     the ids. Raises Refused where no network is in the window."""
 
     stage: str
-    # Network that the search starts from. Candidates have its widths and depth, and what
-    # the stage does not search (formulas or ids).
+    # Network that the search starts from. Candidates have its widths and depth. Where the
+    # stage does not search the layers' formulas, or their ids (the choices of the number
+    # of stacked FFNs and of their inner width), candidates have the start's.
     start: Net
     low: int = 0  # Least parameters of a candidate.
     high: int = 0  # Most parameters of a candidate; 0 for no limit.
