@@ -11,7 +11,7 @@ from lib.papers.bermo import recipes as bermo
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Prune
 from lib.papers.bermo.schedules import (
-    ThresholdRamp,
+    Ramp,
     compute_next_penalty_weight,
     compute_penalty_weight,
     plan_progress_of_score,
@@ -32,7 +32,7 @@ def test_the_cubic_in_closed_form():
     """MNLI of Table 7: T 73,632, w 12,000, i 1, f 1: the ramp goes from 12,000 to
     61,632."""
     ramp = plan_threshold_ramp(prune(warmup_steps=12000, final_warmup=1), 73632)
-    assert ramp == ThresholdRamp(1.0, 0.1, 12000, 61632)
+    assert ramp == Ramp(1.0, 0.1, 12000, 61632)
     for step in (0, 1, 11999, 12000):
         assert ramp(step) == 1.0
     for step in (61632, 61633, 73631):
@@ -83,9 +83,9 @@ def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     assert "Prune.warmup_steps is 12000, that is 24000 of the 12272 steps" in str(
         caught.value
     )
-    assert plan_threshold_ramp(
-        prune(warmup_steps=6135, final_warmup=1), 12272
-    ) == ThresholdRamp(1.0, 0.1, 6135, 6137)
+    assert plan_threshold_ramp(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(
+        1.0, 0.1, 6135, 6137
+    )
     with pytest.raises(ValueError):
         plan_threshold_ramp(prune(warmup_steps=6136, final_warmup=1), 12272)
 

@@ -23,8 +23,8 @@ REACH = 1e4
 
 
 @dataclass(frozen=True)
-class ThresholdRamp:
-    """A ThresholdRamp is the threshold of the masks as a function of the step. It falls along a
+class Ramp:
+    """A Ramp is the threshold of the masks as a function of the step. It falls along a
     cubic from `start` to `end`.
 
     It is `start` up to step `first`, and `end` after step `last`."""
@@ -45,7 +45,7 @@ class ThresholdRamp:
         return self.end + (self.start - self.end) * left**3
 
 
-def plan_threshold_ramp(pruning: Prune, step_count: int) -> ThresholdRamp:
+def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
     """Return the threshold as a function of the step, for a run of `step_count` steps.
 
     Where the two warm-ups leave no step between them, `pruning.overlong` decides:
@@ -56,9 +56,7 @@ def plan_threshold_ramp(pruning: Prune, step_count: int) -> ThresholdRamp:
         why = f'that is {w * both} of the {step_count} steps: take fewer, or overlong "jump"'
         raise Refused(f"Prune.warmup_steps is {w}, {why}")
     first, last = pruning.initial_warmup * w, step_count - pruning.final_warmup * w
-    return ThresholdRamp(
-        pruning.initial_threshold, pruning.final_threshold, first, last
-    )
+    return Ramp(pruning.initial_threshold, pruning.final_threshold, first, last)
 
 
 def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
