@@ -54,24 +54,24 @@ class GateTraining(loop.Method):
         gate_alphas: the gates' parameters, one tensor for each region.
         gates_by_region: {region: number of gates}, in the order of `gate_alphas`.
         cost_function: f({region: sum of masks}) -> FLOPs."""
-        self.run, self.model, self.gate_alphas = run, model, tuple(gate_alphas)
+        self.run, self.model, self.apart = run, model, tuple(gate_alphas)
         self.control = Control(options, gates_by_region, cost_function, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
     def adjust_gradients(self, step: int, steps: int) -> None:
         gradients = [
-            a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.gate_alphas
+            a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
         ]
         before = self.model.get_buffer("average")
         alphas, average, note = self.control.update_alphas(
-            flatten_tensors(self.gate_alphas),
+            flatten_tensors(self.apart),
             before.cpu().numpy(),
             flatten_tensors(gradients),
             step,
             steps,
         )
-        split_into_tensors(self.gate_alphas, alphas)
+        split_into_tensors(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
@@ -82,13 +82,13 @@ class GateTraining(loop.Method):
         COLUMNS)."""
         control, before, logged = (
             self.control,
-            flatten_tensors(self.gate_alphas),
+            flatten_tensors(self.apart),
             self.run.read_log("search"),
         )
         alphas, trimmed = control.trim_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
-        split_into_tensors(self.gate_alphas, alphas)
+        split_into_tensors(self.apart, alphas)
         del self.model.average
         target, ratio = (
             control.options.ratio,
