@@ -75,7 +75,7 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     }
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = (
-        [b.path.stem for b in part] for part in report.list_pages_without_runs()
+        [b.path.stem for b in part] for part in report.group_pages_that_need_no_runs()
     )
     assert recorded == ["01_summary", "90_claims"] and methods == [
         "00_method",

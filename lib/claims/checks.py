@@ -93,7 +93,7 @@ class PrintedCells:
         self, table: str, column: str, *keys: str
     ) -> list[Fraction | str | None]:
         """Return the values of a column of a printed table in all rows that the keys
-        name. Formulas call it `col`.
+        name. In formulas of claims this function is named `col`.
 
         keys: texts in the first columns of the row, or how they begin; "*" for any."""
         rows = self.find_rows(table, keys)
@@ -102,7 +102,7 @@ class PrintedCells:
 
     def read_cell(self, table: str, column: str, *keys: str) -> Fraction | str | None:
         """Return the value of a column of a printed table in the one row that the keys
-        name. Formulas call it `cell`."""
+        name. In formulas of claims this function is named `cell`."""
         (value,) = self.read_column(table, column, *keys)
         return value
 
@@ -110,7 +110,8 @@ class PrintedCells:
         self, table: str, column_span: str, *keys: str
     ) -> list[Fraction | str]:
         """Return the values of one row of a printed table in the columns from A to B of
-        a span "A:B", without the empty cells. Formulas call it `row`."""
+        a span "A:B", without the empty cells. In formulas of claims this function is
+        named `row`."""
         names = list(lists.read_published_csv(f"{self.paper}/{table}")[0])
         first, last = map(names.index, column_span.split(":"))
         values = [
@@ -120,7 +121,7 @@ class PrintedCells:
 
     def uses_printed_settings(self, claim_id: str) -> bool:
         """Return whether the profile `paper` trains with all printed settings of a
-        claim. Formulas call it `settings`.
+        claim. In formulas of claims this function is named `settings`.
 
         A line of `settings.csv` names a printed cell (for some lines a second one to
         multiply it with) and the place of the setting in the arguments of runs
@@ -159,7 +160,8 @@ class PrintedCells:
         self, table: str, column_span: str, average_column: str, label_count: int = 1
     ) -> list[list[str]]:
         """Return the keys of the rows of a printed table whose average differs from the
-        mean of its columns, rounded to one decimal. Formulas call it `off`.
+        mean of its columns, rounded to one decimal. In formulas of claims this function
+        is named `off`.
 
         column_span: the averaged columns, as "A:B". Rows with an empty cell in them are
         left out.
@@ -188,7 +190,7 @@ def read_spec_setting(
     notebook_id: str, step: str, setting_path: str, **labels: Any
 ) -> set[Fraction | str | None]:
     """Return the values that a setting has in the runs at the profile `paper`: exact
-    numbers, or text. Formulas call it `setting`.
+    numbers, or text. In formulas of claims this function is named `setting`.
 
     It is read from the Specs (descriptions of runs) of a step that the grid of a
     notebook lists, and from all Specs that these depend on. Raises Refused where no
@@ -226,7 +228,7 @@ def read_spec_setting(
 
 def read_grid_label_values(notebook_id: str, label: str) -> set[Fraction | str | None]:
     """Return the values that a label, such as `seed`, has in a notebook's grid at the
-    profile `paper`. Formulas call it `axis`."""
+    profile `paper`. In formulas of claims this function is named `axis`."""
     labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
         None
     }
@@ -235,7 +237,7 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[Fraction | str |
 
 def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
     """Return the value at some operands of one of this code's FFN operations, such as
-    GELU, by its printed name. Formulas call it `operation`."""
+    GELU, by its printed name. In formulas of claims this function is named `operation`."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[operation_name.lower().replace(" ", "_")](*map(float, operands)))
@@ -243,7 +245,7 @@ def apply_named_operation(operation_name: str, *operands: float | Fraction) -> f
 
 def call_counting_function(function_path: str, *args: Any, **keywords: Any) -> Any:
     """Return the result of a counting function of lib, so that a printed count can be
-    compared with it. Formulas call it `ours`.
+    compared with it. In formulas of claims this function is named `ours`.
 
     A call is ours("papers.efficientbert.search.net:ffn_parameters", 768, 3072): a
     module of lib, and a function in it. The name of a shape (lib.stats.cost.SHAPES) as

@@ -429,7 +429,9 @@ class JudgingInputs:
 
 
 def judge_cells(
-    claim: Mapping[str, str], rows: Sequence[Mapping[str, Any]], inputs: JudgingInputs
+    claim: Mapping[str, str],
+    result_rows: Sequence[Mapping[str, Any]],
+    inputs: JudgingInputs,
 ) -> tuple[list[Result], str]:
     """Return (the Results of a claim's comparisons, a note on failed runs and mixed
     dtypes).
@@ -437,14 +439,15 @@ def judge_cells(
     Each Result says whether the runs agree with the claim.
 
     claim: the claim's row of `claims.csv`.
-    rows: rows of runs with their scores, as `compare.add_metrics_to_row` returns them.
+    result_rows: rows of runs with their scores, as `compare.add_metrics_to_row`
+    returns them.
 
     Two comparisons of the same runs count once. A comparison without rows at this
     profile is not measured, and its Result says which row is missing."""
     results, seen, lost, compared = [], set(), set(), []
     for cell in parse_cells(claim["cells"]):
         try:
-            of_cell = select_comparable_rows(cell, rows)
+            of_cell = select_comparable_rows(cell, result_rows)
         except LookupError as error:
             why = describe_missing_row(error.args[0], inputs.profile)
             results.append(Result(claim["id"], cell, "", None, 0, inputs.planned, why))

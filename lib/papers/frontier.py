@@ -151,7 +151,7 @@ def ghost_warmup_distilled_spec(
     return Spec("warmup", args, inputs)
 
 
-def list_shared_methods() -> dict[str, Method]:
+def list_methods_of_no_single_paper() -> dict[str, Method]:
     """Return {name: Method} of the methods that belong to no paper, or combine those of
     several installed papers."""
     points = {
@@ -185,7 +185,7 @@ def list_shared_methods() -> dict[str, Method]:
 
 def collect_methods() -> dict[str, Method]:
     """Return {name: Method} of all methods of the frontier, in the order of its tables."""
-    points = list_shared_methods()
+    points = list_methods_of_no_single_paper()
     for paper in collect_modules("frontier").values():
         points |= paper.POINTS
     order = [name for name in ORDER if name in points]

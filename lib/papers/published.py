@@ -31,7 +31,7 @@ class PrintedNumber(float):
         self.text = text
         return self
 
-    def points(self) -> str:
+    def format_in_points(self) -> str:
         """Return a share as text in points, with all its digits: 0.0211 is "2.11"."""
         return f"{Decimal(self.text).scaleb(2):f}"
 

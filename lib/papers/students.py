@@ -127,7 +127,7 @@ def finetuned_spec(
     targets: Targets = LABELS,
     teacher: Spec | None = None,
     has_ghosts: bool = True,
-    tap_learning_rate: float = 0.0,
+    ghost_kernel_learning_rate: float = 0.0,
 ) -> Spec:
     """Return the Spec of a student's last stage (GhostBERT, section 2.3): fine-tuning
     of a distilled model.
@@ -136,11 +136,11 @@ def finetuned_spec(
     padded_length: tokens to which every row is padded, or 0.
     targets: labels, or a mix with the logits of `teacher`.
     has_ghosts: whether the model has ghost modules.
-    tap_learning_rate: learning rate of the ghosts' kernel weights; 0 means the
+    ghost_kernel_learning_rate: learning rate of the ghosts' kernel weights; 0 means the
     profile's."""
     train = set_padded_length(FINETUNE[profile], padded_length)
     train = replace(
-        train, taps=(tap_learning_rate or train.taps) if has_ghosts else 0.0
+        train, taps=(ghost_kernel_learning_rate or train.taps) if has_ghosts else 0.0
     )
     inputs = {"start": initial_model} | (
         {"teacher": teacher} if targets.kind != "hard" else {}
@@ -158,21 +158,23 @@ def make_distillation_settings(
     learning_rate: float = 0.0,
     has_ghosts: bool = True,
     epoch_factor: int = 1,
-    tap_learning_rate: float = 0.0,
+    ghost_kernel_learning_rate: float = 0.0,
 ) -> Train:
     """Return the training settings of a student's distillation stage.
 
     learning_rate: 0 means the profile's.
-    has_ghosts, tap_learning_rate: as in `finetuned_spec`.
+    has_ghosts, ghost_kernel_learning_rate: as in `finetuned_spec`.
     epoch_factor: factor on the profile's number of epochs."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
-    tap_learning_rate = (tap_learning_rate or train.taps) if has_ghosts else 0.0
+    ghost_kernel_learning_rate = (
+        (ghost_kernel_learning_rate or train.taps) if has_ghosts else 0.0
+    )
     return replace(
         train,
         epochs=epoch_factor * epochs,
         lr=learning_rate or train.lr,
-        taps=tap_learning_rate,
+        taps=ghost_kernel_learning_rate,
     )
 
 

@@ -51,11 +51,11 @@ def find_page_heading(notebook_id: str) -> str:
 
 
 def list_ordered_pages(profile: str) -> list[str]:
-    """Return the ids of the notebooks with a standard page at a profile (scale of the
+    """Return the ids of the notebooks that have a page at a profile (the scale of the
     runs), in the order of the index.
 
-    A notebook that was deleted is listed, so that its loss is noticed, unless a paper
-    is not installed."""
+    A committed notebook that was deleted is listed, so that its loss is noticed. Where
+    the folder of a paper was removed, deleted notebooks are left out."""
     names = [
         name
         for name in notebook.read_notebook_digests()

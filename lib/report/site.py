@@ -132,13 +132,13 @@ class Report:
         """Make pages one by one in a second process while runs are made in the `with`
         block.
 
-        The pages that need no run come first (`list_pages_without_runs`), then each
+        The pages that need no run come first (`group_pages_that_need_no_runs`), then each
         page when its runs are finished."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda builder: thread.submit(
             self.render_pages, [builder], executor
         )
-        for builder in chain(*self.list_pages_without_runs()):
+        for builder in chain(*self.group_pages_that_need_no_runs()):
             self.begin(builder)
         try:
             yield
@@ -151,7 +151,7 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page in work.
 
-    def list_pages_without_runs(self) -> list[list[PageBuilder]]:
+    def group_pages_that_need_no_runs(self) -> list[list[PageBuilder]]:
         """Return [pages that wait for no run, pages that explain a method].
 
         The former show what is recorded, printed or counted, so they are quick. A
@@ -168,7 +168,7 @@ class Report:
     def describe_first_pages(self) -> str:
         """Return a line that tells the user which pages are shown first; "" where all
         wait for runs."""
-        recorded, methods = self.list_pages_without_runs()
+        recorded, methods = self.group_pages_that_need_no_runs()
         if not recorded:
             return ""
         names = ", ".join(notebook.make_notebook_id(b.path) for b in recorded[:3])

@@ -204,19 +204,19 @@ def _standardise(values: np.ndarray) -> np.ndarray:
 def _compute_pearson(
     predictions: np.ndarray,
     labels: np.ndarray,
-    weights: np.ndarray | LeaveOneOut,
-    example_counts: np.ndarray,
+    example_weights: np.ndarray | LeaveOneOut,
+    weight_sums: np.ndarray,
 ) -> np.ndarray:
     y = _standardise(labels)[:, None]
     x = np.stack([_standardise(column) for column in predictions.T], 1)
-    mx, my = weights @ x / example_counts, weights @ y / example_counts
+    mx, my = example_weights @ x / weight_sums, example_weights @ y / weight_sums
     vx, vy = (
-        weights @ x**2 / example_counts - mx**2,
-        weights @ y**2 / example_counts - my**2,
+        example_weights @ x**2 / weight_sums - mx**2,
+        example_weights @ y**2 / weight_sums - my**2,
     )
     varies = (vx > 1e-12) & (vy > 1e-12)
     return _divide_or_zero(
-        weights @ (x * y) / example_counts - mx * my,
+        example_weights @ (x * y) / weight_sums - mx * my,
         np.sqrt(np.where(varies, vx * vy, 0)),
     )
 

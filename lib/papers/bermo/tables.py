@@ -34,16 +34,16 @@ def repair_table(table_name: str, label_columns: list[str]) -> pd.DataFrame:
 def read_printed_table(
     table_name: str,
     row_columns: Sequence[str] = ("Model",),
-    new_names: Mapping[str, str] | tuple[()] = (),
+    new_column_names: Mapping[str, str] | tuple[()] = (),
 ) -> dict[str, dict[tuple[str, str], Any]]:
     """Return Table 2, 4 or 5 as {row: {("published", column): value}}, with model names
     without "_BASE".
 
     table_name: the name of its file.
     row_columns: the columns that name its rows.
-    new_names: {printed column: its name on the page}."""
+    new_column_names: {printed column: its name on the page}."""
     rows = published.make_table_rows(
-        "bermo", table_name, list(row_columns), column_names=new_names
+        "bermo", table_name, list(row_columns), column_names=new_column_names
     )
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 

@@ -94,7 +94,7 @@ class Shared(Option):
     # `tuple[X, ...]` as "one of the values X", so the tuple is bare.
     window: tuple
     # For each layer the pairs (k, q) that it draws from: k stacked feed-forward networks
-    # with 1/q of the full inner width. The authors' code has all 16 pairs, and the pair
-    # that stage 2 found twice.
+    # with 1/q of the full inner width. The authors' code lists all 16 pairs, and a second
+    # time the pair that stage 2 found.
     # pyrefly: ignore[implicit-any-type-argument]  A bare tuple, as above.
     choices: tuple

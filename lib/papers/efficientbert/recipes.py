@@ -546,7 +546,7 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]:
-    """Return a printed table_name as {row: {("published", column): value}}, with the
+    """Return a printed table as {row: {("published", column): value}}, with the
     citations removed from the rows' names.
 
     table_name: the name of its file, such as "table02"."""

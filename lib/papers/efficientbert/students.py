@@ -182,7 +182,7 @@ def compute_logits(
 
 def make_student_for_task(
     run: RunWriter,
-    net_or_json: Net | Json | None,
+    student_architecture: Net | Json | None,
     task: Task,
     teacher: PreTrainedModel,
     dropout: float,
@@ -192,9 +192,9 @@ def make_student_for_task(
     Without a net, a `start` that was already pruned, or has ghost modules, is itself
     the student. Else see `make_student`.
 
-    net_or_json: the student's network; None takes that of the input run `start`."""
+    student_architecture: the student's network; None takes that of the input run `start`."""
     start = run.inputs.get("start")
-    if net_or_json is None and start and (start.folder / SURGERY).exists():
+    if student_architecture is None and start and (start.folder / SURGERY).exists():
         seed = derive_seed(run.seed, "head")
         # `load_network` seeds only where it draws a head; the projection needs a seed
         # in any case.
@@ -206,7 +206,7 @@ def make_student_for_task(
         return model
     cls = getattr(transformers, f"BertFor{heads.HEADS[task.span]}")
     return make_student(
-        run, net_or_json, cls, teacher, dropout, num_labels=task.output_width
+        run, student_architecture, cls, teacher, dropout, num_labels=task.output_width
     )
 
 
@@ -230,7 +230,7 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
 def make_student(
     run: RunWriter,
-    net_or_json: Net | Json | None,
+    student_architecture: Net | Json | None,
     model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,
@@ -243,17 +243,17 @@ def make_student(
     student or supernet, if there is one. All others are random, drawn from the run's
     seed, as a head always is.
 
-    net_or_json: the student's network; None takes that of `start`.
+    student_architecture: the student's network; None takes that of `start`.
     dropout: rate for hidden states and attention weights.
     config_values: further values of the model's configuration."""
     start = run.inputs.get("start")
     larger = backbone.load(start.model)[0] if start else None
     torch.manual_seed(derive_seed(run.seed, "student"))
-    if net_or_json is None:
+    if student_architecture is None:
         assert larger is not None
-        net_or_json = supernet.read_net_of_model(larger)
+        student_architecture = supernet.read_net_of_model(larger)
     model = supernet.build_model_of_net(
-        net_or_json, model_class, teacher.config, **config_values
+        student_architecture, model_class, teacher.config, **config_values
     )
     linear = model.projection = make_projection(
         model.config.hidden_size, teacher.config.hidden_size
