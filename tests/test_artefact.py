@@ -77,7 +77,7 @@ def collected(monkeypatch, *origins, error=""):
         )
 
     monkeypatch.setattr(artefact, "collect_results", collect)
-    monkeypatch.setattr(sweep, "execute_specs", lambda specs, clock: {})
+    monkeypatch.setattr(sweep, "execute_specs", lambda specs, time_forecast: {})
 
 
 def test_published_cells_keep_their_digits(page):
