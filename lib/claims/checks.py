@@ -284,8 +284,8 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
 def count_encoder_cost(
     function_name: str, shape: str = "bert-base", **options: Any
 ) -> Fraction:
-    """Return a cost of an encoder by a function of `lib.stats.cost`. Formulas call it
-    `counted`.
+    """Return a cost of an encoder by a function of `lib.stats.cost`. In formulas of
+    claims this function is named `counted`.
 
     function_name: the function: "flops", "parameters", "ghost_flops" or "ghost_parameters".
     shape: the name of the encoder's shape.

@@ -1,5 +1,5 @@
-"""This module makes the runs that the claims still lack, and commits a record of each
-at once.
+"""This module makes the runs that the claims still lack, and records each as soon
+as it is finished.
 
 At the profile mini a claim rests on the rows of notebooks' grids that its comparisons
 use, at the planned seeds (`lib.claims.judging`). Runs are made in rounds. A round adds

@@ -587,12 +587,12 @@ def make_table(
     further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
-    """Return a table of the paper with our scores and parameters beside the printed_rows
+    """Return a table of the paper with our scores and parameters beside the printed
     ones.
 
     printed_rows: what `read_printed_table` returned.
     runs: a lib.report.tables.Runs.
-    further_networks: rows that the printed_rows table lacks.
+    further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
     for source, frame, profile in runs.frames_by_source:
