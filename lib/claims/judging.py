@@ -641,8 +641,8 @@ def make_forest_rows(
     points of the score.
 
     The columns are source, at (claim and axis label), mean, low and high (95 %
-    interval), printed, interest (expected effect where none is printed), least and most
-    (ends of the claimed region), seeds and word."""
+    interval), printed, interest (smallest effect of interest where none is printed),
+    least and most (ends of the claimed region), seeds and word."""
     import pandas as pd
 
     rows = []

@@ -112,7 +112,7 @@ class Result:
 
     @property
     def tested_effect(self) -> float | None:
-        """Return the expected effect that the interval is tested against, in the unit
+        """Return the effect that the interval is tested against, in the unit
         of the comparison.
 
         It is the printed value; without one, the smallest effect of interest. It is
@@ -149,7 +149,7 @@ class Result:
 
         Without an interval it is "not measured". It is "agrees" where the interval lies
         inside the claimed region, "the other way round" where it lies outside, "no such
-        effect here" where it excludes the expected effect, else "too noisy to say". The
+        effect here" where it excludes the tested effect, else "too noisy to say". The
         first rule that fits counts."""
         if self.why_unmeasured:
             return NOT_MEASURED
@@ -163,7 +163,7 @@ class Result:
 
     @property
     def excludes_tested_effect(self) -> bool:
-        """Return whether the interval excludes the expected effect, and lies on that
+        """Return whether the interval excludes the tested effect, and lies on that
         side of it where "no effect" is.
 
         Then the measured effect is weaker than the printed value or the effect of
@@ -212,7 +212,7 @@ class Result:
         word ("agrees", ...) rejects.
 
         The null value is the end of the claimed region; for "no such effect here" it is
-        the expected effect (`tested_effect`). For "too noisy to say" it is the larger p
+        the tested effect (`tested_effect`). For "too noisy to say" it is the larger p
         of both. It is None without an interval."""
         word, e, aim = self.word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
