@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lib.train.learn import Trainer
 
 
-def _find_checkout() -> _Path | None:
+def _find_repository_root() -> _Path | None:
     """Return the root of the repository's checkout that contains the working folder, or
     None where none does.
 
@@ -43,7 +43,7 @@ def _find_checkout() -> _Path | None:
     return None
 
 
-_tree = _find_checkout()
+_tree = _find_repository_root()
 if _tree and not _tree.samefile(_Path(__file__).parents[1]):
     # Import the modules of this package from that checkout instead.
     __path__[:] = [str(_tree / "lib")]

@@ -485,7 +485,9 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
+        for row in notebook.execute_grid_code(path, {"profile": profile}).get(
+            "grid", []
+        )
     )
 
 

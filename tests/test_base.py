@@ -208,7 +208,7 @@ def test_committed_pools(task, monkeypatch):
 def every(profile="base"):
     rows = [
         row
-        for page in planned.list_planned_pages(profile)
+        for page in planned.list_planned_notebooks(profile)
         for row in evidence.make_grid_rows(profile, page)
     ]
     return with_inputs(row["spec"] for row in rows)
@@ -316,15 +316,15 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
 
 def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
     page = notebook.find_notebooks(["ghostbert_t03"])[0]
-    rows = notebook.run_grid_cell(page, {"profile": "base"})["grid"]
+    rows = notebook.execute_grid_code(page, {"profile": "base"})["grid"]
     assert {(row["m"], row["seed"]) for row in rows} == {
         *product((3, 1), range(10, 15))
     }
-    more = notebook.run_grid_cell(
+    more = notebook.execute_grid_code(
         page, {"profile": "base", "seeds": [20], "widths": [6]}
     )["grid"]
     assert {(row["m"], row["seed"]) for row in more} == {(6, 20)}
-    rows = notebook.run_grid_cell(page, {"profile": "mini"})["grid"]
+    rows = notebook.execute_grid_code(page, {"profile": "mini"})["grid"]
     usual = [
         row for row in rows if row["model"] in ghostbert.MODELS and row["seed"] < 20
     ]
@@ -336,10 +336,10 @@ def test_a_page_without_a_line_says_so():
     with pytest.raises(
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
-        notebook.run_grid_cell(page, {"profile": "base"})
+        notebook.execute_grid_code(page, {"profile": "base"})
     assert planned.has_planned_rows(
         "mini", page.stem
-    ) and not planned.list_planned_pages("mini")
+    ) and not planned.list_planned_notebooks("mini")
 
 
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
@@ -368,7 +368,7 @@ def test_random_parts_of_the_search_s_sizes_are_of_that_search():
 
 
 def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
-    specs = evidence.order_plan_specs(
+    specs = evidence.list_plan_specs_in_run_order(
         evidence.select_plan_lines("base", ["G1", "N1"]), "base"
     )
     students = [spec for spec in specs if spec.step == "finetune"]
@@ -386,4 +386,4 @@ def test_a_page_without_a_planned_line_is_refused_at_base():
     """The lines of the frontier are beyond the core-hours of the plan."""
     (page,) = notebook.find_notebooks(["91_frontier"])
     with pytest.raises(Refused, match="91_frontier has no rows at base: take one of"):
-        notebook.run_grid_cell(page, {"profile": "base"})
+        notebook.execute_grid_code(page, {"profile": "base"})

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from lib.claims import cells, checks, judging, lists
-from lib.claims.estimates import select_rows_by_model
+from lib.claims.estimates import group_rows_by_model
 from lib.papers import grids
 
 PAPERS = (*lists.PAPERS, "own")
@@ -114,7 +114,7 @@ def planned(line, scale):
     """The rows of the pages of a claim that its cells name; at paper they are made
     without data."""
     if scale == "mini":
-        return judging.make_rows_of_claim(line)
+        return judging.list_grid_rows_of_claim(line)
     found = [
         row
         for page in line["artefact"].split("; ")
@@ -131,10 +131,10 @@ def compared(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
+        else [row for row in rows if cells.has_predictions_on_examples(row["spec"])]
     )
     parts = []
-    for _, own in select_rows_by_model(one, rows):
+    for _, own in group_rows_by_model(one, rows):
         ids = defaultdict(set)
         for row in own:
             ids[str(row.get("task"))].add(row["spec"].id)

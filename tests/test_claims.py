@@ -191,7 +191,7 @@ def test_not_measured_comes_before_all_else():
     assert (
         few.measured_text == "+1.5 (2 seeds)"
         and few.p_value is None
-        and few.excludes_printed_value is None
+        and few.interval_excludes_printed_value is None
     )
     one = replace(sure, estimate=replace(sure.estimate, n_seeds=1))
     assert one.measured_text == "+1.5 (1 seed)"
@@ -202,7 +202,7 @@ def test_not_measured_comes_before_all_else():
     )
     assert (
         why.measured_text == "–"
-        and why.strength_against_printed_value == ""
+        and why.effect_strength_against_printed == ""
         and not why.holds_after_correction
     )
     none = replace(sure, estimate=None)
@@ -258,12 +258,12 @@ def test_the_word_is_that_of_an_independent_function(
     assert result.value_of_no_effect == null
     assert result.word == by_rule(region, (low, high), (printed, interest), null)
     out = printed is not None and not low <= printed <= high
-    assert result.excludes_printed_value == (None if printed is None else out)
+    assert result.interval_excludes_printed_value == (None if printed is None else out)
     usable = printed not in (None, null) and region[0] <= printed <= region[1]
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)
-    assert bool(result.strength_against_printed_value) == (
+    assert bool(result.effect_strength_against_printed) == (
         result.word == AGREES and (out and usable or below)
     )
     p = result.p_value
@@ -297,7 +297,7 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
     low, high, text, printed, size
 ):
     result = told(low, high, text, printed=printed)
-    assert (result.word, result.strength_against_printed_value) == (AGREES, size)
+    assert (result.word, result.effect_strength_against_printed) == (AGREES, size)
     assert result.reading == (f"agrees ({size})" if size else "agrees")
 
 
@@ -305,15 +305,18 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
-    assert told(0.5, 1.5, "a > b", interest=3.0).strength_against_printed_value == below
     assert (
-        told(-1.5, -0.5, "a < b", interest=-3.0).strength_against_printed_value == below
+        told(0.5, 1.5, "a > b", interest=3.0).effect_strength_against_printed == below
     )
     assert (
-        told(0.5, 1.5, "a > b", interest=0.2).strength_against_printed_value
-        == told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value
+        told(-1.5, -0.5, "a < b", interest=-3.0).effect_strength_against_printed
+        == below
     )
-    assert told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value == ""
+    assert (
+        told(0.5, 1.5, "a > b", interest=0.2).effect_strength_against_printed
+        == told(0.5, 1.5, "a > b", interest=1).effect_strength_against_printed
+    )
+    assert told(0.5, 1.5, "a > b", interest=1).effect_strength_against_printed == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
@@ -626,7 +629,7 @@ def test_a_recipe_has_one_name_at_every_profile():
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.allow_absent_data(use_local_data=False):
         for scale, labels in names.items():
-            rows = notebook.run_grid_cell(path, {"profile": scale})["grid"]
+            rows = notebook.execute_grid_code(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = select_compared_rows(
                     parse_cells(f"{recipe} > - DA & KD @ m=3"), rows
@@ -758,11 +761,11 @@ def test_half_of_a_whole_models_score_is_the_floor(whole, why):
 def test_a_model_whose_failing_is_the_claim_may_fail():
     frame = made_up({"a": 0.9, "b": 0.51})
     assert only("a > b", frame).word == NOT_MEASURED
-    found = only("a > b", frame, may_fail=("b",))
+    found = only("a > b", frame, models_expected_to_collapse=("b",))
     assert found.word == AGREES and found.estimate.mean == pytest.approx(39)
     assert found.estimate.n_seeds == 5  # No seed is left out.
     assert found.collapsed == "b comes within 10 points of a in 0 of 5 seeds"
-    assert only("a > b", frame, may_fail=("a",)).word == NOT_MEASURED
+    assert only("a > b", frame, models_expected_to_collapse=("a",)).word == NOT_MEASURED
 
 
 @pytest.mark.parametrize("where", ["", " @ task=SST-2/QQP"])
@@ -798,7 +801,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.average_effect_over_tasks(table, "x", task)
+        return SETTING.find_effect_or_average(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -998,7 +1001,7 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
 @pytest.mark.parametrize("id", source.list_central_claims())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = lists.read_claims()[id]
-    planned, rows = {*parse_seeds(line["seeds"])}, source.make_rows_of_claim(line)
+    planned, rows = {*parse_seeds(line["seeds"])}, source.list_grid_rows_of_claim(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
     results, note = words.judge_cells(
@@ -1039,7 +1042,7 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = JudgingInputs(METRICS, "mini", effects).average_effect_over_tasks(
+    both = JudgingInputs(METRICS, "mini", effects).find_effect_or_average(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]
@@ -1053,7 +1056,7 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
 def test_interests_are_numbers_in_the_region_of_their_cell():
     """Else no word could rest on them; 0 is no effect, and no word rests on it."""
     for id in lists.read_claims():
-        for (text, _), value in lists.read_effects_of_interest(id).items():
+        for (text, _), value in lists.read_smallest_effects_of_interest(id).items():
             low, high = parse_cell(text).bounds
             assert low <= value <= high, (id, text, value)
 
@@ -1087,7 +1090,9 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     assert [*source.group_cells_by_seeds(line, "mini")] == [
         lists.list_planned_seeds("G7")
     ]
-    assert source.is_counted_elsewhere("G28") and not source.is_counted_elsewhere("G7")
+    assert source.is_counted_under_other_claims(
+        "G28"
+    ) and not source.is_counted_under_other_claims("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judge_claims(["G28"], store)["G28"].results:
         assert r.same_as == "G7" and r.planned == len(lists.list_planned_seeds("G7"))

@@ -112,7 +112,7 @@ def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
 
 
 def test_inconsistencies_are_computed_again():
-    for line in checks.list_inconsistencies():
+    for line in checks.list_printed_inconsistencies():
         assert all(
             line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
         ), line
@@ -246,7 +246,7 @@ def test_a_broken_setting_turns_the_claim_that_states_it(rng):
 def break_setting(id, rng, patch):
     """Change one of the settings that a formula reads in the Specs that `paper` makes.
     Returns what was changed."""
-    asked, setting = [], checks.read_spec_setting
+    asked, setting = [], checks.read_setting_values
 
     def noted(*where, **labels):
         asked.append((where, labels))

@@ -113,9 +113,9 @@ def test_toy_asks_for_float32_everywhere(anywhere):
     from lib.claims import notebook
 
     for path in notebook.find_notebooks():
-        if "profile" in notebook.read_parameters(path):
-            rows = notebook.run_grid_cell(
-                path, {"profile": "toy"}, with_recorded=False
+        if "profile" in notebook.read_parameter_declarations(path):
+            rows = notebook.execute_grid_code(
+                path, {"profile": "toy"}, include_recorded_rows=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
             for spec in specs | find_ancestors(specs):
@@ -211,14 +211,14 @@ def claim(monkeypatch):
     specs = [half(teacher()), half(importance(teacher()))]
     rows = [Row(spec, seed=n) for n in (10, 11) for spec in specs]
     line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
-    monkeypatch.setattr(evidence, "make_rows_of_claim", lambda _: rows)
+    monkeypatch.setattr(evidence, "list_grid_rows_of_claim", lambda _: rows)
     monkeypatch.setattr(lists, "read_claims", lambda: {"A1": line})
     return line
 
 
 def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
     first, second, third, fourth = (
-        row["spec"] for row in evidence.make_rows_of_claim(claim)
+        row["spec"] for row in evidence.list_grid_rows_of_claim(claim)
     )
     for spec in (first, second, third):
         store.copy_to_records(done(store, spec))
@@ -226,7 +226,7 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
         10: [first, second],
         11: [third.float32_twin, fourth.float32_twin],
     }
-    assert evidence.record_missing_runs([claim], store, workers=1) == {}
+    assert evidence.execute_and_record_missing_runs([claim], store, workers=1) == {}
     for spec in (third, fourth):
         assert (store.records / spec.float32_twin.name).exists()
     (line, _) = evidence.describe_claim_progress([claim], store)
@@ -237,11 +237,12 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
 
 
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
-    third, fourth = (row["spec"] for row in evidence.make_rows_of_claim(claim)[2:])
+    third, fourth = (row["spec"] for row in evidence.list_grid_rows_of_claim(claim)[2:])
     done(store, third.float32_twin)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [third, fourth]
     assert third in store.list_missing_specs(
-        evidence.order_claim_specs([claim], store), ignore_float32_twins=True
+        evidence.list_claim_specs_in_run_order([claim], store),
+        ignore_float32_twins=True,
     )
     done(store, fourth.float32_twin)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [
@@ -311,10 +312,10 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_cells("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
     assert estimates.count_fewest_seeds(
-        one, estimates.select_comparable_rows(one, rows)
+        one, estimates.select_compared_rows_of_one_dtype(one, rows)
     ) == (3, 3)
     rows[0] = row("a", 0, "float32")
-    own = estimates.select_comparable_rows(one, rows)
+    own = estimates.select_compared_rows_of_one_dtype(one, rows)
     assert estimates.count_fewest_seeds(one, own) == (3, 2)
     (group,) = estimates.pair_runs(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]

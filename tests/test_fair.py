@@ -40,8 +40,8 @@ def official():
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.run_grid_cell(
-        path, {"profile": "mini"} | values, with_recorded=False
+    return notebook.execute_grid_code(
+        path, {"profile": "mini"} | values, include_recorded_rows=False
     )["grid"]
 
 
@@ -90,7 +90,10 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
     judging.list_rows_of_notebooks.cache_clear()
     judging.list_rows_of_notebook.cache_clear()
     line = lists.read_claims()[claim]
-    there, seeds = judging.make_rows_of_claim(line), lists.list_planned_seeds(claim)
+    there, seeds = (
+        judging.list_grid_rows_of_claim(line),
+        lists.list_planned_seeds(claim),
+    )
     for cell in parse_cells(line["cells"]):
         for label, where in cell.models:
             own = [
@@ -106,7 +109,7 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
     picked = evidence.select_claims(["F20", "F12", "F13"])
-    found = evidence.order_claim_specs(picked)
+    found = evidence.list_claim_specs_in_run_order(picked)
     firsts = [
         found.index(
             evidence.list_claim_specs_by_seed(lists.read_claims()[claim])[20][-1]

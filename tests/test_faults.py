@@ -722,7 +722,7 @@ def workbook(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    notebook.normalise_all_notebooks()
+    notebook.rewrite_notebooks_in_committed_form()
     return folder
 
 
@@ -794,7 +794,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         told = capsys.readouterr().err
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
-    notebook.normalise_all_notebooks()
+    notebook.rewrite_notebooks_in_committed_form()
     assert notebook.read_notebook_digests()
 
 
@@ -842,7 +842,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
     (path,) = workbook.glob("data_t02*")
     page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
-    page.values = notebook.check_parameter_values(path, {})
+    page.values = notebook.complete_parameter_values(path, {})
     page.folder.mkdir()
     former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
     for place in former:
@@ -903,7 +903,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     ):
         with pytest.raises(Refused, match="x.json.* is no regular file"):
             read(pipe)
-    assert notebook.read_page_json(tmp_path, "x") is None
+    assert notebook.read_notebook_page_json(tmp_path, "x") is None
     note = paths.runs_root() / ".tokens" / "digests" / f"{disk.digest_values('x')}.json"
     note.parent.mkdir(parents=True)
     os.mkfifo(note)
@@ -963,7 +963,7 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     there, start = copied(), TEACHER.inputs_with_seeds["start"]
     mine = evidence.SavedWeights(there)
     assert start not in mine
-    mine.note_finished_run(start)
+    mine.add_finished_run(start)
     assert start in evidence.SavedWeights(
         there
     )  # also after a command that was stopped
@@ -1071,7 +1071,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.run_grid_cell(notebook.find_notebook_path(name), values)
+        notebook.execute_grid_code(notebook.find_notebook_path(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1166,14 +1166,16 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
     dice, found, names = random.Random(count), Counter(), {}
     for path in notebook.find_notebooks():
         if declared := [
-            name for name in notebook.read_parameters(path) if name != "profile"
+            name
+            for name in notebook.read_parameter_declarations(path)
+            if name != "profile"
         ]:
             names[path] = declared
     for _ in range(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.run_grid_cell(path, values)
+            rows = notebook.execute_grid_code(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError

@@ -33,7 +33,7 @@ def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
         row
-        for row in notebook.run_grid_cell(PAGE, values)["grid"]
+        for row in notebook.execute_grid_code(PAGE, values)["grid"]
         if row["kind"] == kind
     ]
 

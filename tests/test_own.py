@@ -383,7 +383,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         return {
             spec.name
             for spec in notebook.list_grid_specs(
-                notebook.run_grid_cell(path, grids.list_parameter_values(mine))
+                notebook.execute_grid_code(path, grids.list_parameter_values(mine))
             )
         }
 
@@ -588,7 +588,7 @@ def training():
     return [
         path
         for path in notebook.find_notebooks()
-        if "data" in notebook.read_parameters(path)
+        if "data" in notebook.read_parameter_declarations(path)
     ]
 
 
@@ -598,7 +598,7 @@ def training():
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     specs = notebook.list_grid_specs(
-        notebook.run_grid_cell(path, grids.list_parameter_values(mine))
+        notebook.execute_grid_code(path, grids.list_parameter_values(mine))
     )
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
@@ -643,7 +643,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     )
     page.table({"a": {"b": 1.5}}, "Scores.")
     page.finish([object()], {"toy": ["rows are generated"]})
-    html, body = "".join(said), notebook.read_page_json(page.folder, name)
+    html, body = "".join(said), notebook.read_notebook_page_json(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert (
         "Scores. Your own data: reviews.tsv, model: " in html
@@ -660,9 +660,9 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
         mine = grids.ReaderProfile("toy", str(tmp_path / "d"), model)
         path = notebook.find_notebook_path("92_your_task")
         folders.append(
-            notebook.find_page_folder(
+            notebook.find_notebook_page_folder(
                 path,
-                notebook.check_parameter_values(
+                notebook.complete_parameter_values(
                     path, grids.list_parameter_values(mine)
                 ),
             )
@@ -846,9 +846,9 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.run_grid_cell(notebook.find_notebook_path("92_your_task"), values)[
-        "grid"
-    ]
+    grid = notebook.execute_grid_code(
+        notebook.find_notebook_path("92_your_task"), values
+    )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
     steps = [
@@ -870,9 +870,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     )
     assert "--length 24" in grids.list_command_options(mine)
     values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.run_grid_cell(notebook.find_notebook_path("92_your_task"), values)[
-        "grid"
-    ]
+    grid = notebook.execute_grid_code(
+        notebook.find_notebook_path("92_your_task"), values
+    )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     read = [spec.args for spec in every if "data" in spec.args]
     names = ("train", "importance", "cut")
@@ -895,7 +895,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
-    grid = notebook.run_grid_cell(
+    grid = notebook.execute_grid_code(
         notebook.find_notebook_path("92_your_task"), grids.list_parameter_values(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
@@ -1028,7 +1028,7 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
-    grid = notebook.run_grid_cell(path, grids.list_parameter_values(mine) | values)[
+    grid = notebook.execute_grid_code(path, grids.list_parameter_values(mine) | values)[
         "grid"
     ]
     assert {row["m"] for row in grid if "m" in row} == {
@@ -1051,7 +1051,10 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
 
 def test_lists_on_the_command_line_may_be_json_for_names_with_commas():
-    assert cli.parse_list("Whole, Width,2") == ["Whole", "Width", 2]
-    assert cli.parse_list('["Whole, distilled", 2]') == ["Whole, distilled", 2]
+    assert cli.parse_comma_separated_items("Whole, Width,2") == ["Whole", "Width", 2]
+    assert cli.parse_comma_separated_items('["Whole, distilled", 2]') == [
+        "Whole, distilled",
+        2,
+    ]
     with pytest.raises(ArgumentTypeError, match="is no list of JSON"):
-        cli.parse_list('["Whole, distilled')
+        cli.parse_comma_separated_items('["Whole, distilled')

@@ -425,7 +425,7 @@ def check(page):
     """What is wrong with a page, as lines."""
     folder, page_name = paths.FIGURES / "paper", notebook.make_notebook_id(page)
     body, html = (
-        notebook.read_page_json(folder, page_name),
+        notebook.read_notebook_page_json(folder, page_name),
         folder / f"{page_name}.html",
     )
     if body is None or not html.exists():

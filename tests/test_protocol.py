@@ -41,7 +41,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
 
 def own(name):
     """The rows that a claim rests on at its planned seeds."""
-    return source.make_rows_of_claim(lists.read_claims()[name])
+    return source.list_grid_rows_of_claim(lists.read_claims()[name])
 
 
 @pytest.mark.papers()

@@ -91,7 +91,9 @@ def write(folder, name, *artefact, grid=GRID):
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    (folder / f"{name}.ipynb").write_text(notebook.normalise_notebook(json.dumps(body)))
+    (folder / f"{name}.ipynb").write_text(
+        notebook.format_committed_notebook(json.dumps(body))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -341,7 +343,9 @@ def test_plan_and_show(workbook):
     assert (
         lib("report", "t98").returncode == 0
     )  # they are recorded now, wherever they were made
-    body = notebook.read_page_json(root / "figures" / "toy", "ghostbert_t98_fine")
+    body = notebook.read_notebook_page_json(
+        root / "figures" / "toy", "ghostbert_t98_fine"
+    )
     assert body["counted"] == "2 recorded"
 
 

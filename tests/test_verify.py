@@ -35,7 +35,7 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
-    monkeypatch.setattr(verify.lists, "list_uninstalled_papers", lambda: [])
+    monkeypatch.setattr(verify.lists, "list_papers_without_code", lambda: [])
     run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
@@ -65,14 +65,20 @@ def records(tmp_path, monkeypatch):
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
-        notebook, "run_grid_cell", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
+        notebook,
+        "execute_grid_code",
+        lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
-    monkeypatch.setattr(verify.judging, "make_rows_of_claim", lambda claim: grid((10,)))
+    monkeypatch.setattr(
+        verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))
+    )
     monkeypatch.setattr(verify.judging, "judge_claims", judged)
     monkeypatch.setattr(verify.judging, "SCALES", ("mini",))
     monkeypatch.setattr(
-        verify.judging, "fill_readme", lambda text, found: f"{len(found)} claims"
+        verify.judging,
+        "renew_generated_readme_parts",
+        lambda text, found: f"{len(found)} claims",
     )
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
@@ -358,7 +364,9 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
         "judge_claims",
         lambda *args, store=None, **_: stores.append(store) or {},
     )
-    monkeypatch.setattr(verify.judging, "fill_readme", lambda readme, found: readme)
+    monkeypatch.setattr(
+        verify.judging, "renew_generated_readme_parts", lambda readme, found: readme
+    )
     verify.recompute_committed_files(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
@@ -377,9 +385,7 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     table = tmp_path / "data" / "published" / "nas_pruning" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a,1\n")
-    (tmp_path / "files.csv").write_text(
-        "".join(committed.list_committed_file_digests())
-    )
+    (tmp_path / "files.csv").write_text("".join(committed.format_digest_csv_lines()))
     told = "data/published/nas_pruning/table.csv is not as "
     for text in ("a,1\n", "a,2\n"):
         table.write_text(text)
@@ -430,4 +436,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.verify_records(Store(records=paths.DATA / "records")) == []
+    assert verify.list_record_faults(Store(records=paths.DATA / "records")) == []

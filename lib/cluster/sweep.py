@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.cluster import backends, executors, remote
 from lib.core import paths
@@ -24,6 +24,7 @@ from lib.core.spec import Spec, from_json, uses_generated_tasks
 from lib.core.store import Store, count_core_seconds, explain_failed_input, read_ledger
 from lib.core.types import Json
 
+ErrorBySpec: TypeAlias = dict[Spec, str]  # {Spec: why it could not be run}
 # A forecast of the time to go assumes that this share of the whole work was seen to run
 # at full speed, so that a few slow first seconds do not decide it.
 CALM = 0.25
@@ -222,7 +223,7 @@ def execute_specs(
     backend: str = "local",
     ignore_float32_twins: bool = False,
     time_forecast: TimeForecast | None = None,
-) -> dict[Spec, str]:
+) -> ErrorBySpec:
     """Execute the Specs (descriptions of runs) that have no run yet, and their inputs
     before them. Return {Spec: reason in one line} of those that could not be run.
 
@@ -249,7 +250,7 @@ def execute_specs(
     running: dict[Any, Spec] = {}
     began: dict[Spec, float] = {}
     ended: set[Spec] = set()
-    lost: dict[Spec, str] = {}
+    lost: ErrorBySpec = {}
     needed = [executors.estimate_resources(spec) for spec in todo]
     executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
     place = store.runs.absolute(), store.records.absolute()

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.core.spec import Spec
 from lib.core.store import Run
 
+# A row of results: labels, Spec, run, state and metrics, as a dict of an Outcome has them.
+ResultRow: TypeAlias = Mapping[str, Any]
 # Heads of BERT-base. A pruned model that keeps m heads has the width m/12, unless its
 # Row has another number of heads as the label `of`.
 PARTS = 12

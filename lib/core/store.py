@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -134,6 +134,11 @@ class Run:
             )
         if check_weights:
             disk.check_manifest(self.folder)
+
+
+class RunState(TypedDict):
+    run: Run | None
+    state: str
 
 
 @contextmanager
@@ -269,7 +274,7 @@ class Store:
     def lock_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def look_up_state(self, spec: Spec) -> dict[str, Any]:
+    def look_up_state(self, spec: Spec) -> RunState:
         """Return {"run": finished run of a Spec (description of a run) or None,
         "state": text}.
 

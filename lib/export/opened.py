@@ -142,7 +142,7 @@ def find_spec(notebook_name: str, profile: str, labels: dict[str, Any]) -> Spec:
 
     labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
     path = notebook.find_notebooks([notebook_name])[0]
-    rows = notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
+    rows = notebook.execute_grid_code(path, {"profile": profile}).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in labels.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]

@@ -9,7 +9,7 @@ A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it 
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
 used, by which code and when. A table or figure without runs is replaced by a sentence.
 Notebooks with changed parameters or cells are experiments, and write to folders of
-their own below `figures/scratch/` (lib.claims.notebook.find_page_folder)."""
+their own below `figures/scratch/` (lib.claims.notebook.find_notebook_page_folder)."""
 
 import io
 import json
@@ -149,7 +149,7 @@ class Page:
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
         states, reasons = {}, {}
-        command = notebook.format_page_command(self.id, self.scope)
+        command = notebook.format_notebook_run_command(self.id, self.scope)
         how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
@@ -180,8 +180,12 @@ class Page:
         the searches that found the networks."""
         if callable(grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
-            rows = plans.list_page_rows(grid, self.scope, self.values, self.id, changes)
-            for label, names in plans.list_omitted_labels(self.scope, self.id).items():
+            rows = plans.list_rows_to_run(
+                grid, self.scope, self.values, self.id, changes
+            )
+            for label, names in plans.read_omitted_values_by_label(
+                self.scope, self.id
+            ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
                 self.note([f"{look}: seeds = [0] brings them."] * (not changes))
@@ -396,12 +400,12 @@ class Page:
         claims: the ids of the claims to test, in place of those that name the notebook.
         answer: sentences that answer the page's question, where its claims do not. They
         stand below its title, and a command prints them at its end."""
-        names = source.list_page_claims(self.id) if claims is None else claims
+        names = source.list_notebook_claims(self.id) if claims is None else claims
         profile = self.scope[:]
         if self.reader_lines:
             names, checks, deviations = (), (), ({profile: self.reader_lines},)
         scale = source.SCALE if profile == "toy" else profile
-        verdicts = [*source.judge_claims(names, scale=scale).values(), *checks]
+        verdicts = [*source.judge_claims(names, profile=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
@@ -421,7 +425,7 @@ class Page:
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
-            "records": source.digest_records_of_page(self.id)
+            "records": source.digest_notebook_records(self.id)
             if profile in source.SCALES
             else "",
             "verdicts": list(map(convert_verdict_to_json, verdicts)),
@@ -533,16 +537,16 @@ def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     plot.set_style()
     path = notebook.find_notebook_path(notebook_id)
     names = [
-        *notebook.read_parameters(path),
+        *notebook.read_parameter_declarations(path),
         *notebook.list_injected_parameters(notebook_globals.get("In", [])),
     ]
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
-    values = notebook.check_parameter_values(path, given)
+    values = notebook.complete_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
     folder, differs = (
         json.loads(batch)
         if batch
-        else notebook.find_page_folder(path, values, is_run_by_hand=True)
+        else notebook.find_notebook_page_folder(path, values, is_run_by_hand=True)
     )
     page = Page(notebook_id, values, Path(folder), differs)
     if not batch:

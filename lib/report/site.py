@@ -68,14 +68,14 @@ class Report:
             variables = grids_by_notebook.get(path, {})
             why = errors_by_notebook.get(path)
             try:
-                filled = notebook.check_parameter_values(path, parameter_values)
-                text = notebook.normalise_notebook(path.read_text())
+                filled = notebook.complete_parameter_values(path, parameter_values)
+                text = notebook.format_committed_notebook(path.read_text())
                 left = set(
                     store.list_missing_specs(notebook.list_grid_specs(variables))
                 )
                 builder = PageBuilder(
                     path,
-                    *notebook.find_page_folder(path, filled),
+                    *notebook.find_notebook_page_folder(path, filled),
                     filled,
                     text,
                     variables,
@@ -326,7 +326,7 @@ def describe_index_entry(builder: PageBuilder, profile: str, is_running: bool) -
         "short": front.shorten_title(title, name),
         "failed": failed,
         "body": None if failed else builder.page_json,
-        "how": notebook.format_page_command(name, scope),
+        "how": notebook.format_notebook_run_command(name, scope),
         "waits": f"{len(builder.left)} runs to make" * is_running,
         "href": os.path.relpath(page, paths.FIGURES / profile),
     }

@@ -17,7 +17,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.claims.seeds import find_planned_comparison_of_models
-from lib.claims.words import JudgingInputs, explain_unlearned_model
+from lib.claims.words import JudgingInputs, explain_model_that_learned_little
 from lib.core.rows import Outcome, Row, format_width
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -239,10 +239,15 @@ class Runs:
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
             ]
-            spared = [model[0] in plan.may_fail for model in plan.cell.models]
+            spared = [
+                model[0] in plan.models_expected_to_collapse
+                for model in plan.cell.models
+            ]
             low, high = region = plan.cell.bounds
             interest = (
-                plan.find_effect_of_interest(sides[0][0]["task"]) if sides[0] else nan
+                plan.find_smallest_effect_of_interest(sides[0][0]["task"])
+                if sides[0]
+                else nan
             )
             if turned:
                 spared, region, interest = spared[::-1], (-high, -low), -interest
@@ -255,7 +260,7 @@ class Runs:
             if (
                 not spare
                 and "spec" in method_frame
-                and explain_unlearned_model("", rows, "", inputs)
+                and explain_model_that_learned_little("", rows, "", inputs)
             ):
                 return None
         pairs = compare.pair_rows(sides[0], sides[1], columns_by_task, spared)

@@ -59,7 +59,9 @@ def write_counts(verdicts: Collection[Verdict]) -> str:
     the printed numbers that were computed again and are equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     sums = [v.word for v in verdicts if v.word]
-    lines = [f"Comparisons: {words.count_words(r.word for r in cells)}"] * bool(cells)
+    lines = [f"Comparisons: {words.format_word_counts(r.word for r in cells)}"] * bool(
+        cells
+    )
     lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
         sums
     )
