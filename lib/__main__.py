@@ -342,7 +342,7 @@ def plan(args: argparse.Namespace) -> bool:
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
     for part in store.list_unfinished_folders():
-        s = store.read_ledger_with_true_state(part)
+        s = store.read_status_with_current_state(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
@@ -376,7 +376,7 @@ def show(args: argparse.Namespace) -> None:
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
-    print(f"{run.origin} in {paths.show_path(run.folder)}: {files}")
+    print(f"{run.origin} in {paths.format_path(run.folder)}: {files}")
 
 
 @register_command(
@@ -405,13 +405,13 @@ def export(args: argparse.Namespace) -> None:
     )
     task = opened.find_task(run)
     labels = task.labels if task and not task.span else None
-    with disk.explain_full_disk(folder):
+    with disk.translate_full_disk_errors(folder):
         exported = writer.export(run.model, folder, labels, args.onnx)
         card.make_card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
-        f"{paths.show_path(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
+        f"{paths.format_path(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
     )
 
 
@@ -495,9 +495,9 @@ def fetch(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(paths.show_path(read.fetch(task, paths.DATA / source)))
+        print(paths.format_path(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.show_path(models.fetch_checkpoint(args.name)))
+        print(paths.format_path(models.fetch_checkpoint(args.name)))
 
 
 @register_command()
@@ -507,7 +507,7 @@ def tidy(args: argparse.Namespace) -> None:
     from lib.claims import notebook
 
     for path in notebook.rewrite_notebooks_in_committed_form():
-        print(f"  tidied   {paths.show_path(path)}")
+        print(f"  tidied   {paths.format_path(path)}")
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
@@ -537,7 +537,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_folders_by_variable().items():
+    for name, root in paths.list_movable_folders().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -548,7 +548,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     # A termination signal ends a command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with disk.explain_full_disk(), ExitStack() as stack:
+        with disk.translate_full_disk_errors(), ExitStack() as stack:
             set_missing_home_and_user(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
@@ -561,7 +561,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         return 130
     # A missing folder or a full disk raises an OSError.
     except (Refused, OSError) as error:
-        fix = paths.suggest_environment_variable(getattr(error, "filename", None))
+        fix = paths.format_environment_variable_advice(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
         print(
             f"error: {error}{fix}",
@@ -581,7 +581,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         ):
             raise  # No edited file explains the error, so it is a fault of this code.
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{paths.show_path(place.filename)}:{place.lineno}"
+        where = f"{paths.format_path(place.filename)}:{place.lineno}"
         line = f"error: {error_in_one_line(error)} ({where})"
         print(line, *dict.fromkeys(lines), sep="\n", file=sys.stderr)
         return 2
@@ -606,7 +606,7 @@ def print_missing_packages(missing_packages: Sequence[str]) -> None:
     them."""
     more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
     python = paths.ROOT / ".venv/bin/python"
-    fix = f"{paths.show_path(python)} -m lib ..." if python.exists() else INSTALL
+    fix = f"{paths.format_path(python)} -m lib ..." if python.exists() else INSTALL
     fault = f"{sys.executable} has no {', '.join(missing_packages[:3])}{more}"
     print(f"error: {fault}; fix: {fix}", file=sys.stderr)
 

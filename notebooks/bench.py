@@ -420,7 +420,7 @@ class Watched(Scratch):
         super().__init__(folder, spec.seed)
         self.inputs = {
             name: store.find_run(parent)
-            for name, parent in spec.inputs_with_seeds.items()
+            for name, parent in spec.input_specs_with_seeds.items()
         }
         self.most, self.marks = most, []
 
@@ -618,7 +618,7 @@ def main(words=None):
     started = time.strftime("%Y-%m-%dT%H%M%S")
     for name in args.part or names:
         journal = paths.FIGURES / "scratch" / "bench" / f"{name}-{started}.csv"
-        print(f"{name}: {paths.show_path(journal)}", flush=True)
+        print(f"{name}: {paths.format_path(journal)}", flush=True)
         try:
             lines = [*record(names[name](**QUICK[name] if args.quick else {}), journal)]
         except FileNotFoundError as error:

@@ -471,7 +471,7 @@ def with_inputs(specs):
     def walk(spec):
         if spec not in found:
             found[spec] = None
-            for parent in spec.inputs_with_seeds.values():
+            for parent in spec.input_specs_with_seeds.values():
                 walk(parent)
 
     for spec in specs:
@@ -495,9 +495,9 @@ class RunWriter(Scratch):
     """What a step or the loop asks of a lib.core.store.RunWriter, without a store;
     `lines` were logged, `told` is the progress."""
 
-    def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
+    def __init__(self, folder, seed=0, checkpoint_interval_seconds=1e9):
         super().__init__(folder, seed)
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_interval_seconds = checkpoint_interval_seconds
         self.told = []
         folder.mkdir(exist_ok=True)
 
@@ -535,14 +535,14 @@ def store(tmp_path_factory):
 def finish(writer, metrics=None, env=None):
     """The run that a lib.core.store.RunWriter becomes."""
     writer.write_final_files(metrics or {}, env or {})
-    return writer.store.move_finished_run(writer.spec)
+    return writer.store.rename_finished_run_folder(writer.spec)
 
 
 def made(store, spec, **more):
     """The run of a Spec, at seed 1 where it has none, after those of its inputs; each
     with its weights."""
     spec = spec if spec.seed is not None else spec.with_seed(1)
-    for parent in spec.inputs_with_seeds.values():
+    for parent in spec.input_specs_with_seeds.values():
         made(store, parent)
     return execute(spec, store, keep_weights=STEPS[spec.step].weights, **more)
 

@@ -58,9 +58,7 @@ def collected(monkeypatch, *origins, error=""):
     def run(row, origin):
         told = {"name": row["spec"].name, "spec": row["spec"].to_json(), "metrics": {}}
         return (
-            SimpleNamespace(origin=origin, float32_twin=None, **told)
-            if origin
-            else None
+            SimpleNamespace(origin=origin, float32_run=None, **told) if origin else None
         )
 
     def collect(rows, *_, **more):

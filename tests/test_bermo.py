@@ -158,7 +158,9 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
     movement = names(found["t04"], method="Movement")
     assert movement == names(found["t05"], teacher="none") and movement <= specs["f05"]
     taught = [row["spec"] for row in found["t05"] if row["teacher"] != "none"]
-    assert {spec.inputs_with_seeds["teacher"].id for spec in taught} <= specs["t02"]
+    assert {spec.input_specs_with_seeds["teacher"].id for spec in taught} <= specs[
+        "t02"
+    ]
     if profile == "toy":
         assert movement <= specs["t03"] and len(set().union(*specs.values())) <= 50
 

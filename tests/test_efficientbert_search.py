@@ -353,13 +353,13 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
     spec = search.search_spec("toy", stage).with_seed(1)
     whole, other = (
         make(spec),
-        store_with(tmp_path, *map(make, spec.inputs_with_seeds.values())),
+        store_with(tmp_path, *map(make, spec.input_specs_with_seeds.values())),
     )
     stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
-        execute(spec, other, checkpoint_seconds=0.0)
+        execute(spec, other, checkpoint_interval_seconds=0.0)
     assert not other.find_run(spec)
-    resumed = execute(spec, other, checkpoint_seconds=0.0)
+    resumed = execute(spec, other, checkpoint_interval_seconds=0.0)
     assert lines(resumed) == lines(whole) and resumed.status["attempts"] == 2
     for name in ("net", "supernet", "shared", "score"):
         assert resumed.metrics[name] == whole.metrics[name]

@@ -12,7 +12,7 @@ import pytest
 
 from lib.claims import evidence, judging, notebook
 from lib.core import paths
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 from lib.papers import frontier
 from lib.papers.efficientbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
@@ -239,7 +239,7 @@ def page(few, tmp_path_factory):
         explore.find_page_runs(KERNELS, "mini"), "k = 3"
     )
     title = ("Kernels", "k = 3", KERNELS)
-    shown = collect_modules("drawings")["efficientbert"]
+    shown = import_module_of_each_paper("drawings")["efficientbert"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(notebook.BATCH, "[]")
         parts = [

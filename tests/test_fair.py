@@ -126,7 +126,7 @@ def test_trials_are_those_of_the_protocol():
         for pair in trials_fair.pairs(name):
             assert pair.ghost.seed == pair.prune.seed == 90
             ghost, prune = (
-                each.inputs_with_seeds["start"].args["train"]
+                each.input_specs_with_seeds["start"].args["train"]
                 for each in (pair.ghost, pair.prune)
             )
             if name in trials_fair.TAPS:

@@ -399,9 +399,11 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     other = store_with(tmp_path, runs["backbone"])
     calls = stop_at(monkeypatch, losses, "compute_prediction_losses", 6, RuntimeError)
     with pytest.raises(RuntimeError):
-        execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
+        execute(CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0)
     assert other.look_up_state(CHAIN[name])["state"] == "failed"
-    run = execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
+    run = execute(
+        CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0
+    )
     assert len(calls) == 6 + 3 and any(
         line.get("resumed") for line in run.read_json_lines("events.jsonl")
     )

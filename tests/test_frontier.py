@@ -71,8 +71,8 @@ def test_students_differ_in_their_surgery_alone(anywhere):
         "Torch-Pruning Taylor",
     ):
         ours, theirs = (
-            rows[name].inputs_with_seeds["start"],
-            rows["Width"].inputs_with_seeds["start"],
+            rows[name].input_specs_with_seeds["start"],
+            rows["Width"].input_specs_with_seeds["start"],
         )
         assert rows[name].args == rows["Width"].args
         assert {k: v for k, v in ours.args.items() if k != "surgery"} == {

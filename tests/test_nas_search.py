@@ -151,7 +151,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
     other = Store(runs=tmp_path, records=tmp_path / "none")
     calls = stop_at(monkeypatch, Control, "update_alphas", 8)
     with pytest.raises(KeyboardInterrupt):
-        made(other, spec.with_seed(0), checkpoint_seconds=-1)
+        made(other, spec.with_seed(0), checkpoint_interval_seconds=-1)
     run = made(other, spec.with_seed(0))
     assert (
         len(calls) == 8 + 5 and run.status["attempts"] == 2

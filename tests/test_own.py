@@ -612,7 +612,7 @@ def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, enco
 
 
 def _inputs(spec):
-    for parent in spec.inputs_with_seeds.values():
+    for parent in spec.input_specs_with_seeds.values():
         yield parent
         yield from _inputs(parent)
 

@@ -105,7 +105,9 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
     page = notebook.find_notebook_path("ghostbert_t04_ablation")
     rows = notebook.execute_grid_code(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
-    assert bare and bare == {spec.inputs_with_seeds["start"].name for spec in without}
+    assert bare and bare == {
+        spec.input_specs_with_seeds["start"].name for spec in without
+    }
 
 
 def test_the_paper_s_students_learn_from_augmented_rows(anywhere):

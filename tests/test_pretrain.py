@@ -113,7 +113,9 @@ def test_a_resumed_run_has_the_same_bits(runs, tmp_path, monkeypatch):
     store = Store(tmp_path, tmp_path / "none")
     stop_at(monkeypatch, loop, "write_checkpoint", 5)
     with pytest.raises(KeyboardInterrupt):
-        execute(CHAIN["bert"], store, keep_weights=True, checkpoint_seconds=0.0)
+        execute(
+            CHAIN["bert"], store, keep_weights=True, checkpoint_interval_seconds=0.0
+        )
     again = execute(CHAIN["bert"], store, keep_weights=True)
     assert again.status["attempts"] == 2
     same_run(again, runs["bert"])

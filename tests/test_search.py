@@ -399,8 +399,8 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkey
     other = store_with(tmp_path, *map(make, (BACKBONE, TEACHER, SUPER, ONE)))
     stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
-        execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
-    resumed = execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
+        execute(TWO.with_seed(1), other, checkpoint_interval_seconds=0.0)
+    resumed = execute(TWO.with_seed(1), other, checkpoint_interval_seconds=0.0)
     clock = {"seconds": 0}
     assert [line | clock for line in lines(resumed)] == [
         line | clock for line in lines(make(TWO))

@@ -167,7 +167,9 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
 
 
 def make_in_process(spec, runs, records):
-    make([spec], Store(runs, records), keep_weights=True, checkpoint_seconds=0.0)
+    make(
+        [spec], Store(runs, records), keep_weights=True, checkpoint_interval_seconds=0.0
+    )
 
 
 def process(spec, store):
@@ -204,7 +206,9 @@ def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
         target=lambda: os.kill(worker_of(store, slow), signal.SIGKILL)
     )
     killer.start()
-    lost = make([slow, other], store, keep_weights=True, checkpoint_seconds=0.0)
+    lost = make(
+        [slow, other], store, keep_weights=True, checkpoint_interval_seconds=0.0
+    )
     killer.join()
     assert (
         list(lost) == [slow]
@@ -289,11 +293,11 @@ def test_a_chain_keeps_one_worker_busy_alone():
     first = teacher().with_seed(0)
     students = [distilled(first, [{"op": "cut", "heads": n}]) for n in (1, 2, 3, 4)]
     todo = [first, *(student.with_seed(0) for student in students)]
-    assert sweep.simulate_schedule(todo, [5, 3, 3, 3, 3], 2) == 11
-    assert sweep.simulate_schedule(todo, [5, 3, 3, 3, 3], 1) == 17
+    assert sweep.estimate_schedule_seconds(todo, [5, 3, 3, 3, 3], 2) == 11
+    assert sweep.estimate_schedule_seconds(todo, [5, 3, 3, 3, 3], 1) == 17
     assert (
-        sweep.simulate_schedule(todo[:1], [5], 4) == 5
-        and sweep.simulate_schedule([], [], 2) == 0
+        sweep.estimate_schedule_seconds(todo[:1], [5], 4) == 5
+        and sweep.estimate_schedule_seconds([], [], 2) == 0
     )
 
 
@@ -309,7 +313,7 @@ def test_work_scales_what_other_runs_took_and_stands_alone_before_any(store):
     # This machine takes twice as long.
     clock.add_finished_run(teacher(rows=256), 512.0)
     assert (
-        clock.seconds_per_record_second == 2 and clock.forecast_run_seconds(many) == 256
+        clock.slowdown_against_records == 2 and clock.forecast_run_seconds(many) == 256
     )
 
 

@@ -525,8 +525,8 @@ def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
     store = store_with(tmp_path, runs["backbone"], runs["whole"])
     stop_at(monkeypatch, loop, "write_checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):
-        execute(SHARED, store, keep_weights=True, checkpoint_seconds=0.0)
-    found = execute(SHARED, store, keep_weights=True, checkpoint_seconds=0.0)
+        execute(SHARED, store, keep_weights=True, checkpoint_interval_seconds=0.0)
+    found = execute(SHARED, store, keep_weights=True, checkpoint_interval_seconds=0.0)
     assert found.status["attempts"] == 2
     same_run(found, runs["shared"])
 

@@ -136,7 +136,7 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
 def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
     """Return the Specs whose weights a trial is judged by."""
     rival = (
-        [each.inputs_with_seeds["start"] for each in (trial.spec, trial.rival)]
+        [each.input_specs_with_seeds["start"] for each in (trial.spec, trial.rival)]
         if trial.rival
         else []
     )
@@ -260,7 +260,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         faults["less than half of its teacher"] = score - least < (best - least) / 2
     if trial.rival:
         own, other = (
-            last_loss(store, each.inputs_with_seeds["start"])
+            last_loss(store, each.input_specs_with_seeds["start"])
             for each in (trial.spec, trial.rival)
         )
         line["loss"] = own / other

@@ -22,7 +22,7 @@ from lib import data
 from lib.claims import lists
 from lib.core import options
 from lib.core.names import Refused
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import find_ancestors
 from lib.stats import cost
@@ -31,7 +31,7 @@ from lib.stats import cost
 # run, omits default values, so a missing setting is looked up in this class. The
 # section `surgery` has the settings of ghost modules.
 OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
-for _module in (options, *collect_modules("options").values()):
+for _module in (options, *import_module_of_each_paper("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
 # Content of a printed cell: its number, its text, or None where it is empty.
@@ -349,7 +349,7 @@ OURS: dict[str, Callable[..., Any]] = dict(
 )
 
 
-for _paper in collect_modules("checks").values():
+for _paper in import_module_of_each_paper("checks").values():
     OURS |= _paper.FUNCTIONS
 
 

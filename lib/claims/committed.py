@@ -50,7 +50,7 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
     )
     names = {name for name in names if not name.startswith(away)}
     return [
-        f"{name} is not as {paths.show_path(digests_file)} says: {FIX}"
+        f"{name} is not as {paths.format_path(digests_file)} says: {FIX}"
         for name in sorted(names)
     ]
 

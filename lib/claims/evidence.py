@@ -58,7 +58,7 @@ def list_claim_specs_by_seed(
 
     A Spec is the description of a run. All runs of a seed must have one dtype, as they
     are compared. A seed whose runs are all present in bfloat16 or in float32 keeps that
-    dtype. Another seed takes float32 (`Spec.float32_twin`) where the processor has no
+    dtype. Another seed takes float32 (`Spec.float32_spec`) where the processor has no
     instructions for bfloat16."""
     store, grid_rows, specs = store or Store(), list_grid_rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
@@ -67,7 +67,7 @@ def list_claim_specs_by_seed(
                 row.spec for row in grid_rows if row.get("seed", seed) == seed
             )
         )
-        twins = [spec.float32_twin for spec in originals]
+        twins = [spec.float32_spec for spec in originals]
         here = twins if not processor.has_bfloat16() else originals
         specs[seed] = next(
             (s for s in (originals, twins) if all(map(store.find_run, s))), here
@@ -205,17 +205,15 @@ def execute_and_record_missing_runs(
         requested = list_plan_specs_in_run_order(claims_or_plan_lines, profile)
     results = {*requested, *find_search_specs_among_ancestors(requested)}
     copy_finished_runs_to_records(results, store)
-    left = set(
-        store.list_missing_specs([*every, *requested], ignore_float32_twins=True)
-    )
+    left = set(store.list_missing_specs([*every, *requested], ignore_float32_runs=True))
     saved = SavedWeights(store)
 
     def delete_unneeded_weights(specs: Iterable[Spec]) -> None:
         needed = {
-            parent for other in left for parent in other.inputs_with_seeds.values()
+            parent for other in left for parent in other.input_specs_with_seeds.values()
         }
         for spec in specs:
-            for name, parent in spec.inputs_with_seeds.items():
+            for name, parent in spec.input_specs_with_seeds.items():
                 # An input with a fixed seed is shared by the runs of all seeds, so its
                 # weights stay.
                 is_pinned = spec.inputs[name].seed is not None
@@ -233,7 +231,11 @@ def execute_and_record_missing_runs(
         # An earlier command that was killed may have left weights that are no longer
         # needed.
     )
-    how = {"checkpoint_seconds": 60.0, "backend": backend, "ignore_float32_twins": True}
+    how = {
+        "checkpoint_interval_seconds": 60.0,
+        "backend": backend,
+        "ignore_float32_runs": True,
+    }
     return sweep.execute_specs(
         requested, store, workers, call_after_run=record_run_and_free_disk, **how
     )
@@ -272,12 +274,12 @@ class SavedWeights:
         It is True as well where it cannot be known, because the description of a
         running run is unreadable."""
         for part in self.store.list_unfinished_folders():
-            if self.store.read_ledger_with_true_state(part)["state"] == "running":
+            if self.store.read_status_with_current_state(part)["state"] == "running":
                 try:
                     reader = from_json(disk.read_json(part / "spec.json"))
                 except (OSError, ValueError, KeyError, TypeError):
                     return True
-                if spec in reader.inputs_with_seeds.values():
+                if spec in reader.input_specs_with_seeds.values():
                     return True
         return False
 
@@ -317,13 +319,13 @@ def describe_claim_progress(
     for claim in claims:
         by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
-        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_twins=True)
+        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_runs=True)
         left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
     left = store.list_missing_specs(
-        list_claim_specs_in_run_order(claims, store), ignore_float32_twins=True
+        list_claim_specs_in_run_order(claims, store), ignore_float32_runs=True
     )
     yield f"together left: {clock.describe_time(left)}"
 

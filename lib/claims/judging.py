@@ -25,7 +25,11 @@ from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import list_models_expected_to_collapse
 from lib.core import disk, paths
 from lib.core.names import check_name
-from lib.core.papers import collect_modules, find_paper_of_page, find_papers
+from lib.core.papers import (
+    find_paper_of_notebook,
+    find_papers,
+    import_module_of_each_paper,
+)
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
 from lib.core.store import RunState, Store, read_run_index
@@ -104,7 +108,9 @@ def list_rows_of_notebook(
 def list_metric_columns_of_claims(paper: str) -> tuple[Column, ...]:
     """Return the Columns (metrics of tasks) by which a paper's claims are tested; ()
     for the first metric of each task."""
-    return getattr(collect_modules("recipes").get(paper), "CLAIM_COLUMNS", ())
+    return getattr(
+        import_module_of_each_paper("recipes").get(paper), "CLAIM_COLUMNS", ()
+    )
 
 
 def judge_claims(
@@ -435,11 +441,11 @@ def digest_notebook_records(notebook_id: str) -> str:
     )
     ids = list_notebook_claims(notebook_id)
     if notebook_id in SUMMARIES.split():
-        paper = find_paper_of_page(notebook_id)
+        paper = find_paper_of_notebook(notebook_id)
         ids = [
             id
             for id, line in lists.read_claims().items()
-            if paper in ("", *map(find_paper_of_page, line["artefact"].split("; ")))
+            if paper in ("", *map(find_paper_of_notebook, line["artefact"].split("; ")))
         ]
     keys = "claim cell task profile estimate low high word".split()
     rows = [

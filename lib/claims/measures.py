@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 from lib.stats import measures
 from lib.stats.compare import Column
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # {task: its Columns}, the metrics by which a task is scored.
 MetricColumnsByTask: TypeAlias = Mapping[str, Sequence[Column]]
 MEASURES: dict[str, measures.Measure] = {**measures.MEASURES}
-for _paper in collect_modules("measures").values():
+for _paper in import_module_of_each_paper("measures").values():
     MEASURES |= _paper.MEASURES
 
 

@@ -122,7 +122,7 @@ def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
     except Exception as error:  # A damaged file may raise any kind of error here.
-        why = f"{paths.show_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
+        why = f"{paths.format_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
@@ -134,7 +134,7 @@ def read_notebook_title(notebook_path: Path) -> str:
     ):
         return line.lstrip("# ")
     raise Refused(
-        f"{paths.show_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+        f"{paths.format_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
     )
 
 
@@ -146,12 +146,12 @@ def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParame
     source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
     if source is None:
         raise Refused(
-            f"{paths.show_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
+            f"{paths.format_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
         )
     try:
         exec(source, values)
     except Exception as error:
-        cell = f"{paths.show_path(notebook_path)}, its cell tagged 'parameters'"
+        cell = f"{paths.format_path(notebook_path)}, its cell tagged 'parameters'"
         raise Refused(f"{cell}: {error_in_one_line(error)}; fix: {FIX}") from None
     declared = {}
     for name, annotation in values.get("__annotations__", {}).items():
@@ -374,7 +374,8 @@ def read_notebook_digests() -> dict[str, NotebookDigest]:
             for n, v in forms.items()
         ):
             return forms
-    message = f"{paths.show_path(paths.COMMITTED)} does not have parameters and cells of notebooks"
+    place = paths.format_path(paths.COMMITTED)
+    message = f"{place} does not have parameters and cells of notebooks"
     raise disk.Damaged(f"{message}; fix: {fix}")
 
 
@@ -483,7 +484,7 @@ def read_notebook_page_json(folder: Path, notebook_id: str) -> Json | None:
             texts = [*fields["differs"], *fields["answer"], *fields["files"]]
             if all(isinstance(text, str) for text in texts):
                 return body
-        how = f"another version of this code wrote {paths.show_path(path)}"
+        how = f"another version of this code wrote {paths.format_path(path)}"
         print_once(
             f"not shown  {how}; fix: `python -m lib report {notebook_id}` makes its page again"
         )

@@ -15,7 +15,7 @@ from inspect import signature
 from typing import Any
 
 from lib.claims import cells, lists
-from lib.core.papers import find_paper_of_page
+from lib.core.papers import find_paper_of_notebook
 from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
@@ -168,7 +168,7 @@ def read_omitted_values_by_label(
 
     The settings of its paper list them, so that the profile toy stays a quick first
     look."""
-    paper = find_paper_of_page(notebook_id)
+    paper = find_paper_of_notebook(notebook_id)
     tables = vars(grids.read_settings(paper)) if paper else {}
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 

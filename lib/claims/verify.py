@@ -34,7 +34,7 @@ from lib.claims.committed import (
 )
 from lib.core import disk, paths
 from lib.core.names import error_in_one_line
-from lib.core.papers import find_notebook_path, find_paper_of_page
+from lib.core.papers import find_notebook_path, find_paper_of_notebook
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
@@ -85,7 +85,7 @@ def recompute_metrics(run: Run) -> dict[str, float]:
 
 def describe_record_damage(run: Run) -> str:
     """Return one line on what is wrong with a recorded run; "" where it is sound."""
-    place = paths.show_path(run.folder)
+    place = paths.format_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
@@ -148,9 +148,9 @@ def find_record_name(spec: Spec, store: Store) -> str:
     recorded."""
     if (
         not (store.records / spec.name).exists()
-        and (store.records / spec.float32_twin.name).exists()
+        and (store.records / spec.float32_spec.name).exists()
     ):
-        return spec.float32_twin.name
+        return spec.float32_spec.name
     return spec.name
 
 
@@ -213,7 +213,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     that it should have."""
     old, name = (
         disk.read_file_bytes(committed_path).decode(errors="replace"),
-        paths.show_path(committed_path),
+        paths.format_path(committed_path),
     )
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where some are
@@ -266,7 +266,7 @@ def drop_rows_of_papers_without_code(
     alone = {
         a
         for a in committed_cells.keys() - computed_cells.keys()
-        if not find_paper_of_page(pages[a])
+        if not find_paper_of_notebook(pages[a])
     }
     return (
         {a: cells for a, cells in committed_cells.items() if a not in shared | alone},
@@ -275,7 +275,7 @@ def drop_rows_of_papers_without_code(
 
 
 def is_notebook_of_several_papers(notebook_id: str) -> bool:
-    return find_notebook_path(notebook_id).exists() and not find_paper_of_page(
+    return find_notebook_path(notebook_id).exists() and not find_paper_of_notebook(
         notebook_id
     )
 
@@ -304,7 +304,7 @@ def list_record_faults(
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not rewrite_committed_files:
         lines += [
-            f"{paths.show_path(path)} is missing: {FIX}"
+            f"{paths.format_path(path)} is missing: {FIX}"
             for path in tables
             if not path.exists()
         ]

@@ -275,7 +275,7 @@ def locate_checkpoint(checkpoint_name: str) -> Path:
     get it, where it is missing."""
     if folder := find_checkpoint(checkpoint_name, WEIGHTS):
         return folder
-    why = f"no checkpoint {checkpoint_name!r} under {paths.show_path(paths.models_root())}"
+    why = f"no checkpoint {checkpoint_name!r} under {paths.format_path(paths.models_root())}"
     fix = f"run `python -m lib fetch {checkpoint_name}`, or put its folder there, with {WEIGHTS}"
     raise Absent(f"{why}: {fix}")
 
@@ -346,7 +346,7 @@ def read_split(source_name: str, task_name: str, split_name: str) -> Split:
         names = ", ".join(task_splits)
         lacking = f"{source_name}/{task_name} has no split {split_name!r}, only {names}"
         raise Absent(
-            f"{lacking}: add its file under {paths.show_path(paths.data_root())}"
+            f"{lacking}: add its file under {paths.format_path(paths.data_root())}"
         )
     return task_splits[split_name]
 

@@ -128,7 +128,8 @@ def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
     try:
         snapshot_download(HUB.get(checkpoint_name, checkpoint_name), **options)
     except Exception as error:
-        fix = f"copy its folder to {paths.show_path(paths.models_root() / checkpoint_name)} by hand"
+        place = paths.format_path(paths.models_root() / checkpoint_name)
+        fix = f"copy its folder to {place} by hand"
         raise OSError(
             f"the hub did not give {checkpoint_name} ({type(error).__name__}): {fix}"
         ) from None
@@ -150,10 +151,10 @@ def copy_checkpoint(
         why := disk.describe_folder_damage(folder)
     ):
         raise Refused(
-            f"{why}: move {paths.show_path(folder)} away, and fetch {checkpoint_name} again"
+            f"{why}: move {paths.format_path(folder)} away, and fetch {checkpoint_name} again"
         )
     check_digest(
-        f"the checkpoint in {paths.show_path(folder)}",
+        f"the checkpoint in {paths.format_path(folder)}",
         digest_weights(checkpoint_name),
         expected_digest,
     )

@@ -137,7 +137,10 @@ def _divide_user_line(user_line: str) -> tuple[str, str]:
     path is taken."""
     marks = [match.start() for match in re.finditer(":", user_line)]
     for end in [len(user_line), *reversed(marks)]:
-        if user_line[:end].strip() and paths.resolve_path(user_line[:end]).exists():
+        if (
+            user_line[:end].strip()
+            and paths.resolve_user_path(user_line[:end]).exists()
+        ):
             return user_line[:end], user_line[end + 1 :].strip()
     hub_name, mark, columns = user_line.removeprefix(HUB).partition(":")
     if user_line.startswith(HUB):
@@ -152,7 +155,7 @@ def _resolve_location(location: str) -> str:
     return str(
         _download_hub_dataset(location)
         if location.startswith(HUB)
-        else paths.resolve_path(location)
+        else paths.resolve_user_path(location)
     )
 
 

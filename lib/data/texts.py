@@ -42,7 +42,7 @@ def files(corpus_name: str) -> list[Path]:
         text_files = sorted(folder.glob("*.txt"))
         if not text_files:
             fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
-            raise Absent(f"no text under {paths.show_path(folder)}: {fix}")
+            raise Absent(f"no text under {paths.format_path(folder)}: {fix}")
         chosen += [path for path in text_files if "train" in path.name] or text_files
     return chosen
 

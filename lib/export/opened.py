@@ -201,7 +201,7 @@ def execute_with_weights(spec: Spec) -> Run:
     from lib.cluster import sweep
 
     lost = sweep.execute_specs([spec], keep_weights=True)
-    spec, run = Store().find_run_or_twin(spec, needs_weights=True)
+    spec, run = Store().find_run_or_float32_run(spec, needs_weights=True)
     if lost:
         raise Refused(f"{spec.name} could not be made: {lost[spec]}")
     assert run

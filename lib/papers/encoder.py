@@ -85,7 +85,7 @@ def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
     if not str(path).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
         raise Absent(f"no model {str(path)!r}: it is no name of one line; {fix}")
-    place = paths.resolve_path(path)
+    place = paths.resolve_user_path(path)
     if not place.is_dir():
         place = (
             data.find_checkpoint(models.shorten_hub_name(str(path)), data.WEIGHTS)

@@ -24,7 +24,7 @@ from lib import data
 from lib.core import disk, options
 from lib.core.names import Refused, check_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
-from lib.core.papers import collect_modules, find_papers
+from lib.core.papers import find_papers, import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -55,7 +55,9 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
         else FOLDER / f"{paper_or_table}.toml"
     )
     tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
-    if is_paper and paper_or_table in (options_of_papers := collect_modules("options")):
+    if is_paper and paper_or_table in (
+        options_of_papers := import_module_of_each_paper("options")
+    ):
         kinds |= vars(options_of_papers[paper_or_table])
     for kind in tables.keys() & kinds.keys():
         common = (
@@ -799,8 +801,8 @@ def list_searches_behind(network_rows: Iterable[Row]) -> list[Row]:
     return [
         row.with_spec(search)
         for row in network_rows
-        for first in [row.spec.inputs_with_seeds.get("start")]
-        if first and (search := first.inputs_with_seeds.get("search"))
+        for first in [row.spec.input_specs_with_seeds.get("start")]
+        if first and (search := first.input_specs_with_seeds.get("search"))
     ]
 
 
@@ -814,6 +816,6 @@ def list_distillations_behind(network_rows: Iterable[Row]) -> list[Row]:
     return [
         row.with_spec(first)
         for row in network_rows
-        for first in [row.spec.inputs_with_seeds.get("start")]
+        for first in [row.spec.input_specs_with_seeds.get("start")]
         if first and first.step == "distil"
     ]

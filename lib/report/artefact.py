@@ -37,8 +37,8 @@ from lib.claims.seeds import add_planned_seeds
 from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
-from lib.core.execute import read_commit
-from lib.core.rows import Row, format_width
+from lib.core.execute import read_git_commit_entry
+from lib.core.rows import Row, format_model_width
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
@@ -432,10 +432,10 @@ class Page:
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        } | read_commit()
+        } | read_git_commit_entry()
         self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         display_text(
-            END.render(body, judged=judged, folder=paths.show_path(self.folder))
+            END.render(body, judged=judged, folder=paths.format_path(self.folder))
         )
         if not os.environ.get(notebook.BATCH):
             site.write_profile_index(self.scope[:])
@@ -495,7 +495,7 @@ def describe_label(row: Mapping[Any, Any], label_name: str) -> str:
     """Return a row's label in words, such as "seed 3"; "" for the width of an unpruned
     model."""
     if label_name == "m":
-        return f"{format_width(row)} of the width" if row["m"] else ""
+        return f"{format_model_width(row)} of the width" if row["m"] else ""
     return (
         str(row[label_name])
         if label_name == "model"
@@ -552,7 +552,7 @@ def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     if not batch:
         page.note(
             [
-                f"An experiment, in {paths.hide_local_paths(paths.show_path(folder))}.",
+                f"An experiment, in {paths.hide_local_paths(paths.format_path(folder))}.",
                 *differs,
             ]
         )

@@ -186,7 +186,7 @@ def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
     makes it.
 
     Temporary files of a killed process are removed."""
-    with disk.explain_full_disk(folder):
+    with disk.translate_full_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
         try:
@@ -215,7 +215,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
 
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
-    see = f"see {paths.show_path(output)}"
+    see = f"see {paths.format_path(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     how = {
         "prefix": "kernel-",
@@ -237,7 +237,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
             "kernel_manager_class": ForkingKernelManager,
         }
         try:
-            with disk.explain_full_disk(place):
+            with disk.translate_full_disk_errors(place):
                 papermill.execute_notebook(
                     str(writer), str(writer), builder.values, **how
                 )

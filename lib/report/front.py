@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, format_word_counts
 from lib.core import paths
-from lib.core.papers import find_paper_of_page, find_papers
+from lib.core.papers import find_paper_of_notebook, find_papers
 from lib.core.types import Json
 from lib.report import verdicts
 
@@ -47,7 +47,7 @@ def find_paper_title(paper: str) -> str:
 def find_page_heading(notebook_id: str) -> str:
     """Return the heading under which the index lists a page: the title of its paper, or
     "The workbook"."""
-    return lists.PAPERS.get(find_paper_of_page(notebook_id), verdicts.HEADINGS[0])
+    return lists.PAPERS.get(find_paper_of_notebook(notebook_id), verdicts.HEADINGS[0])
 
 
 def list_ordered_pages(profile: str) -> list[str]:
@@ -184,7 +184,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     lines = []
     for path in notebook.find_notebooks([f"{paper}/"]):
         name = notebook.make_notebook_id(path)
-        if find_paper_of_page(name) != paper or name.endswith("_01_summary"):
+        if find_paper_of_notebook(name) != paper or name.endswith("_01_summary"):
             continue
         ids = judging.list_notebook_claims(name)
         rows = [
