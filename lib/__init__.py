@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lib.core.options import Train
     from lib.core.types import Json
     from lib.data import Split, Task
-    from lib.export.opened import Opened
+    from lib.export.opened import OpenedRun
     from lib.train.learn import Trainer
 
 
@@ -51,7 +51,9 @@ if _tree and not _tree.samefile(_Path(__file__).parents[1]):
     exec(compile(_Path(__file__).read_text("utf-8"), __file__, "exec"))
 
 
-def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
+def load(
+    name: str, profile: str = "toy", keep: bool = False, **columns: Any
+) -> OpenedRun:
     """Open a finished run, given by its name, or by a notebook and the labels of a row
     of its grid.
 
@@ -80,7 +82,7 @@ def rows(
 
     if isinstance(place, str):
         line = f"{place}: {columns}" if columns else place
-        reading = own.read_user_line(line)
+        reading = own.read_dataset_line(line)
     else:
         reading = own.read_dataset(place, columns)
     return reading.task, dict(reading.splits)
@@ -184,7 +186,7 @@ def trainer(
         initializer_range=0.04,
     )
     encoder = transformers.BertForSequenceClassification(config)
-    splits = rows or data.load(data.describe_task_rows("toy", task.name, count))
+    splits = rows or data.load(data.make_data_descriptor("toy", task.name, count))
     return learn.Trainer(tokenizer, task, splits, train, seed), encoder
 
 

@@ -399,14 +399,14 @@ def export(args: argparse.Namespace) -> None:
     run = opened.find_run(args.run)
     from lib.export import writer  # Imported late: it loads torch, which takes seconds.
 
-    run = opened.restore_weights(run, args.keep)
+    run = opened.find_run_with_weights(run, args.keep)
     folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
     task = opened.find_task(run)
     labels = task.labels if task and not task.span else None
     with disk.translate_full_disk_errors(folder):
-        exported = writer.export(run.model, folder, labels, args.onnx)
+        exported = writer.export_model(run.model, folder, labels, args.onnx)
         card.make_card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")

@@ -160,7 +160,7 @@ def _stand_in(family, *sizes):
 @cache
 def scored(*sizes):
     """The descriptor of rows of one's own whose label is a score: how many words two
-    texts share; sizes: as of `lib.data.describe_task_rows`."""
+    texts share; sizes: as of `lib.data.make_data_descriptor`."""
     _kept.append(tempfile.TemporaryDirectory())
     pairs = toy.load("RTE")["train"].select_rows(range(400))
     lines = [
@@ -168,7 +168,7 @@ def scored(*sizes):
         for a, b in zip(pairs.a, pairs.b, strict=True)
     ]
     path = put(Path(_kept[-1].name), "scores.tsv", "a\tb\tscore\n" + "".join(lines))
-    return data.describe_task_rows("own", own.task(str(path)).name, *sizes)
+    return data.make_data_descriptor("own", own.task(str(path)).name, *sizes)
 
 
 def byte_level(folder, sentences):
@@ -418,7 +418,7 @@ def anywhere(monkeypatch):
         }
         return {name: value for name, value in told.items() if value}
 
-    monkeypatch.setattr(data, "describe_task_rows", described)
+    monkeypatch.setattr(data, "make_data_descriptor", described)
     monkeypatch.setattr(
         texts,
         "describe_corpus",
@@ -449,7 +449,7 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.find_unseen_rows, data.select_pool_of_training_rows
+    drawing = data.choose_unseen_test_rows, data.select_training_candidates
     for function in (
         data.read_splits_cached,
         data.digest_rows_cached,

@@ -62,7 +62,7 @@ def sst2(tmp_path, monkeypatch):
 
 def described(rows=20, held_out=5, **more):
     fixed = {"unseen": 8, "beside": 30, "words": 9, "drawn": True} | more
-    return data.describe_task_rows("glue", "SST-2", rows, held_out, **fixed)
+    return data.make_data_descriptor("glue", "SST-2", rows, held_out, **fixed)
 
 
 def index(there):
@@ -140,7 +140,7 @@ def test_the_descriptor_has_the_digest_of_the_pool_and_not_of_a_draw(sst2):
         ValueError, match="the rows to draw from, has digest .*; this run is of"
     ):
         data.load(told | {"drawn": told["drawn"] | {"digest": "0" * 16}}, 0)
-    assert "drawn" not in data.describe_task_rows(
+    assert "drawn" not in data.make_data_descriptor(
         "glue", "SST-2", 20, 5, unseen=8, beside=30
     )
 
@@ -182,7 +182,7 @@ def test_committed_pools(task, monkeypatch):
     pool, fixed = TASKS[task]
     assert told["drawn"]["rows"] == pool and told["unseen"]["rows"] == fixed
     assert told["rows"] == min(4000, pool - 300) and told["held_out"] == 300
-    judging = data.read_judging_arrays(told)
+    judging = data.read_labels_and_clusters(told)
     count = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616}[task]
     assert len(judging["cluster"]) == count  # the numbers of protocol_base.md
     if not (REAL / "glue" / task / "train.tsv").exists():
@@ -197,7 +197,7 @@ def test_committed_pools(task, monkeypatch):
             seen = {
                 mark
                 for text in taught
-                for mark in unseen.list_compared_ngrams(tuple(text.lower().split()))
+                for mark in unseen.list_ngrams_for_overlap(tuple(text.lower().split()))
             }
             fixed = [tuple(text.lower().split()) for text in each["unseen"].a]
             assert all(

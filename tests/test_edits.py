@@ -41,7 +41,7 @@ def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):
             (
                 rows.a,
                 rows.y.tolist(),
-                data.describe_task_rows("own", task.name)["digest"],
+                data.make_data_descriptor("own", task.name)["digest"],
             )
         )
     assert seen[0] == seen[3]

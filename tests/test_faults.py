@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("few_rows")
 KINDS = ("flip", "cut", "delete", "empty")
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="best")
 TEACHER = finetuned(
-    data.describe_task_rows("toy", "CoLA", 48, 16),
+    data.make_data_descriptor("toy", "CoLA", 48, 16),
     TRAIN,
     {"start": untrained(hidden=24, ffn=48)},
 ).with_seed(0)
@@ -544,7 +544,7 @@ STOPS = [[signal.SIGINT], pytest.param([signal.SIGTERM], marks=pytest.mark.slow)
 def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tmp_path):
     there = copied()
     spec = finetuned(
-        data.describe_task_rows("toy", "CoLA", 2000, 16),
+        data.make_data_descriptor("toy", "CoLA", 2000, 16),
         Train(epochs=200, batch=16, lr=1e-3, max_length=32),
         {"start": untrained(hidden=24, ffn=48)},
     ).with_seed(0)

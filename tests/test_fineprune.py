@@ -38,8 +38,8 @@ TRAIN = Train(
     epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
 )
 DATA, SQUAD = (
-    data.describe_task_rows("toy", "CoLA", 64, unseen=8),
-    data.describe_task_rows("toy", "SQuAD2", 48),
+    data.make_data_descriptor("toy", "CoLA", 64, unseen=8),
+    data.make_data_descriptor("toy", "SQuAD2", 48),
 )
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
@@ -322,7 +322,7 @@ def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
 
 
 def test_probing_tasks_are_told_on_both_their_splits(runs, store):
-    probing = data.describe_task_rows("toy", "Tense", 64)
+    probing = data.make_data_descriptor("toy", "Tense", 64)
     run, splits = (
         execute(spec(mix=MIX, data=probing), store, keep_weights=True),
         data.load(probing),
@@ -375,7 +375,7 @@ def test_a_score_near_the_majority_class_is_divergence(runs, store):
 
 
 def test_what_needs_no_reading():
-    splits = data.load(data.describe_task_rows("toy", "RTE", 64))
+    splits = data.load(data.make_data_descriptor("toy", "RTE", 64))
     frequent = np.bincount(splits["train"].y).argmax()
     assert heads.score_majority_baseline(data.task("toy", "RTE"), splits) == np.mean(
         splits["dev"].y == frequent

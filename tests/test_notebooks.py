@@ -331,7 +331,7 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     with pytest.raises(
         FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"
     ):
-        data.load(data.describe_task_rows("glue", "SST-2", 100))
+        data.load(data.make_data_descriptor("glue", "SST-2", 100))
 
 
 @pytest.mark.papers()

@@ -404,8 +404,8 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     line, path, state = rows_of.task(tsv).name, Path(tsv), Path(tsv).stat()
     before, drawn = (
-        data.describe_task_rows("own", line),
-        data.describe_task_rows("own", line, 20, 0, 10, 30),
+        data.make_data_descriptor("own", line),
+        data.make_data_descriptor("own", line, 20, 0, 10, 30),
     )
     swapped = [
         (text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()
@@ -416,10 +416,11 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
         path.stat().st_size == state.st_size
         and path.stat().st_mtime_ns == state.st_mtime_ns
     )
-    after = data.describe_task_rows("own", rows_of.task(tsv).name)
+    after = data.make_data_descriptor("own", rows_of.task(tsv).name)
     assert after["digest"] != before["digest"]
     assert (
-        data.describe_task_rows("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
+        data.make_data_descriptor("own", line, 20, 0, 10, 30)["unseen"]
+        != drawn["unseen"]
     )
     for value in (1, 2):  # A note that lies under the name of another is none.
         noted = disk.cache_on_disk(["rows", value], [path], lambda value=value: value)
@@ -436,7 +437,7 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))
-    assert data.describe_task_rows("own", line)["digest"] not in (
+    assert data.make_data_descriptor("own", line)["digest"] not in (
         before["digest"],
         after["digest"],
     )
@@ -685,7 +686,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     mine = grids.ReaderProfile("toy", str(put(tmp_path, "b.tsv", table(some))), folder)
     assert (
         mine.measured_feed.unknown == pytest.approx(1 / 9)
-        and mine.measured_feed.truncated_share == 0
+        and mine.measured_feed.truncated_row_share == 0
     )
     assert mine.row_cautions == [mine.measured_feed.summary]
     words = Path(folder, "vocab.txt").read_text()
@@ -719,7 +720,7 @@ def test_majority_is_judged_where_no_linear_model_can_be(tmp_path, store):
     name = rows_of.task(str(put(tmp_path, "a.tsv", table(rows)))).name
     train = data.read_splits("own", name)["train"]
     assert {*train.y} == {0, 1}
-    few = data.describe_task_rows("own", name, 5)
+    few = data.make_data_descriptor("own", name, 5)
     assert len({*data.load(few)["train"].y}) == 1
     found = made(store, Spec("bag_of_words", {"data": few}, seed=0)).metrics
     assert found["majority"] > 0.9 and "bag_of_words" not in found

@@ -16,7 +16,7 @@ from lib.train.steps import count
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
 QUOTED = paths.PUBLISHED / "ghostbert" / "quoted.toml"
 MODEL = finetuned(
-    data.describe_task_rows("toy", "Tense", 64),
+    data.make_data_descriptor("toy", "Tense", 64),
     TRAIN,
     {"start": small_backbone(TRAIN, layers=2)},
 )

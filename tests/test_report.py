@@ -31,7 +31,7 @@ backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": tr
                              "numerics": numerics, "model": shape,
                              "objective": {"share": 0.15, "hidden": 0.8, "replaced": 0.1}}, seed=0)
 grid = [Row(Spec("finetune", {
-    "data": data.describe_task_rows("toy", "CoLA", rows), "train": train,
+    "data": data.make_data_descriptor("toy", "CoLA", rows), "train": train,
     "targets": Targets("hard"),
     "numerics": numerics}, {"start": backbone}), task="CoLA", seed=seed) for seed in (0, 1)]"""
 RAN = "a planted script ran"  # no page may have it as its title
@@ -360,8 +360,8 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(
     text = path.read_text()
     path.write_text(
         text.replace(
-            'data.describe_task_rows(\\"toy\\", \\"CoLA\\"',
-            'data.describe_task_rows(\\"senteval\\", \\"Tense\\"',
+            'data.make_data_descriptor(\\"toy\\", \\"CoLA\\"',
+            'data.make_data_descriptor(\\"senteval\\", \\"Tense\\"',
         )
     )
     assert path.read_text() != text

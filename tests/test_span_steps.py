@@ -24,7 +24,7 @@ NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 DATA = {
-    name: data.describe_task_rows("toy", name, 48, 16)
+    name: data.make_data_descriptor("toy", name, 48, 16)
     for name in ("SQuAD1", "SQuAD2", "RTE")
 }
 BACKBONE = small_backbone(TRAIN, layers=1)

@@ -32,7 +32,7 @@ TRAIN = Train(
 ROWS, HELD_OUT, HEADS = 64, 24, 3
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.list_vocabulary()), 128, 2, 48)
-DATA = data.describe_task_rows("toy", "CoLA", ROWS, HELD_OUT)
+DATA = data.make_data_descriptor("toy", "CoLA", ROWS, HELD_OUT)
 
 BACKBONE = small_backbone(TRAIN, layers=2)
 SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | to_plain_json(GHOST)]

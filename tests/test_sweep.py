@@ -29,7 +29,7 @@ BACKBONE = small_backbone(TRAIN, 40, layers=1, hidden=24, ffn=48)
 
 def teacher(rows=64, **train):
     args = {
-        "data": data.describe_task_rows("toy", "CoLA", rows, 32),
+        "data": data.make_data_descriptor("toy", "CoLA", rows, 32),
         "train": replace(TRAIN, **train),
     }
     args |= {"targets": Targets("hard"), "numerics": NUMERICS}

@@ -162,7 +162,7 @@ def test_a_model_has_the_kept_parts_and_opens_again(
     assert torch.equal(logits(backbone.load(tmp_path)[0], batch), logits(model, batch))
 
 
-DATA = data.describe_task_rows("toy", "CoLA", 32, 16)
+DATA = data.make_data_descriptor("toy", "CoLA", 32, 16)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
 
 

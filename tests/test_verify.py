@@ -36,7 +36,7 @@ def records(tmp_path, monkeypatch):
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
     monkeypatch.setattr(verify.lists, "list_papers_without_code", lambda: [])
-    run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
+    run, described = tmp_path / "run", data.make_data_descriptor("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
     told = {"labels": rng.integers(0, 2, 30), "index": np.arange(30)}
@@ -403,7 +403,7 @@ def test_a_run_without_a_score_has_nothing_to_compute_again():
     for args in (
         {},
         {"data": {"kind": "files"}},
-        {"data": data.describe_task_rows("toy", "RTE", 40)},
+        {"data": data.make_data_descriptor("toy", "RTE", 40)},
     ):
         run = SimpleNamespace(spec={"args": args}, metrics={"tokens": 3})
         assert verify.recompute_metrics(run) == {}
@@ -416,12 +416,12 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     (tmp_path / "glue" / "RTE" / "train.tsv").write_text("damaged")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with pytest.raises(ValueError, match="damaged"):
-        data.describe_task_rows("glue", "RTE")
+        data.make_data_descriptor("glue", "RTE")
     with data.allow_absent_data(use_local_data=False):
-        wanted = data.read_official_digests()["glue/RTE"]
-        assert data.describe_task_rows("glue", "RTE")["digest"] == wanted
+        wanted = data.read_committed_data_digests()["glue/RTE"]
+        assert data.make_data_descriptor("glue", "RTE")["digest"] == wanted
         assert backbone_spec("paper").args["digest"] == "absent"
-    assert data.describe_task_rows("toy", "RTE")["digest"] != "absent"
+    assert data.make_data_descriptor("toy", "RTE")["digest"] != "absent"
 
 
 @pytest.mark.papers()

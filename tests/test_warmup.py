@@ -275,7 +275,7 @@ TRAIN = Train(
 )
 CORPUS = {"sentences": 90, "seed": 0}
 DATA = {
-    "CoLA": data.describe_task_rows("toy", "CoLA", 48, 8, unseen=8),
+    "CoLA": data.make_data_descriptor("toy", "CoLA", 48, 8, unseen=8),
     "scores": scored(48, 8, 8),
 }
 SPAN = Span(stride=12, max_query=10, max_answer=8)
@@ -300,7 +300,7 @@ def warmed(teacher, start=None, described=DATA["CoLA"], **more):
     return Spec("warmup", told | more, inputs).with_seed(1)
 
 
-QUESTIONS = data.describe_task_rows("toy", "SQuAD2", 48, 8)
+QUESTIONS = data.make_data_descriptor("toy", "SQuAD2", 48, 8)
 TEACHER, SCORER = (
     finetuned(DATA[name], TRAIN, {"start": BACKBONE}).with_seed(1) for name in DATA
 )

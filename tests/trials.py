@@ -216,7 +216,7 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
     if split.b is None:
         return -1.0
     model, tokenizer = backbone.load(
-        data.locate_checkpoint(grids.CHECKPOINTS["base"]["bert"])
+        data.require_checkpoint_folder(grids.CHECKPOINTS["base"]["bert"])
     )
     train = train.select_rows(np.arange(min(1000, len(train))))
     near = [

@@ -287,7 +287,8 @@ def has_predictions_on_examples(spec: Spec) -> bool:
 
 
 def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of grids that some Cells compare, each (model label, Spec) once."""
+    """Return the rows of grids that some Cells compare, each (model label, Spec)
+    once."""
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows

@@ -102,7 +102,8 @@ class PrintedCells:
         """Return the values of a column of a printed table in all rows that the keys
         name. In formulas of claims this function is named `col`.
 
-        row_keys: texts in the first columns of the row, or how they begin; "*" for any."""
+        row_keys: texts in the first columns of the row, or how they begin; "*" for
+        any."""
         rows = self.find_numbered_rows(table_name, row_keys)
         self.texts_read |= {
             (table_name, column_name, i): line[column_name] for i, line in rows
@@ -137,8 +138,8 @@ class PrintedCells:
 
         A line of `settings.csv` names a printed cell (for some lines a second one to
         multiply it with) and the place of the setting in the arguments of runs
-        (`read_setting_values`). Its column `relation` says whether the printed value "is"
-        the only one in these runs, or is "among" several."""
+        (`read_setting_values`). Its column `relation` says whether the printed value
+        "is" the only one in these runs, or is "among" several."""
         lines = lists.read_published_csv(f"{self.paper}/settings")
         return all(
             [
@@ -186,8 +187,8 @@ class PrintedCells:
         mean of its columns, rounded to one decimal. In formulas of claims this function
         is named `off`.
 
-        first_colon_last_column: the averaged columns, as "A:B". Rows with an empty cell in them are
-        left out.
+        first_colon_last_column: the averaged columns, as "A:B". Rows with an empty cell
+        in them are left out.
         key_column_count: the number of first columns that identify a row."""
         keys = [
             list(line.values())[:key_column_count]
@@ -263,7 +264,8 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
 
 def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
     """Return the value at some operands of one of this code's FFN operations, such as
-    GELU, by its printed name. In formulas of claims this function is named `operation`."""
+    GELU, by its printed name. In formulas of claims this function is named
+    `operation`."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[operation_name.lower().replace(" ", "_")](*map(float, operands)))
@@ -287,8 +289,8 @@ def evaluate_expression(
     """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is 18.
     In formulas of claims this function is named `given`.
 
-    constant_assignments: assignments with "; " between them. values: the variables of the
-    expression."""
+    constant_assignments: assignments with "; " between them. values: the variables of
+    the expression."""
     variables |= vars(math) | {"max": max}
     for constant in filter(None, (constant_assignments or "").split("; ")):
         name, value = constant.split(" = ")
@@ -316,9 +318,11 @@ def count_encoder_flops_or_parameters(
     """Return a cost of an encoder by a function of `lib.stats.cost`. In formulas of
     claims this function is named `counted`.
 
-    counter_name: the function: "flops", "parameters", "ghost_flops" or "ghost_parameters".
+    counter_name: the function: "flops", "parameters", "ghost_flops" or
+    "ghost_parameters".
     shape: the name of the encoder's shape.
-    counter_options: further arguments of that function, such as heads, convention and ghost."""
+    counter_options: further arguments of that function, such as heads, convention and
+    ghost."""
     return Fraction(getattr(cost, counter_name)(cost.SHAPES[shape], **counter_options))
 
 
@@ -359,7 +363,8 @@ class FormulaResult(NamedTuple):
 
 
 def evaluate_formula(paper: str, formula: str) -> FormulaResult:
-    """Return the value of a formula, and the texts of the printed cells that it read."""
+    """Return the value of a formula, and the texts of the printed cells that it
+    read."""
     cells = PrintedCells(paper)
     readers = dict(cell=cells.read_cell, col=cells.read_column)
     readers |= dict(

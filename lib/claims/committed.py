@@ -59,8 +59,8 @@ def list_files_changed_since_commit(*path_patterns: str) -> list[str]:
     """Return an error message of one line for each file with uncommitted changes, by
     `git diff HEAD`.
 
-    path_patterns: git globs of the files to look at, relative to the root of the repository.
-    Without git or outside a checkout the list is empty."""
+    path_patterns: git globs of the files to look at, relative to the root of the
+    repository. Without git or outside a checkout the list is empty."""
     globs = (f":(glob){pattern}" for pattern in path_patterns)
     words = ["git", "--no-optional-locks", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}

@@ -82,8 +82,8 @@ def select_compared_rows_of_one_dtype(
 
 
 def count_fewest_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
-    """Return the planned and finished numbers of seeds: for each, the fewest of any model on
-    any task.
+    """Return the planned and finished numbers of seeds: for each, the fewest of any
+    model on any task.
 
     A seed is finished where each of its runs was made or has failed."""
     every, lacking = defaultdict(set), defaultdict(set)

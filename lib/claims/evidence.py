@@ -242,8 +242,8 @@ def execute_and_record_missing_runs(
 
 
 class SavedWeights:
-    """This class is the set of runs whose weights `execute_and_record_missing_runs` saved, and may
-    delete.
+    """This class is the set of runs whose weights `execute_and_record_missing_runs`
+    saved, and may delete.
 
     The command may be stopped and continued, so the set is a file in the store, with a
     digest of each run's manifest. A run that a user makes again has another manifest,

@@ -44,8 +44,8 @@ NotebookDigest: TypeAlias = Json
 
 @dataclass(frozen=True)
 class NotebookParameter:
-    """A NotebookParameter is an annotated value in a notebook's parameters cell, or a list of
-    such values.
+    """A NotebookParameter is an annotated value in a notebook's parameters cell, or a
+    list of such values.
 
     type: that of the value, or of the list's items.
     range: (lowest, highest) allowed value, from an annotation such as `Annotated[float,
@@ -139,8 +139,8 @@ def read_notebook_title(notebook_path: Path) -> str:
 
 
 def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParameter]:
-    """Return {name: NotebookParameter} of the annotated values in the notebook's cell tagged
-    `parameters`.
+    """Return {name: NotebookParameter} of the annotated values in the notebook's cell
+    tagged `parameters`.
 
     Raises Refused where there is no such cell, or where its code fails."""
     source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
@@ -194,7 +194,8 @@ def complete_parameter_values(
 def explain_unusable_value(
     parameter_name: str, value: Any, parameter: NotebookParameter
 ) -> str:
-    """Return why a notebook's parameter cannot have a value, in words; "" where it can."""
+    """Return why a notebook's parameter cannot have a value, in words; "" where it
+    can."""
     kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
         return (

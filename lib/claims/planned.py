@@ -128,8 +128,8 @@ def list_rows_to_run(
 
     At a profile with a plan they are the rows of the plan's lines for the notebook. At
     another profile they are all rows of `grid_function` but those of
-    `read_omitted_values_by_label`. A reader who changes an argument of the grid, or brings data,
-    gets all rows of `grid_function`.
+    `read_omitted_values_by_label`. A reader who changes an argument of the grid, or
+    brings data, gets all rows of `grid_function`.
 
     grid_function: the notebook's function from a profile and further arguments to rows.
     parameter_values: values of the notebook's parameters; `grid_function` gets those

@@ -73,11 +73,11 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     else:
         scores = metrics.compute_metrics(task, stored["logits"], stored["labels"])
     if unseen_spec := described.get("unseen"):
-        unseen_predictions = data.unpack_predictions(
+        unseen_predictions = data.decode_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         more = metrics.compute_metrics(
-            task, unseen_predictions, data.read_judging_arrays(described)["labels"]
+            task, unseen_predictions, data.read_labels_and_clusters(described)["labels"]
         )
         scores |= {f"unseen.{name}": value for name, value in more.items()}
     return scores
@@ -198,8 +198,8 @@ def recompute_committed_files(store: Store) -> dict[Path, str]:
 
 
 def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
-    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a CSV
-    text.
+    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a
+    CSV text.
 
     Lines with the same first KEY (4) cells are joined."""
     table = defaultdict(list)
@@ -298,8 +298,8 @@ def list_record_faults(
     """Return one line for each fault of the committed records and files; [] where all
     is right.
 
-    rewrite_committed_files: write the computed files and README's findings instead of comparing
-    them, if the records are sound."""
+    rewrite_committed_files: write the computed files and README's findings instead of
+    comparing them, if the records are sound."""
     lines = [line for line in map(describe_record_damage, store.list_records()) if line]
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not rewrite_committed_files:

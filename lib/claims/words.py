@@ -9,8 +9,8 @@ and with the value that the paper prints. A claim has no word of its own: a page
 those of its cells.
 
 A seed in which a model collapsed is left out of the pairs and counted. A model cannot
-be compared if at least half of its runs learned too little: `explain_model_that_learned_little`
-says which model and why."""
+be compared if at least half of its runs learned too little:
+`explain_model_that_learned_little` says which model and why."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -423,8 +423,8 @@ class JudgingInputs:
         `interest`), as the mean over its tasks.
 
         effects: {(text of a comparison, task): value}. task_or_tasks: one task, or
-        several with "/" between. Where a single task is missing, the value for all these tasks
-        together counts; None without one."""
+        several with "/" between. Where a single task is missing, the value for all
+        these tasks together counts; None without one."""
         parts = [
             effects.get((cell_text, part), effects.get((cell_text, "")))
             for part in task_or_tasks.split("/")
@@ -482,8 +482,8 @@ def describe_missing_row(missing_model: str, profile: str) -> str:
     """Return in a sentence which row a profile (scale of the runs) lacks, so that a
     comparison cannot be made.
 
-    missing_model: the message of `select_compared_rows_of_one_dtype`, such as "Ghost at task
-    MRPC"."""
+    missing_model: the message of `select_compared_rows_of_one_dtype`, such as "Ghost at
+    task MRPC"."""
     label, _, place = missing_model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from lib.core.spec import Spec
 from lib.core.store import Run
 
-# A row of results: labels, Spec, run, state and metrics, as a dict of an Outcome has them.
+# A row of results: labels, Spec, run, state and metrics, as in dict(Outcome).
 ResultRow: TypeAlias = Mapping[str, Any]
 # Heads of BERT-base. A pruned model that keeps m heads has the width m/12, unless its
 # Row has another number of heads as the label `of`.

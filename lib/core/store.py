@@ -162,7 +162,8 @@ def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
     (filelock), so it ends with the process that holds it.
 
     lock_path: the lock file of the run.
-    max_wait_seconds: seconds after which Timeout is raised; below 0 there is no limit."""
+    max_wait_seconds: seconds after which Timeout is raised; below 0 there is no
+    limit."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
         disk.translate_full_disk_errors(lock_path.parent),
@@ -251,8 +252,8 @@ class Store:
     def find_run_or_float32_run(
         self, spec: Spec, needs_weights: bool = False
     ) -> SpecAndRun:
-        """Return the Spec and its finished run or None, where the Spec may be replaced by
-        the same Spec in float32 instead of bfloat16.
+        """Return the Spec and its finished run or None, where the Spec may be replaced
+        by the same Spec in float32 instead of bfloat16.
 
         If the Spec has a run, that is returned; else that in float32, if there is one.
         Where neither has a run, it is the one to execute: in float32 on a processor
@@ -591,7 +592,8 @@ class RunWriter(Scratch):
         seconds, number of attempts, and further `values`.
 
         state: "started", "finished", "failed" or "stopped".
-        overwrite_bytes: whether to overwrite the old bytes, which works on a full disk too."""
+        overwrite_bytes: whether to overwrite the old bytes, which works on a full disk
+        too."""
         self.check_folder_exists()
         status = {
             "state": state,

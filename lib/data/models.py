@@ -18,10 +18,10 @@ from lib.data import (
     WEIGHTS,
     check_digest,
     digest_weights,
-    find_checkpoint,
+    find_checkpoint_folder_with_file,
     list_checkpoint_files,
-    locate_checkpoint,
-    read_official_digests,
+    read_committed_data_digests,
+    require_checkpoint_folder,
 )
 
 HUB = disk.read_toml(Path(__file__).with_name("models.toml"))["HUB"]
@@ -56,9 +56,9 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     target = paths.models_root() / checkpoint_name
     if (target / WEIGHTS).exists():
         return target
-    here = find_checkpoint(checkpoint_name, WEIGHTS) or find_checkpoint(
-        checkpoint_name, PICKLE
-    )
+    here = find_checkpoint_folder_with_file(
+        checkpoint_name, WEIGHTS
+    ) or find_checkpoint_folder_with_file(checkpoint_name, PICKLE)
     is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", checkpoint_name)
     if not (is_name and (here or "/" in checkpoint_name)):
         check_name("checkpoint", checkpoint_name, HUB)
@@ -72,7 +72,9 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             if not (made / WEIGHTS).exists():
                 convert_pickle(source / PICKLE, made / WEIGHTS)
             actual = disk.digest_file(made / WEIGHTS)
-            expected = read_official_digests().get(f"models/{checkpoint_name}", actual)
+            expected = read_committed_data_digests().get(
+                f"models/{checkpoint_name}", actual
+            )
             if actual != expected:
                 digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
                 fix = "fetch them again; nothing was stored"
@@ -146,7 +148,7 @@ def copy_checkpoint(
     changed since it was downloaded.
 
     expected_digest: the digest that the Spec of the run has for this checkpoint."""
-    folder = locate_checkpoint(checkpoint_name)
+    folder = require_checkpoint_folder(checkpoint_name)
     if (folder / disk.MANIFEST).exists() and (
         why := disk.describe_folder_damage(folder)
     ):

@@ -21,7 +21,7 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
     """Return the model card of a run's exported model: how the model was made, its size
     and its scores.
 
-    export_report: what lib.export.writer.export returned for the model."""
+    export_report: what lib.export.writer.export_model returned for the model."""
     spec, task = from_json(run.spec), find_task(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})

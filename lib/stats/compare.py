@@ -259,8 +259,8 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     labels, index = stored["labels"], stored["index"].tolist()
     cluster = np.arange(len(labels))
     if column.split == "dev" and unseen_spec:
-        more = data.read_judging_arrays(run.spec["args"]["data"])
-        answers = data.unpack_predictions(
+        more = data.read_labels_and_clusters(run.spec["args"]["data"])
+        answers = data.decode_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         rows, cluster = more["judged"], more["cluster"]
