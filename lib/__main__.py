@@ -406,7 +406,7 @@ def export(args: argparse.Namespace) -> None:
     task = opened.find_task(run)
     labels = task.labels if task and not task.span else None
     with disk.translate_full_disk_errors(folder):
-        exported = writer.export_model(run.model, folder, labels, args.onnx)
+        exported = writer.export_model(run.model_folder, folder, labels, args.onnx)
         card.make_card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")

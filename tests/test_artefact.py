@@ -277,7 +277,9 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     axis.set_title("T")
     axis.plot([1, 2])
     page.figure(figure, pd.DataFrame({"x": [1]}))
-    sizes = Verdict("Sizes:", word="equal", measured="2 | 3; 4", note="so be it")
+    sizes = Verdict(
+        "Sizes:", verdict_word="equal", measured="2 | 3; 4", note="so be it"
+    )
     page.finish([sizes], {"toy": ["Smaller."]})
     cells = [
         {

@@ -16,7 +16,7 @@ from lib.claims import checks, lists, notebook
 from lib.claims import judging as source
 from lib.claims.cells import parse_cells
 from lib.claims.lists import PAPERS
-from lib.claims.lists import read_published_csv as read
+from lib.claims.lists import read_csv_in_published_folder as read
 from lib.core.paths import PUBLISHED
 from lib.core.spec import find_ancestors
 from lib.model.formula import NUMPY
@@ -207,7 +207,10 @@ def holds(id):
     """Whether a claim is computed and agrees; one whose formula cannot be evaluated
     does not."""
     try:
-        return source.judge_claim_by_formula(lists.read_claims()[id]).word == "equal"
+        return (
+            source.judge_claim_by_formula(lists.read_claims()[id]).verdict_word
+            == "equal"
+        )
     except Exception:
         return False
 
@@ -335,9 +338,9 @@ def break_cell(id, rng, patch):
     """Change one of the cells that a formula reads."""
     there = [
         (
-            lists.read_published_csv(f"{lists.read_claims()[id]['paper']}/{table}")[
-                row
-            ],
+            lists.read_csv_in_published_folder(
+                f"{lists.read_claims()[id]['paper']}/{table}"
+            )[row],
             column,
         )
         for table, column, row in checked()[id][1]

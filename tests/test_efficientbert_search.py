@@ -319,7 +319,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
         (tuned.inputs["start"], last, "net"),
     ):
         assert spec.inputs["search"] == found
-        model = backbone.load(make(spec).model)[0]
+        model = backbone.load(make(spec).model_folder)[0]
         assert supernet.read_net_of_model(model) == make(found).metrics[name]
     final = make(search.final_training_spec("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
@@ -328,7 +328,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
 def test_training_on_a_task_moves_every_weight(make, last):
     tuned = search.retraining_spec("toy", "CoLA", last)
     before, after = (
-        dict(get_encoder(backbone.load(make(spec).model)[0]).named_parameters())
+        dict(get_encoder(backbone.load(make(spec).model_folder)[0]).named_parameters())
         for spec in (tuned.inputs["start"], tuned)
     )
     still = {name for name, value in before.items() if torch.equal(value, after[name])}

@@ -56,7 +56,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
         evidence.lists,
-        "read_published_csv",
+        "read_csv_in_published_folder",
         lambda _: [{"claim": "H1"}, {"claim": "A2"}],
     )
     specs = evidence.list_claim_specs_in_run_order(claims)
@@ -78,7 +78,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
         assert (store.records / spec.name).exists() and store.find_run(spec).env[
             "commit"
         ]
-        assert not store.find_run(spec).model.exists()
+        assert not store.find_run(spec).model_folder.exists()
     assert not (store.records / BACKBONE.name).exists()
     assert store.find_run(BACKBONE, needs_weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
@@ -133,7 +133,7 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     assert all((store.records / spec.name).exists() for spec in wanted)
     assert not store.find_run(
         small(64).with_seed(10)
-    ).model.exists() and not store.find_run(later[0])
+    ).model_folder.exists() and not store.find_run(later[0])
     assert (
         evidence.execute_and_record_missing_runs(
             "all", store, workers=1, profile="base"
@@ -141,7 +141,7 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
         == {}
     )
     assert all((store.records / spec.name).exists() for spec in later)
-    assert not store.find_run(small(64).with_seed(11)).model.exists()
+    assert not store.find_run(small(64).with_seed(11)).model_folder.exists()
 
 
 @pytest.mark.papers("nas_pruning")
@@ -163,7 +163,7 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
         == {}
     )
     assert (store.records / asked.name).exists()
-    assert not store.find_run(small(64).with_seed(10)).model.exists()
+    assert not store.find_run(small(64).with_seed(10)).model_folder.exists()
 
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
@@ -171,9 +171,9 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
         evidence.select_claims(["G11"])
     every = evidence.select_claims()
     assert {c["id"] for c in every} >= {
-        line["id"] for line in lists.read_published_csv("central")
+        line["id"] for line in lists.read_csv_in_published_folder("central")
     }
-    at_base = {row["claim"] for row in lists.read_published_csv("plan_base")}
+    at_base = {row["claim"] for row in lists.read_csv_in_published_folder("plan_base")}
     for c in every:
         assert c["seeds"] or c["id"] in at_base, c["id"]
         assert c["id"] == "E5" or not {0, 1, 2, 90} & {*seeds(c["seeds"])}, c["id"]

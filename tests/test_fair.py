@@ -27,7 +27,7 @@ from lib.papers.nas_pruning import measures
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 
-PLAN = lists.read_published_csv("plan_fair")
+PLAN = lists.read_csv_in_published_folder("plan_fair")
 PLANNED = [row for row in PLAN if row["word"] == "planned"]
 TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
@@ -161,7 +161,7 @@ def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
     chosen = ghostbert.TAPS["mini"]
     passed = [
         row["setting"]
-        for row in lists.read_published_csv("trials_fair")
+        for row in lists.read_csv_in_published_folder("trials_fair")
         if row["passes"] == "yes"
     ]
     assert not chosen or chosen in [

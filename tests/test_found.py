@@ -169,7 +169,7 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     """What is measured is in points and has a bar, or has another unit."""
     central = judging.list_central_claims()
     every = judging.select_results_without_repeats(found, central)
-    measured = [r for r in every if r.word != "not measured"]
+    measured = [r for r in every if r.verdict_word != "not measured"]
     text, drawn = (
         judging.summarise_central_verdicts(found),
         judging.make_forest_plot_rows(found, central),

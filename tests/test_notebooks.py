@@ -162,7 +162,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
         (
-            [verdict.Verdict("sizes", word="equal", measured="1.0")],
+            [verdict.Verdict("sizes", verdict_word="equal", measured="1.0")],
             {"toy": ["generated"]},
         ),
         ([], {"toy": ["generated"]}),
@@ -343,8 +343,8 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     few = replace(result, estimate=replace(e, n_seeds=2), sentence="a minus c on SST-2")
     found = [
         verdict.Verdict("G1", (result, few), profile="mini", kind="finding"),
-        verdict.Verdict("a", word="equal", measured="1"),
-        verdict.Verdict("b", word="differs", measured="2"),
+        verdict.Verdict("a", verdict_word="equal", measured="1"),
+        verdict.Verdict("b", verdict_word="differs", measured="2"),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())

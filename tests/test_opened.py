@@ -62,7 +62,7 @@ def test_a_run_of_a_generated_task_keeps_its_weights(here):
     from lib.core.execute import execute
 
     run = execute(SPEC.with_seed(2), here)
-    assert run.model.exists()
+    assert run.model_folder.exists()
 
 
 @pytest.mark.parametrize(

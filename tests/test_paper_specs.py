@@ -289,7 +289,9 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     short = {"epochs": 1, "batch": 16, "max_length": 32}
     total, heads = (4, 2) if family == "electra" else (12, 3)
     first = untrained(family, heads=total, **SIZES)
-    encoder, _ = backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)
+    encoder, _ = backbone.load(
+        made(Store(tmp_path, tmp_path / "none"), first).model_folder
+    )
     sizes = cost.read_shape_of_config(encoder.config.to_dict())
     for module in (ghostbert, students):
         monkeypatch.setattr(
@@ -310,7 +312,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
         "toy", "CoLA", heads, ghostbert.make_ghost_options("toy"), kind
     ).with_seed(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     assert isinstance(model, classes(family)[1])
     assert [op["op"] for op in list_applied_operations(model)] == ["cut", "ghost"]
     assert {

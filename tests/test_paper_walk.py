@@ -261,7 +261,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    for row in lists.read_published_csv(
+    for row in lists.read_csv_in_published_folder(
         f"{paper}/claims"
     ):  # What is printed is held to the uncut profile.
         if row["check"]:

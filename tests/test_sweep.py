@@ -115,7 +115,9 @@ def test_a_chain_is_made_and_found_again(store):
     assert [run.status["at"] for run in again["run"]] == began
     logits = frame["run"][0].read_arrays("predictions")["logits"]
     assert logits.shape == (2000, 2) and np.isfinite(logits).all()
-    assert all(run.model.exists() for run in frame["run"])  # generated tasks' are small
+    assert all(
+        run.model_folder.exists() for run in frame["run"]
+    )  # generated tasks' are small
 
 
 def test_a_failed_run_costs_only_what_needs_it(store):

@@ -17,7 +17,7 @@ from lib.core import paths
 from lib.core.store import Store
 from lib.papers import grids
 
-ROWS = {row["claim"]: row for row in lists.read_published_csv("unanswered")}
+ROWS = {row["claim"]: row for row in lists.read_csv_in_published_folder("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
@@ -96,7 +96,7 @@ def twin(claim, text):
     tasks."""
     told = {
         r["cell"]: r["same_as"]
-        for r in lists.read_published_csv(f"{LINES[claim]['paper']}/cells")
+        for r in lists.read_csv_in_published_folder(f"{LINES[claim]['paper']}/cells")
         if r["claim"] == claim
     }
     if not (other := told.get(text)):

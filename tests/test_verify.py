@@ -105,7 +105,7 @@ def judged(store):
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
     return {
         "G1": found,
-        "G10": Verdict("G10", word="equal", measured="12 computed, 12 printed"),
+        "G10": Verdict("G10", verdict_word="equal", measured="12 computed, 12 printed"),
     }
 
 

@@ -272,7 +272,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
 def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, int]:
     """Return (the score of a run's model on rows, how many different answers it
     gives)."""
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     encoded, _ = heads.encode_rows(
         tokenizer, split, task, spec.args["train"]["max_length"], None
     )

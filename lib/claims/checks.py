@@ -49,7 +49,9 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
     printed mean is over the same tasks as the measured mean beside it."""
     paper, values = lists.read_claims()[claim_id]["paper"], {}
     for row in (
-        row for row in lists.read_published_csv("effects") if row["claim"] == claim_id
+        row
+        for row in lists.read_csv_in_published_folder("effects")
+        if row["claim"] == claim_id
     ):
         for task in row["tasks"].split("; "):
             printed, _ = evaluate_formula(paper, row["formula"].replace("{task}", task))
@@ -84,7 +86,9 @@ class PrintedCells:
     def find_numbered_rows(
         self, table_name: str, row_keys: Sequence[str]
     ) -> list[tuple[int, dict[str, str]]]:
-        rows = list(enumerate(lists.read_published_csv(f"{self.paper}/{table_name}")))
+        rows = list(
+            enumerate(lists.read_csv_in_published_folder(f"{self.paper}/{table_name}"))
+        )
         for key, column in zip(row_keys, rows[0][1], strict=False):
             exact = [row for row in rows if row[1][column] == key]
             rows = exact or [
@@ -124,7 +128,9 @@ class PrintedCells:
         """Return the values of one row of a printed table in the columns from A to B of
         a span "A:B", without the empty cells. In formulas of claims this function is
         named `row`."""
-        names = list(lists.read_published_csv(f"{self.paper}/{table_name}")[0])
+        names = list(
+            lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")[0]
+        )
         first, last = map(names.index, first_colon_last_column.split(":"))
         values = [
             self.read_cell(table_name, name, *row_keys)
@@ -140,7 +146,7 @@ class PrintedCells:
         multiply it with) and the place of the setting in the arguments of runs
         (`read_setting_values`). Its column `relation` says whether the printed value
         "is" the only one in these runs, or is "among" several."""
-        lines = lists.read_published_csv(f"{self.paper}/settings")
+        lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
         return all(
             [
                 self.runs_use_printed_setting(line)
@@ -192,7 +198,7 @@ class PrintedCells:
         key_column_count: the number of first columns that identify a row."""
         keys = [
             list(line.values())[:key_column_count]
-            for line in lists.read_published_csv(f"{self.paper}/{table_name}")
+            for line in lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")
         ]
         parts = [
             (
@@ -412,5 +418,5 @@ def list_printed_inconsistencies() -> list[dict[str, Any]]:
             if row["how"]
             else None
         }
-        for row in lists.read_published_csv("inconsistencies")
+        for row in lists.read_csv_in_published_folder("inconsistencies")
     ]

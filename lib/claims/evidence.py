@@ -85,7 +85,7 @@ def list_claim_specs_in_run_order(
     plan = [
         row["claim"]
         for name in ("plan", "plan_fair")
-        for row in lists.read_published_csv(name)
+        for row in lists.read_csv_in_published_folder(name)
     ]
     order = sorted(
         claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)

@@ -287,12 +287,12 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
         summary = f"{run} run, {claim['value']} printed"
     elif not isinstance(value, (bool, str, list)):
         summary = f"{float(value):.6g} computed, {claim['value']} printed"
-    lines = lists.read_published_csv("inconsistencies")
+    lines = lists.read_csv_in_published_folder("inconsistencies")
     notes = dict.fromkeys(
         i["note"] for i in lines if claim["id"] in i["claims"].split("; ")
     )
     note = "; ".join(notes) * (word != equal)
-    return words.Verdict(claim["id"], note=note, word=word, measured=summary)
+    return words.Verdict(claim["id"], note=note, verdict_word=word, measured=summary)
 
 
 def mark_repeated_comparisons(
@@ -468,7 +468,7 @@ def format_verdicts_csv_rows(
     was planned first."""
     plan = {
         (r["claim"], r["cell"], r["task"]): r
-        for r in lists.read_published_csv("plan_words")
+        for r in lists.read_csv_in_published_folder("plan_words")
     }
     rows = []
     for id, verdict in verdicts.items():
@@ -501,7 +501,7 @@ def format_verdicts_csv_rows(
                     high,
                     *sizes,
                     r.counts,
-                    r.measured_text,
+                    r.measured_effect_text,
                     r.printed,
                     r.interest,
                 )
@@ -509,7 +509,7 @@ def format_verdicts_csv_rows(
                     e.n_seeds if e else 0,
                     r.done,
                     r.planned,
-                    r.word,
+                    r.verdict_word,
                     r.effect_strength_against_printed,
                 )
                 + (
@@ -537,7 +537,9 @@ def format_arithmetic_claims_csv_rows(
         for id, line in lists.read_claims().items()
     }
     return [
-        (id, *about[id], v.word, v.measured) for id, v in verdicts.items() if v.word
+        (id, *about[id], v.verdict_word, v.measured)
+        for id, v in verdicts.items()
+        if v.verdict_word
     ]
 
 
@@ -585,11 +587,11 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     """Return two sentences that count how the central comparisons stand to the papers'
     claims ("agrees", ...), for README and the overview of claims."""
     every = select_results_without_repeats(verdicts, list_central_claims())
-    sure = [r.word for r in every if r.word != words.NOT_MEASURED]
+    sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
     parts = f" ({words.format_word_counts(sure)})" * bool(sure)
     out, total = count_printed_effects_outside(verdicts)
     agree = sum(
-        bool(r.interval_excludes_printed_value) and r.word == words.AGREES
+        bool(r.interval_excludes_printed_value) and r.verdict_word == words.AGREES
         for r in every
     )
     return (
@@ -607,7 +609,9 @@ def format_findings_by_title(verdicts: Mapping[str, words.Verdict]) -> dict[str,
     The part titled README is copied into README. A line that names a claim of a paper
     that is not installed is left out, and so is a part without any other line."""
     untouched = next(
-        row for row in lists.read_published_csv("untouched") if row["split"] == "dev"
+        row
+        for row in lists.read_csv_in_published_folder("untouched")
+        if row["split"] == "dev"
     )
     fields = dict(verdicts) | {
         "IN_ONE_LINE": summarise_central_verdicts(verdicts),

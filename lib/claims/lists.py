@@ -19,7 +19,7 @@ PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 
 @cache
-def read_published_csv(table_name: str) -> list[dict[str, str]]:
+def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
     """Return the rows of a CSV file below `data/published` as dicts.
 
     table_name: the path without its suffix, such as "bermo/claims". A plan or a list of
@@ -76,7 +76,7 @@ def list_claim_ids() -> set[str]:
     return {
         row["id"]
         for paper in (*PAPERS, "own")
-        for row in read_published_csv(f"{paper}/claims")
+        for row in read_csv_in_published_folder(f"{paper}/claims")
     }
 
 
@@ -89,15 +89,18 @@ def read_claims() -> dict[str, dict[str, Any]]:
     None. A planned claim has its `seeds` from the plan, followed by seeds that were
     added later (`added.csv`). Comparisons with models of a paper that is not installed
     are left out."""
-    by_id, plan = {}, {row["claim"]: row for row in read_published_csv("plan")}
+    by_id, plan = (
+        {},
+        {row["claim"]: row for row in read_csv_in_published_folder("plan")},
+    )
     for paper in (*PAPERS, "own"):
-        for row in read_published_csv(f"{paper}/claims"):
+        for row in read_csv_in_published_folder(f"{paper}/claims"):
             by_id[row["id"]] = {"paper": paper, "planned": None} | row
             if planned := plan.get(row["id"]):
                 first = int(planned["first_seed"])
                 seeds = f"{first} to {first + int(planned['seeds']) - 1}"
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
-    for row in read_published_csv("added"):
+    for row in read_csv_in_published_folder("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
     for id in by_id if list_papers_without_code() else ():
         cells = by_id[id]["cells"].split("; ")
@@ -114,7 +117,9 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
     if profile == "mini":
         return parse_seeds(read_claims()[claim_id]["seeds"])
     rows = [
-        row for row in read_published_csv(f"plan_{profile}") if row["claim"] == claim_id
+        row
+        for row in read_csv_in_published_folder(f"plan_{profile}")
+        if row["claim"] == claim_id
     ]
     planned = set()
     for row in (row for row in rows if row["word"] == "planned"):
@@ -148,7 +153,7 @@ def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
     every = (
         row
         for paper in (*PAPERS, "own")
-        for row in read_published_csv(f"{paper}/cells")
+        for row in read_csv_in_published_folder(f"{paper}/cells")
     )
     return {(row["claim"], row["cell"]): row for row in every}
 

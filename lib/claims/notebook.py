@@ -38,6 +38,8 @@ MOST = (100_000, 2**31 - 1)
 
 
 ParameterValues: TypeAlias = Json  # {name of a notebook's parameter: its value}
+# What the JSON file beside a notebook's page holds (HOLDS).
+PageSummary: TypeAlias = Json
 # {"parameters": default values, "cells": digest of all other cells} of a notebook.
 NotebookDigest: TypeAlias = Json
 
@@ -471,7 +473,7 @@ def find_notebook_page_folder(
     return PageFolder(parent / f"{label[:80]}-{key}", lines)
 
 
-def read_notebook_page_json(folder: Path, notebook_id: str) -> Json | None:
+def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | None:
     """Return the JSON file that a notebook's last cell wrote beside its page, for the
     index of pages.
 

@@ -68,7 +68,7 @@ def read_plan(profile: str) -> list[PlanLine]:
 
     The file also has lines that were dropped because they exceed the budget of
     core-hours. Their column `word` is not "planned"."""
-    rows = lists.read_published_csv(f"plan_{profile[:]}")
+    rows = lists.read_csv_in_published_folder(f"plan_{profile[:]}")
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 

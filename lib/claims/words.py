@@ -3,10 +3,10 @@ does not import torch.
 
 A claim is a row of `claims.csv`, and a cell is one comparison of it
 (`lib.claims.cells`). `judge_cells` takes the rows of the claim's runs. For each cell
-and task it estimates the contrast with its 95 % interval. `Result.word` alone turns an
-interval into a word: it compares the interval with the region that the paper claims,
-and with the value that the paper prints. A claim has no word of its own: a page shows
-those of its cells.
+and task it estimates the contrast with its 95 % interval. `Result.verdict_word` alone
+turns an interval into a word: it compares the interval with the region that the paper
+claims, and with the value that the paper prints. A claim has no word of its own: a page
+shows those of its cells.
 
 A seed in which a model collapsed is left out of the pairs and counted. A model cannot
 be compared if at least half of its runs learned too little:
@@ -88,8 +88,9 @@ class Result:
     """A Result is one comparison of a claim, measured at one profile (scale of the
     runs) on one task or on a mean of tasks.
 
-    Its `word` says how the measurement stands to the paper's claim: "agrees", "the
-    other way round", "no such effect here", "too noisy to say" or "not measured"."""
+    Its `verdict_word` says how the measurement stands to the paper's claim: "agrees",
+    "the other way round", "no such effect here", "too noisy to say" or "not
+    measured"."""
 
     claim: str
     cell: Cell
@@ -146,7 +147,7 @@ class Result:
         return ""
 
     @property
-    def word(self) -> str:
+    def verdict_word(self) -> str:
         """Return how the 95 % interval stands to the claim, in a fixed word or phrase.
 
         Without an interval it is "not measured". It is "agrees" where the interval lies
@@ -183,7 +184,7 @@ class Result:
         It has text only where the interval excludes the printed value. Without a
         printed value it can be "weaker than the effect of interest"."""
         e, (low, high) = self.estimate, self.cell.bounds
-        if self.word != AGREES or self.tested_effect is None or e is None:
+        if self.verdict_word != AGREES or self.tested_effect is None or e is None:
             return ""
         if self.printed is None:
             return (
@@ -219,7 +220,7 @@ class Result:
         The null value is the end of the claimed region; for "no such effect here" it is
         the tested effect (`tested_effect`). For "too noisy to say" it is the larger p
         of both. It is None without an interval."""
-        word, e, aim = self.word, self.estimate, self.tested_effect
+        word, e, aim = self.verdict_word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
             return None
         ends = [e.compute_p_value(end) for end in self.cell.bounds if isfinite(end)]
@@ -260,7 +261,7 @@ class Result:
         return sign + text.replace("-", "−")
 
     @property
-    def measured_text(self) -> str:
+    def measured_effect_text(self) -> str:
         """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts such as "8
         of 8 against 0 of 8".
 
@@ -285,8 +286,8 @@ class Result:
         The mark † is for a result that stays significant after Holm's correction."""
         word = (
             "they differ"
-            if self.word == OPPOSITE and self.claims_equivalence
-            else self.word
+            if self.verdict_word == OPPOSITE and self.claims_equivalence
+            else self.verdict_word
         )
         size = (
             f" ({self.effect_strength_against_printed})"
@@ -303,7 +304,9 @@ class Result:
     def holds_after_correction(self) -> bool:
         """Return whether the comparison's outcome, such as "agrees", stays significant
         after Holm's correction over all comparisons of a paper."""
-        return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
+        return (
+            self.verdict_word in DECIDED and self.holm is not None and self.holm < ALPHA
+        )
 
 
 @dataclass(frozen=True)
@@ -317,7 +320,7 @@ class Verdict:
     profile: str = "any"
     # "finding" (decided by runs) or "arithmetic" (computed again).
     kind: str = "arithmetic"
-    word: str = ""  # Key of CHECKS; "" for a finding.
+    verdict_word: str = ""  # Key of CHECKS; "" for a finding.
     measured: str = ""  # The computed value in words; "" for a finding.
 
     def __getitem__(self, key: str) -> "Verdict":
@@ -372,7 +375,7 @@ class Verdict:
         """Return the effect of the first comparison as text, or "not measured"."""
         first = self.first_result
         return (
-            first.measured_text
+            first.measured_effect_text
             if first and first.estimate and not first.reason
             else NOT_MEASURED
         )

@@ -86,22 +86,22 @@ def estimate_peak_memory_bytes(spec: Spec) -> float:
     )
 
 
-def measure_free_memory_bytes(system_root: Path = Path("/")) -> int:
+def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:
     """Return the bytes of memory that new processes can use.
 
     It is the smaller of what is free on the machine and what is left under the limit of
     a Linux control group, as containers and batch jobs have one.
 
-    system_root: the folder that has `proc` and `sys`; tests give a false one."""
+    filesystem_root: the folder that has `proc` and `sys`; tests give a false one."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
-        text = (system_root / "proc/meminfo").read_text()
+        text = (filesystem_root / "proc/meminfo").read_text()
         free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
     for names in GROUPS:
         # Skip a group without a limit: it has the text "max", which int() refuses.
         with suppress(OSError, ValueError):
             limit, used, state = (
-                (system_root / "sys/fs/cgroup" / name).read_text() for name in names
+                (filesystem_root / "sys/fs/cgroup" / name).read_text() for name in names
             )
             cached = int(re.findall(r"inactive_file (\d+)", state)[-1])
             free = min(free, int(limit) - int(used) + cached)

@@ -95,7 +95,7 @@ class Run:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
-    def model(self) -> Path:
+    def model_folder(self) -> Path:
         """Return the path of the folder of the weights, which lib.model.backbone.load
         reads; it may be missing."""
         return self.folder / "model"
@@ -216,7 +216,7 @@ def open_run(
     needs_weights: whether the run must have its weights."""
     for origin, root in folder_by_origin.items():
         run = Run(root / spec.name, origin)
-        if run.folder.exists() and (run.model.exists() or not needs_weights):
+        if run.folder.exists() and (run.model_folder.exists() or not needs_weights):
             try:
                 run.check_files(spec, needs_weights)
                 return run
@@ -627,7 +627,7 @@ class RunWriter(Scratch):
         save_file(arrays, self.folder / f"{file_stem}.safetensors")
 
     @property
-    def model(self) -> Path | None:
+    def model_folder(self) -> Path | None:
         """Return the path of the folder to which weights are saved, or None where they
         are not to be saved."""
         return self.folder / "model" if self.keep else None

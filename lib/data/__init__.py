@@ -40,6 +40,8 @@ from lib.data import unseen as left
 
 # The dict in a Spec that says which rows of a task its run has.
 DataDescriptor: TypeAlias = Json
+DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
+AbsentDataNames: TypeAlias = set[str]
 
 
 @dataclass(frozen=True)
@@ -191,12 +193,12 @@ def find_described_task(data_descriptor: DataDescriptor) -> Task:
     return task(data_descriptor["source"], data_descriptor["task"])
 
 
-_absent: set[str] | None = None
+_absent: AbsentDataNames | None = None
 _look = True
 
 
 @contextmanager
-def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
+def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
     """Let Specs (descriptions of runs) be built within a `with` block although data
     sets, texts or checkpoints are missing, so that runs can be planned. Yield a set, to
     which the names of the missing data are added.
@@ -211,7 +213,7 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
         _absent, _look = before
 
 
-def read_committed_data_digests() -> Json:
+def read_committed_data_digests() -> DataDigests:
     """Return {name, such as "glue/CoLA": digest} of official data sets, texts and
     checkpoints, from the committed file `data/digests.json`.
 
@@ -223,7 +225,7 @@ def read_committed_data_digests() -> Json:
 
 
 @cache
-def read_data_digests_cached(file_stamp: disk.FileStamp) -> Json:
+def read_data_digests_cached(file_stamp: disk.FileStamp) -> DataDigests:
     """Return {name: digest} of a JSON file, cached, as it is read for every planned
     run.
 
@@ -631,25 +633,27 @@ def choose_unseen_test_rows(
 
 
 def read_unseen_test_rows(
-    source_name: str, task_name: str, unseen_entry: Json
+    source_name: str, task_name: str, unseen_descriptor: Json
 ) -> Split:
     """Return a Split of a task's unseen rows: labelled test rows on which models are
     scored, but never trained or selected.
 
     Raises Refused where there are none.
 
-    unseen_entry: {"rows": largest number, "beside", "words": least number of words}.
-    With "beside" 0 they are official test rows of the source. Otherwise they are
-    training rows that share no text with the first "beside" rows of a fixed random
+    unseen_descriptor: {"rows": largest number, "beside", "words": least number of
+    words}. With "beside" 0 they are official test rows of the source. Otherwise they
+    are training rows that share no text with the first "beside" rows of a fixed random
     order."""
-    beside, count = unseen_entry["beside"], unseen_entry["rows"]
+    beside, count = unseen_descriptor["beside"], unseen_descriptor["rows"]
     if not beside:
         split = import_source(source_name).load_official_test_rows(
             task_name, *list_source_folders(source_name)
         )
         return split.select_rows(np.sort(permute_row_numbers(split)[:count]))
     train = read_split(source_name, task_name, "train")
-    chosen = choose_unseen_test_rows(train, beside, count, unseen_entry.get("words", 0))
+    chosen = choose_unseen_test_rows(
+        train, beside, count, unseen_descriptor.get("words", 0)
+    )
     if not chosen:
         key = f"{source_name}/{task_name}"
         few = f"every other row of {key} shares text with the {beside} first drawn"

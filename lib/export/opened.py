@@ -45,7 +45,7 @@ class OpenedRun:
     def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         from lib.model import backbone
 
-        return backbone.load(find_run_with_weights(self.run).model)
+        return backbone.load(find_run_with_weights(self.run).model_folder)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -180,7 +180,7 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     makes the weights, where they are missing.
 
     execute_if_missing: whether the run is made again where its weights are missing."""
-    if run.model.exists():
+    if run.model_folder.exists():
         return run
     spec = from_json(run.spec)
     if not STEPS[spec.step].weights:

@@ -74,7 +74,7 @@ def export_model(
     check_export(model, folder, onnx)
     samples = [(batch, compute_outputs(model, batch)) for batch in draw_batches(model)]
     backbone.save(set_class_names(model, class_names), tokenizer, folder)
-    remote = copy_model_code(folder)
+    remote = copy_code_of_changed_model(folder)
     name = find_auto_class_name(backbone.read_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers():
@@ -135,7 +135,7 @@ def set_class_names(
     return model
 
 
-def copy_model_code(folder: Path) -> bool:
+def copy_code_of_changed_model(folder: Path) -> bool:
     """Copy the source files of a changed model into its folder, and return whether it
     needs them. A plain model needs none.
 

@@ -515,7 +515,7 @@ def write_caveats(runs: Runs) -> list[str]:
                 frame, grids.list_columns_by_task(profile)
             )
             tasks = set(frame["task"]) if "task" in frame else set()
-            for row in lists.read_published_csv("untouched"):
+            for row in lists.read_csv_in_published_folder("untouched"):
                 where = row["profile"], row["split"]
                 if where == (str(profile), "dev") and row["task"] in tasks:
                     lines.append(
