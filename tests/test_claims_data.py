@@ -116,7 +116,7 @@ def test_inconsistencies_are_computed_again():
         assert all(
             line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
         ), line
-        printed = checks.parse_number(line["printed"])
+        printed = checks.parse_printed_number(line["printed"])
         if line["cell"]:
             assert checks.evaluate_formula(line["paper"], line["cell"])[0] == printed, (
                 line
@@ -126,7 +126,7 @@ def test_inconsistencies_are_computed_again():
             assert checks.agrees_with_printed_text(line["found"], line["recomputed"]), (
                 line
             )
-            assert checks.parse_number(line["recomputed"]) != printed, line
+            assert checks.parse_printed_number(line["recomputed"]) != printed, line
         assert (
             set(filter(None, line["claims"].split("; "))) <= lists.read_claims().keys()
         ), line
@@ -348,7 +348,7 @@ def break_cell(id, rng, patch):
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
     size = rng.choice((-1, 1)) * 10 ** rng.uniform(-4, 4)  # ratios too have all sizes
     values = [other[name], str(size), f"broken {rng.random()}"]
-    number = isinstance(checks.parse_number(row[column]), Fraction)
+    number = isinstance(checks.parse_printed_number(row[column]), Fraction)
     patch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
 
 

@@ -402,7 +402,7 @@ class _Treebank:
             if task_name == "Tense"
             else find_grammatical_number(sentence, _RELATION[task_name])
         )
-        return label_and_key and Row(*label_and_key, words)
+        return Row(*label_and_key, words) if label_and_key else None
 
     def _replace_by_odd_word(
         self, sentence: Sentence, words: list[str], rng: Random
