@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from lib.core.options import Train
     from lib.core.types import Json
     from lib.data import Split, Task
-    from lib.export.opened import Opened
+    from lib.export.opened import OpenedRun
     from lib.train.learn import Trainer
 
 
-def _find_checkout() -> _Path | None:
+def _find_repository_root() -> _Path | None:
     """Return the root of the repository's checkout that contains the working folder, or
     None where none does.
 
@@ -43,7 +43,7 @@ def _find_checkout() -> _Path | None:
     return None
 
 
-_tree = _find_checkout()
+_tree = _find_repository_root()
 if _tree and not _tree.samefile(_Path(__file__).parents[1]):
     # Import the modules of this package from that checkout instead.
     __path__[:] = [str(_tree / "lib")]
@@ -51,7 +51,9 @@ if _tree and not _tree.samefile(_Path(__file__).parents[1]):
     exec(compile(_Path(__file__).read_text("utf-8"), __file__, "exec"))
 
 
-def load(name: str, profile: str = "toy", keep: bool = False, **columns: Any) -> Opened:
+def load(
+    name: str, profile: str = "toy", keep: bool = False, **columns: Any
+) -> OpenedRun:
     """Open a finished run, given by its name, or by a notebook and the labels of a row
     of its grid.
 
@@ -80,7 +82,7 @@ def rows(
 
     if isinstance(place, str):
         line = f"{place}: {columns}" if columns else place
-        reading = own.read_user_line(line)
+        reading = own.read_dataset_line(line)
     else:
         reading = own.read_dataset(place, columns)
     return reading.task, dict(reading.splits)
@@ -184,7 +186,7 @@ def trainer(
         initializer_range=0.04,
     )
     encoder = transformers.BertForSequenceClassification(config)
-    splits = rows or data.load(data.describe_task_rows("toy", task.name, count))
+    splits = rows or data.load(data.make_data_descriptor("toy", task.name, count))
     return learn.Trainer(tokenizer, task, splits, train, seed), encoder
 
 

@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
     from lib.core import disk, paths
@@ -32,7 +32,8 @@ except ModuleNotFoundError as error:
     sys.exit(f"error: {error} in {sys.executable}, and the workbook {needs}")
 
 if TYPE_CHECKING:
-    from lib.cluster.sweep import TimeForecast
+    from lib.claims.notebook import ParameterValues
+    from lib.cluster.sweep import ErrorBySpec, TimeForecast
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
@@ -59,8 +60,8 @@ def register_command(
     return register
 
 
-def describe_option(*flags: str, **keywords: Any) -> CommandArgument:
-    return flags, keywords
+def make_option(*flags: str, **add_argument_keywords: Any) -> CommandArgument:
+    return flags, add_argument_keywords
 
 
 def parse_positive(text: str) -> int:
@@ -71,7 +72,7 @@ def parse_positive(text: str) -> int:
     return int(text)
 
 
-def parse_list(text: str) -> list[int | str]:
+def parse_comma_separated_items(text: str) -> list[int | str]:
     """Return the words and whole numbers of a command-line argument such as "1,2".
 
     A JSON list such as '["Whole, distilled"]' is accepted too, for names with commas.
@@ -86,21 +87,19 @@ def parse_list(text: str) -> list[int | str]:
     return [int(word) if word.isdigit() else word for word in words]
 
 
-PATTERN = describe_option(
+PATTERN = make_option(
     "pattern", nargs="*", help="part of a notebook's name; all without one"
 )
-PROFILE = describe_option(
-    "--profile", "-p", default="toy", help="toy, mini, base or paper"
-)
-DATA = describe_option(
+PROFILE = make_option("--profile", "-p", default="toy", help="toy, mini, base or paper")
+DATA = make_option(
     "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
 )
-MODEL = describe_option(
+MODEL = make_option(
     "--model",
     default="",
     help="your own encoder: a folder, or a name that `fetch` brought",
 )
-LENGTH = describe_option(
+LENGTH = make_option(
     "--length",
     type=parse_positive,
     default=0,
@@ -111,19 +110,22 @@ LISTS = ("methods", "budgets", "seeds")
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
 PAGES += tuple(
-    describe_option(f"--{name}", type=parse_list, help=ABOUT) for name in LISTS
+    make_option(f"--{name}", type=parse_comma_separated_items, help=ABOUT)
+    for name in LISTS
 )
-WORKERS = describe_option(
+WORKERS = make_option(
     "--workers", "-w", type=parse_positive, help="runs at once; else as many as fit"
 )
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-BACKEND = describe_option("--backend", default="local", help=BACKENDS)
-RUN = describe_option(
+BACKEND = make_option("--backend", default="local", help=BACKENDS)
+RUN = make_option(
     "run", help="a run: step-identity/seed, or enough of it to be the only one"
 )
 
 
-def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+def parse_profile_and_parameters(
+    args: argparse.Namespace,
+) -> tuple[str, ParameterValues]:
     """Return (profile of a command, values for the notebooks' parameters that it sets).
 
     The profile (scale of the runs) includes the reader's own data and model, where the
@@ -137,22 +139,25 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     return scope, grids.list_parameter_values(scope) | lists
 
 
-def read_notebooks(
-    args: argparse.Namespace,
-) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
-    """Return ({path of a notebook: {variable: rows of runs}}, {path: error}, store) for
-    the notebooks that a command names.
+class NotebookGrids(NamedTuple):
+    grids: dict[Path, dict[str, list[Row]]]  # {notebook: {variable: rows of runs}}
+    errors: dict[Path, Refused]
+    store: Store
 
-    The second dict has the notebooks whose runs cannot be listed, because data are
+
+def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
+    """Return the grids of the notebooks that a command names.
+
+    `errors` has the notebooks whose runs cannot be listed, because data are
     missing, or because a parameter, the data or the model does not suit. Notebooks that
     lack a parameter which the command sets are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
     from lib.papers.grids import describe_reader_inputs, read_reader_part
 
-    print_edited_tables()
+    print_changed_table_warnings()
     grids, absent = {}, {}
-    args.profile, values = parse_profile(args)
+    args.profile, values = parse_profile_and_parameters(args)
     lines = describe_reader_inputs(args.profile)[1:]
     if full := read_reader_part(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
@@ -165,7 +170,7 @@ def read_notebooks(
         if planned.has_planned_rows(args.profile, name)
     ]
     if without := len(matches) - len(suited):
-        page_names = ", ".join(planned.list_planned_pages(args.profile))
+        page_names = ", ".join(planned.list_planned_notebooks(args.profile))
         print(
             f"  left out {without} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
@@ -173,37 +178,42 @@ def read_notebooks(
     for path in suited:
         name = names[path]
         try:
-            if lacking := values.keys() - notebook.read_parameters(path).keys():
+            if (
+                lacking := values.keys()
+                - notebook.read_parameter_declarations(path).keys()
+            ):
                 parameters = " or ".join(sorted(lacking))
                 print(f"  left out {name}: it takes no {parameters}")
                 continue
-            grids[path] = notebook.run_grid_cell(path, values, with_recorded=False)
+            grids[path] = notebook.execute_grid_code(
+                path, values, include_recorded_rows=False
+            )
         except Refused as error:
             absent[path] = error
             print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
-    return grids, absent, Store()
+    return NotebookGrids(grids, absent, Store())
 
 
-def describe_first_training(
-    profile: str, missing: list[Spec], clock: TimeForecast
+def describe_first_reader_training(
+    profile: str, missing_specs: list[Spec], time_forecast: TimeForecast
 ) -> str:
     """Return a line that tells a reader with own data what is trained first and how
     long it takes; "" where nothing is to be trained."""
     from lib.papers import grids
 
-    trainings = [spec for spec in missing if "train" in spec.args]
+    trainings = [spec for spec in missing_specs if "train" in spec.args]
     if not (grids.read_reader_part(profile, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
-    about += f", {clock.describe_time(trainings[:1])}"
+    about += f", {time_forecast.describe_time(trainings[:1])}"
     return (
         f"first the whole model learns ({about}); other work on the cores adds to times"
     )
 
 
-def run_and_print_baselines(
-    profile: str, specs: list[Spec], clock: TimeForecast
+def run_baselines_and_print_scores(
+    profile: str, baseline_specs: list[Spec], time_forecast: TimeForecast
 ) -> None:
     """Run the baselines on a reader's own rows that train no encoder, and print their
     scores.
@@ -214,25 +224,27 @@ def run_and_print_baselines(
     from lib.papers import frontier, grids
     from lib.stats.paired import SHARES
 
-    for spec in specs:
+    for spec in baseline_specs:
         if spec.step != "bag_of_words" or not grids.read_reader_part(profile, "data"):
             continue
-        print_lost_runs(
-            sweep.execute_specs([spec], clock.store, 1, time_forecast=clock)
+        print_failed_runs(
+            sweep.execute_specs(
+                [spec], time_forecast.store, 1, time_forecast=time_forecast
+            )
         )
-        if run := clock.store.find_run(spec):
+        if run := time_forecast.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
             print(frontier.describe_baseline_scores(run.metrics, is_share), flush=True)
 
 
-def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:
+def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
     """Print a line for each reason why runs failed, once for all runs that wait for one
     input.
 
-    lost_runs: {Spec: why its run failed}."""
+    error_by_spec: {Spec: why its run failed}."""
     reasons = {}
-    for spec, why in lost_runs.items():
+    for spec, why in error_by_spec.items():
         reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(
             spec.name
         )
@@ -250,8 +262,12 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
     from lib.papers.grids import make_run_time_estimator
     from lib.report.site import Report
 
-    began, lost, (scope, values) = time.monotonic(), {}, parse_profile(args)
-    grids, absent, store = read_notebooks(args)
+    began, lost, (scope, values) = (
+        time.monotonic(),
+        {},
+        parse_profile_and_parameters(args),
+    )
+    grids, absent, store = read_notebook_grids(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
         print(pages.describe_answer_place(), flush=True)
         if with_missing_runs:
@@ -259,13 +275,13 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
                 *(builder.grids for builder in pages.builders)
             )
             clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
-            run_and_print_baselines(scope, specs, clock)
+            run_baselines_and_print_scores(scope, specs, clock)
             missing = store.list_missing_specs(specs)
             todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_first_pages()):
                 print(line, flush=True)
-            if line := describe_first_training(scope, list(missing), clock):
+            if line := describe_first_reader_training(scope, list(missing), clock):
                 print(line, flush=True)
             with pages.render_pages_beside_runs():
                 lost = sweep.execute_specs(
@@ -276,7 +292,7 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
                     backend=args.backend,
                     time_forecast=clock,
                 )
-            print_lost_runs(lost)
+            print_failed_runs(lost)
         failed = pages.render_all_pages()
     print(
         *pages.list_first_answers(),
@@ -302,16 +318,16 @@ def plan(args: argparse.Namespace) -> bool:
     from lib.papers.grids import make_run_time_estimator
 
     with data.allow_absent_data() as absent:
-        grids, cannot, store = read_notebooks(args)
+        grids, cannot, store = read_notebook_grids(args)
         clock, every = (
             sweep.TimeForecast(store, make_run_time_estimator(args.profile)),
             {},
         )
         if not absent:
-            run_and_print_baselines(
+            run_baselines_and_print_scores(
                 args.profile, notebook.list_grid_specs(*grids.values()), clock
             )
-        steps = planned.read_planned_core_hours(args.profile)
+        steps = planned.read_planned_core_hours_by_step(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_grid_specs(variables)
             missing = store.list_missing_specs(specs)
@@ -326,7 +342,7 @@ def plan(args: argparse.Namespace) -> bool:
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     print(f"together {len(every)} runs missing, {about}")
     for part in store.list_unfinished_folders():
-        s = store.read_ledger_with_true_state(part)
+        s = store.read_status_with_current_state(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
@@ -360,14 +376,14 @@ def show(args: argparse.Namespace) -> None:
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
-    print(f"{run.origin} in {paths.show_path(run.folder)}: {files}")
+    print(f"{run.origin} in {paths.format_path(run.folder)}: {files}")
 
 
 @register_command(
     RUN,
-    describe_option("--onnx", action="store_true", help="also as ONNX"),
-    describe_option("--to", help="a new folder (default: below data/export)"),
-    describe_option(
+    make_option("--onnx", action="store_true", help="also as ONNX"),
+    make_option("--to", help="a new folder (default: below data/export)"),
+    make_option(
         "--keep",
         action="store_true",
         help="make the run again where it kept no weights",
@@ -383,40 +399,43 @@ def export(args: argparse.Namespace) -> None:
     run = opened.find_run(args.run)
     from lib.export import writer  # Imported late: it loads torch, which takes seconds.
 
-    run = opened.restore_weights(run, args.keep)
+    run = opened.find_run_with_weights(run, args.keep)
     folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
     task = opened.find_task(run)
     labels = task.labels if task and not task.span else None
-    with disk.explain_full_disk(folder):
-        exported = writer.export(run.model, folder, labels, args.onnx)
+    with disk.translate_full_disk_errors(folder):
+        exported = writer.export_model(run.model_folder, folder, labels, args.onnx)
         card.make_card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
-        f"{paths.show_path(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
+        f"{paths.format_path(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
     )
 
 
 @register_command(
     WORKERS,
     BACKEND,
-    describe_option(
-        "--claims", type=parse_list, default=[], help="such as G1,N1; all without"
+    make_option(
+        "--claims",
+        type=parse_comma_separated_items,
+        default=[],
+        help="such as G1,N1; all without",
     ),
-    describe_option(
+    make_option(
         "--pages",
-        type=parse_list,
+        type=parse_comma_separated_items,
         default=[],
         help="the rows of pages in place of claims, such as nas_t02,bermo_t02",
     ),
-    describe_option(
+    make_option(
         "--list",
         action="store_true",
         help="the board alone: what is done and left, verdicts",
     ),
-    describe_option(
+    make_option(
         "--profile", "-p", default="mini", help="mini, or base in the order of its plan"
     ),
 )
@@ -428,7 +447,7 @@ def evidence(args: argparse.Namespace) -> int:
 
     if args.pages and (args.claims or args.list):
         raise Refused("--pages stands alone: without --claims and without --list")
-    print_edited_tables()
+    print_changed_table_warnings()
     store, profile = Store(), args.profile
     claims: Any = (
         queue.select_claims(args.claims)
@@ -444,17 +463,15 @@ def evidence(args: argparse.Namespace) -> int:
         print(*board, sep="\n")
         return 0
     os.nice(10)  # Run at low priority; workers inherit it.
-    lost = queue.record_missing_runs(
+    lost = queue.execute_and_record_missing_runs(
         claims, store, args.workers, args.backend, profile, args.pages
     )
-    print_lost_runs(lost)
+    print_failed_runs(lost)
     return bool(lost)
 
 
 @register_command(
-    describe_option(
-        "--write", action="store_true", help="write the files of what is there"
-    )
+    make_option("--write", action="store_true", help="write the files of what is there")
 )
 def verify(args: argparse.Namespace) -> bool:
     """Check the committed records: compute all metrics, lists of runs and tested claims
@@ -463,13 +480,13 @@ def verify(args: argparse.Namespace) -> bool:
     from lib.core.store import Store
 
     store = Store()
-    lines = evidence.verify_records(store, write_files=args.write)
+    lines = evidence.list_record_faults(store, rewrite_committed_files=args.write)
     sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
 
-@register_command(describe_option("name"))
+@register_command(make_option("name"))
 def fetch(args: argparse.Namespace) -> None:
     """Download a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA,
     squad/SQuAD1) to data/, or convert the pickled weights in a folder to
@@ -478,9 +495,9 @@ def fetch(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(paths.show_path(read.fetch(task, paths.DATA / source)))
+        print(paths.format_path(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.show_path(models.fetch_checkpoint(args.name)))
+        print(paths.format_path(models.fetch_checkpoint(args.name)))
 
 
 @register_command()
@@ -489,8 +506,8 @@ def tidy(args: argparse.Namespace) -> None:
     notebooks are the standard ones."""
     from lib.claims import notebook
 
-    for path in notebook.normalise_all_notebooks():
-        print(f"  tidied   {paths.show_path(path)}")
+    for path in notebook.rewrite_notebooks_in_committed_form():
+        print(f"  tidied   {paths.format_path(path)}")
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
@@ -498,7 +515,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     command_line = sys.argv[1:] if command_line is None else command_line
-    epilog = describe_choices() if {"-h", "--help"} & {*command_line[1:]} else ""
+    epilog = describe_reader_choices() if {"-h", "--help"} & {*command_line[1:]} else ""
     for name, (function, arguments) in COMMANDS.items():
         has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(
@@ -512,14 +529,15 @@ def main(command_line: Sequence[str] | None = None) -> int:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(command_line)
     if missing := list_missing_packages():
-        return refuse_environment(missing)
+        print_missing_packages(missing)
+        return 2
     fix = ""
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
         fix = "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_folders_by_variable().items():
+    for name, root in paths.list_movable_folders().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -530,8 +548,8 @@ def main(command_line: Sequence[str] | None = None) -> int:
     # A termination signal ends a command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with disk.explain_full_disk(), ExitStack() as stack:
-            set_home_and_user(stack)
+        with disk.translate_full_disk_errors(), ExitStack() as stack:
+            set_missing_home_and_user(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         if "lib.cluster.executors" in sys.modules:
@@ -543,19 +561,27 @@ def main(command_line: Sequence[str] | None = None) -> int:
         return 130
     # A missing folder or a full disk raises an OSError.
     except (Refused, OSError) as error:
-        fix = paths.suggest_environment_variable(getattr(error, "filename", None))
+        fix = paths.format_environment_variable_advice(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
-        print(f"error: {error}{fix}", *list_changed_tables(), sep="\n", file=sys.stderr)
+        print(
+            f"error: {error}{fix}",
+            *list_tables_unlike_digests(),
+            sep="\n",
+            file=sys.stderr,
+        )
         return 2
     except Exception as error:
         from lib.claims import committed
 
         if not (
-            lines := [*list_changed_tables(), *committed.list_edited_files(*TABLES)]
+            lines := [
+                *list_tables_unlike_digests(),
+                *committed.list_files_changed_since_commit(*TABLES),
+            ]
         ):
             raise  # No edited file explains the error, so it is a fault of this code.
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{paths.show_path(place.filename)}:{place.lineno}"
+        where = f"{paths.format_path(place.filename)}:{place.lineno}"
         line = f"error: {error_in_one_line(error)} ({where})"
         print(line, *dict.fromkeys(lines), sep="\n", file=sys.stderr)
         return 2
@@ -575,15 +601,14 @@ def list_missing_packages() -> list[str]:
     return missing
 
 
-def refuse_environment(missing_packages: Sequence[str]) -> int:
-    """Print an error message on missing packages, with the command that installs them,
-    and return the exit status 2."""
+def print_missing_packages(missing_packages: Sequence[str]) -> None:
+    """Print an error message on missing packages, with the command that installs
+    them."""
     more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
     python = paths.ROOT / ".venv/bin/python"
-    fix = f"{paths.show_path(python)} -m lib ..." if python.exists() else INSTALL
+    fix = f"{paths.format_path(python)} -m lib ..." if python.exists() else INSTALL
     fault = f"{sys.executable} has no {', '.join(missing_packages[:3])}{more}"
     print(f"error: {fault}; fix: {fix}", file=sys.stderr)
-    return 2
 
 
 # Globs of the data files on which results and pages depend.
@@ -591,7 +616,7 @@ TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.j
 TABLES += ("data/records/*.csv",)
 
 
-def describe_choices() -> str:
+def describe_reader_choices() -> str:
     """Return the values that options for a reader's own rows accept, as help text; ""
     where packages are missing."""
     if list_missing_packages():
@@ -601,18 +626,21 @@ def describe_choices() -> str:
     return "\n".join(frontier.describe_choices())
 
 
-def print_edited_tables() -> None:
+def print_changed_table_warnings() -> None:
     """Print a warning for each table on which results depend and that differs from its
     committed version."""
     from lib.claims import committed
 
-    for line in committed.list_edited_files(*TABLES) or list_changed_tables():
+    for line in (
+        committed.list_files_changed_since_commit(*TABLES)
+        or list_tables_unlike_digests()
+    ):
         print(
             f"  changed  {line.partition(' is not ')[0]}: what rests on it may differ"
         )
 
 
-def list_changed_tables() -> list[str]:
+def list_tables_unlike_digests() -> list[str]:
     """Return an error message for each table of published numbers that differs from its
     committed digest; [] where no digests are committed."""
     from lib.claims import committed
@@ -626,15 +654,15 @@ def list_changed_tables() -> list[str]:
     ]
 
 
-def set_home_and_user(stack: ExitStack) -> None:
+def set_missing_home_and_user(exit_stack: ExitStack) -> None:
     """Set a home folder and a user name in the environment where they are missing,
-    until `stack` is closed.
+    until `exit_stack` is closed.
 
     In a container the user id may have no entry, and packages that make pages need
     both."""
     if paths.find_home_folder() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
-        os.environ["HOME"] = stack.enter_context(home)
+        os.environ["HOME"] = exit_stack.enter_context(home)
     try:
         getpass.getuser()
     except (KeyError, OSError):

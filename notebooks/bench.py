@@ -98,7 +98,7 @@ def starting(rows):
         "checkpoint", {"name": MODEL, "digest": data.digest_checkpoint(MODEL)}, seed=0
     )
     common = {
-        "data": data.describe_task_rows("glue", "CoLA", rows, 64),
+        "data": data.make_data_descriptor("glue", "CoLA", rows, 64),
         "train": TRAIN,
         "numerics": LEAN,
     }
@@ -142,7 +142,7 @@ def tasks(rows):
     They are CoLA as it is, and the rows of RTE that have 96 word pieces or more, cut at
     128."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(
-        data.locate_checkpoint(MODEL)
+        data.require_checkpoint_folder(MODEL)
     )
     short, rte = data.read_splits("glue", "CoLA"), data.read_splits("glue", "RTE")
     long = np.flatnonzero(encode_split(tokenizer, rte["train"], 128).lengths() >= 96)[
@@ -222,7 +222,7 @@ CONTENDERS = {
 
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
-    place, head = data.locate_checkpoint(MODEL), "SequenceClassification"
+    place, head = data.require_checkpoint_folder(MODEL), "SequenceClassification"
     model, tokenizer = backbone.load_with_head(
         place, head, task.output_width, TRAIN.dropout, seed
     )
@@ -328,9 +328,9 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
         made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
         made.save_pretrained(masked)
         transformers.AutoTokenizer.from_pretrained(
-            data.locate_checkpoint(MODEL)
+            data.require_checkpoint_folder(MODEL)
         ).save_pretrained(masked)
-        places = {f"neighbours, {MODEL}": data.locate_checkpoint(MODEL)}
+        places = {f"neighbours, {MODEL}": data.require_checkpoint_folder(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
         sources = {name: augment.WordReplacer(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
@@ -420,7 +420,7 @@ class Watched(Scratch):
         super().__init__(folder, spec.seed)
         self.inputs = {
             name: store.find_run(parent)
-            for name, parent in spec.inputs_with_seeds.items()
+            for name, parent in spec.input_specs_with_seeds.items()
         }
         self.most, self.marks = most, []
 
@@ -483,7 +483,7 @@ def pruning(repeats=REPEATS, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
         train = replace(TRAIN, epochs=376, pad_to=tokens)  # 752 steps
         made = pruners(
             common
-            | {"data": data.describe_task_rows("glue", task, 64), "train": train},
+            | {"data": data.make_data_descriptor("glue", task, 64), "train": train},
             start,
         )
         with scratch(start, made["search: prediction"].inputs["teacher"]) as store:
@@ -618,7 +618,7 @@ def main(words=None):
     started = time.strftime("%Y-%m-%dT%H%M%S")
     for name in args.part or names:
         journal = paths.FIGURES / "scratch" / "bench" / f"{name}-{started}.csv"
-        print(f"{name}: {paths.show_path(journal)}", flush=True)
+        print(f"{name}: {paths.format_path(journal)}", flush=True)
         try:
             lines = [*record(names[name](**QUICK[name] if args.quick else {}), journal)]
         except FileNotFoundError as error:

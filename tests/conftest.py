@@ -160,7 +160,7 @@ def _stand_in(family, *sizes):
 @cache
 def scored(*sizes):
     """The descriptor of rows of one's own whose label is a score: how many words two
-    texts share; sizes: as of `lib.data.describe_task_rows`."""
+    texts share; sizes: as of `lib.data.make_data_descriptor`."""
     _kept.append(tempfile.TemporaryDirectory())
     pairs = toy.load("RTE")["train"].select_rows(range(400))
     lines = [
@@ -168,7 +168,7 @@ def scored(*sizes):
         for a, b in zip(pairs.a, pairs.b, strict=True)
     ]
     path = put(Path(_kept[-1].name), "scores.tsv", "a\tb\tscore\n" + "".join(lines))
-    return data.describe_task_rows("own", own.task(str(path)).name, *sizes)
+    return data.make_data_descriptor("own", own.task(str(path)).name, *sizes)
 
 
 def byte_level(folder, sentences):
@@ -418,7 +418,7 @@ def anywhere(monkeypatch):
         }
         return {name: value for name, value in told.items() if value}
 
-    monkeypatch.setattr(data, "describe_task_rows", described)
+    monkeypatch.setattr(data, "make_data_descriptor", described)
     monkeypatch.setattr(
         texts,
         "describe_corpus",
@@ -449,7 +449,7 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.find_unseen_rows, data.select_pool_of_training_rows
+    drawing = data.choose_unseen_test_rows, data.select_training_candidates
     for function in (
         data.read_splits_cached,
         data.digest_rows_cached,
@@ -471,7 +471,7 @@ def with_inputs(specs):
     def walk(spec):
         if spec not in found:
             found[spec] = None
-            for parent in spec.inputs_with_seeds.values():
+            for parent in spec.input_specs_with_seeds.values():
                 walk(parent)
 
     for spec in specs:
@@ -485,7 +485,9 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
+        for row in notebook.execute_grid_code(path, {"profile": profile}).get(
+            "grid", []
+        )
     )
 
 
@@ -493,9 +495,9 @@ class RunWriter(Scratch):
     """What a step or the loop asks of a lib.core.store.RunWriter, without a store;
     `lines` were logged, `told` is the progress."""
 
-    def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
+    def __init__(self, folder, seed=0, checkpoint_interval_seconds=1e9):
         super().__init__(folder, seed)
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_interval_seconds = checkpoint_interval_seconds
         self.told = []
         folder.mkdir(exist_ok=True)
 
@@ -533,14 +535,14 @@ def store(tmp_path_factory):
 def finish(writer, metrics=None, env=None):
     """The run that a lib.core.store.RunWriter becomes."""
     writer.write_final_files(metrics or {}, env or {})
-    return writer.store.move_finished_run(writer.spec)
+    return writer.store.rename_finished_run_folder(writer.spec)
 
 
 def made(store, spec, **more):
     """The run of a Spec, at seed 1 where it has none, after those of its inputs; each
     with its weights."""
     spec = spec if spec.seed is not None else spec.with_seed(1)
-    for parent in spec.inputs_with_seeds.values():
+    for parent in spec.input_specs_with_seeds.values():
         made(store, parent)
     return execute(spec, store, keep_weights=STEPS[spec.step].weights, **more)
 

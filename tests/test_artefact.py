@@ -58,9 +58,7 @@ def collected(monkeypatch, *origins, error=""):
     def run(row, origin):
         told = {"name": row["spec"].name, "spec": row["spec"].to_json(), "metrics": {}}
         return (
-            SimpleNamespace(origin=origin, float32_twin=None, **told)
-            if origin
-            else None
+            SimpleNamespace(origin=origin, float32_run=None, **told) if origin else None
         )
 
     def collect(rows, *_, **more):
@@ -279,7 +277,9 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     axis.set_title("T")
     axis.plot([1, 2])
     page.figure(figure, pd.DataFrame({"x": [1]}))
-    sizes = Verdict("Sizes:", word="equal", measured="2 | 3; 4", note="so be it")
+    sizes = Verdict(
+        "Sizes:", verdict_word="equal", measured="2 | 3; 4", note="so be it"
+    )
     page.finish([sizes], {"toy": ["Smaller."]})
     cells = [
         {

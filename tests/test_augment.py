@@ -273,7 +273,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
         seed=0,
         fractions=[],
         saved={},
-        inputs={"language_model": SimpleNamespace(model=folder)},
+        inputs={"language_model": SimpleNamespace(model_folder=folder)},
         spec={"args": {"augment": options}},
     )
     result = step.augment(

@@ -62,7 +62,7 @@ def sst2(tmp_path, monkeypatch):
 
 def described(rows=20, held_out=5, **more):
     fixed = {"unseen": 8, "beside": 30, "words": 9, "drawn": True} | more
-    return data.describe_task_rows("glue", "SST-2", rows, held_out, **fixed)
+    return data.make_data_descriptor("glue", "SST-2", rows, held_out, **fixed)
 
 
 def index(there):
@@ -140,7 +140,7 @@ def test_the_descriptor_has_the_digest_of_the_pool_and_not_of_a_draw(sst2):
         ValueError, match="the rows to draw from, has digest .*; this run is of"
     ):
         data.load(told | {"drawn": told["drawn"] | {"digest": "0" * 16}}, 0)
-    assert "drawn" not in data.describe_task_rows(
+    assert "drawn" not in data.make_data_descriptor(
         "glue", "SST-2", 20, 5, unseen=8, beside=30
     )
 
@@ -182,7 +182,7 @@ def test_committed_pools(task, monkeypatch):
     pool, fixed = TASKS[task]
     assert told["drawn"]["rows"] == pool and told["unseen"]["rows"] == fixed
     assert told["rows"] == min(4000, pool - 300) and told["held_out"] == 300
-    judging = data.read_judging_arrays(told)
+    judging = data.read_labels_and_clusters(told)
     count = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616}[task]
     assert len(judging["cluster"]) == count  # the numbers of protocol_base.md
     if not (REAL / "glue" / task / "train.tsv").exists():
@@ -197,7 +197,7 @@ def test_committed_pools(task, monkeypatch):
             seen = {
                 mark
                 for text in taught
-                for mark in unseen.list_compared_ngrams(tuple(text.lower().split()))
+                for mark in unseen.list_ngrams_for_overlap(tuple(text.lower().split()))
             }
             fixed = [tuple(text.lower().split()) for text in each["unseen"].a]
             assert all(
@@ -208,7 +208,7 @@ def test_committed_pools(task, monkeypatch):
 def every(profile="base"):
     rows = [
         row
-        for page in planned.list_planned_pages(profile)
+        for page in planned.list_planned_notebooks(profile)
         for row in evidence.make_grid_rows(profile, page)
     ]
     return with_inputs(row["spec"] for row in rows)
@@ -316,15 +316,15 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
 
 def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
     page = notebook.find_notebooks(["ghostbert_t03"])[0]
-    rows = notebook.run_grid_cell(page, {"profile": "base"})["grid"]
+    rows = notebook.execute_grid_code(page, {"profile": "base"})["grid"]
     assert {(row["m"], row["seed"]) for row in rows} == {
         *product((3, 1), range(10, 15))
     }
-    more = notebook.run_grid_cell(
+    more = notebook.execute_grid_code(
         page, {"profile": "base", "seeds": [20], "widths": [6]}
     )["grid"]
     assert {(row["m"], row["seed"]) for row in more} == {(6, 20)}
-    rows = notebook.run_grid_cell(page, {"profile": "mini"})["grid"]
+    rows = notebook.execute_grid_code(page, {"profile": "mini"})["grid"]
     usual = [
         row for row in rows if row["model"] in ghostbert.MODELS and row["seed"] < 20
     ]
@@ -336,10 +336,10 @@ def test_a_page_without_a_line_says_so():
     with pytest.raises(
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
-        notebook.run_grid_cell(page, {"profile": "base"})
+        notebook.execute_grid_code(page, {"profile": "base"})
     assert planned.has_planned_rows(
         "mini", page.stem
-    ) and not planned.list_planned_pages("mini")
+    ) and not planned.list_planned_notebooks("mini")
 
 
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
@@ -368,7 +368,7 @@ def test_random_parts_of_the_search_s_sizes_are_of_that_search():
 
 
 def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
-    specs = evidence.order_plan_specs(
+    specs = evidence.list_plan_specs_in_run_order(
         evidence.select_plan_lines("base", ["G1", "N1"]), "base"
     )
     students = [spec for spec in specs if spec.step == "finetune"]
@@ -386,4 +386,4 @@ def test_a_page_without_a_planned_line_is_refused_at_base():
     """The lines of the frontier are beyond the core-hours of the plan."""
     (page,) = notebook.find_notebooks(["91_frontier"])
     with pytest.raises(Refused, match="91_frontier has no rows at base: take one of"):
-        notebook.run_grid_cell(page, {"profile": "base"})
+        notebook.execute_grid_code(page, {"profile": "base"})

@@ -45,7 +45,7 @@ def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(
 
 def test_methods_start_with_plain_fine_tuning_and_see_the_same_batches():
     common = {
-        "data": data.describe_task_rows("toy", "CoLA", 64),
+        "data": data.make_data_descriptor("toy", "CoLA", 64),
         "numerics": Numerics("float32", 1),
         "train": Train(epochs=1, batch=32, lr=1e-3, max_length=16),
     }
@@ -73,7 +73,7 @@ def test_the_real_steps_on_real_rows():
     if not (paths.data_root() / "glue" / "CoLA").is_dir():
         pytest.skip("CoLA is not under DATA_ROOT/glue")
     try:
-        data.locate_checkpoint(bench.MODEL)
+        data.require_checkpoint_folder(bench.MODEL)
     except FileNotFoundError:
         pytest.skip(f"{bench.MODEL} is not at hand")
     found = pd.DataFrame(bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),)))

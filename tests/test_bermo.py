@@ -133,7 +133,7 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        notebook.make_notebook_id(path)[6:9]: notebook.run_grid_cell(
+        notebook.make_notebook_id(path)[6:9]: notebook.execute_grid_code(
             path, {"profile": profile}
         )["grid"]
         for path in RUN
@@ -158,7 +158,9 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
     movement = names(found["t04"], method="Movement")
     assert movement == names(found["t05"], teacher="none") and movement <= specs["f05"]
     taught = [row["spec"] for row in found["t05"] if row["teacher"] != "none"]
-    assert {spec.inputs_with_seeds["teacher"].id for spec in taught} <= specs["t02"]
+    assert {spec.input_specs_with_seeds["teacher"].id for spec in taught} <= specs[
+        "t02"
+    ]
     if profile == "toy":
         assert movement <= specs["t03"] and len(set().union(*specs.values())) <= 50
 
@@ -177,7 +179,7 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
     (path,) = notebook.find_notebooks([f"bermo_{page}"])
-    rows = notebook.run_grid_cell(path, {"profile": "toy", **axes})["grid"]
+    rows = notebook.execute_grid_code(path, {"profile": "toy", **axes})["grid"]
     group, name, value = option
     found = [row["spec"].args.get(group, {}) for row in rows]
     found = [each.get(name) if isinstance(each, dict) else each for each in found]
@@ -188,7 +190,7 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 
 def test_recorded_specs_need_no_data(without_data):
     without_data()
-    assert all(notebook.run_grid_cell(path, {})["recorded"] for path in RUN)
+    assert all(notebook.execute_grid_code(path, {})["recorded"] for path in RUN)
 
 
 @pytest.mark.parametrize(

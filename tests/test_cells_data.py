@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from lib.claims import cells, checks, judging, lists
-from lib.claims.estimates import select_rows_by_model
+from lib.claims.estimates import group_rows_by_model
 from lib.papers import grids
 
 PAPERS = (*lists.PAPERS, "own")
@@ -22,7 +22,7 @@ def told():
     return {
         (r["claim"], r["cell"]): r
         for p in PAPERS
-        for r in lists.read_published_csv(f"{p}/cells")
+        for r in lists.read_csv_in_published_folder(f"{p}/cells")
     }
 
 
@@ -38,12 +38,13 @@ def split(text):
 def test_each_cell_has_one_row_in_the_order_of_the_claims(paper):
     wanted = [
         (line["id"], cell)
-        for line in lists.read_published_csv(f"{paper}/claims")
+        for line in lists.read_csv_in_published_folder(f"{paper}/claims")
         for cell in line["cells"].split("; ")
         if cell
     ]
     assert [
-        (r["claim"], r["cell"]) for r in lists.read_published_csv(f"{paper}/cells")
+        (r["claim"], r["cell"])
+        for r in lists.read_csv_in_published_folder(f"{paper}/cells")
     ] == wanted
 
 
@@ -93,7 +94,7 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         for number in split(row["interest"]).values():
             assert low <= number <= high, (claim, text)
             found[claim][number] += 1
-    for row in lists.read_published_csv("plan"):
+    for row in lists.read_csv_in_published_folder("plan"):
         told_there = [x for x in row["interest"].split("; ") if x not in ("", "–")]
         if row["claim"] in lists.read_claims():
             wanted = Counter(map(float, told_there))
@@ -102,9 +103,9 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
         claim,
         numbers,
     ) in found.items():  # Questions of the plans of base and of fair comparisons.
-        every = lists.read_published_csv("plan_base") + lists.read_published_csv(
-            "plan_fair"
-        )
+        every = lists.read_csv_in_published_folder(
+            "plan_base"
+        ) + lists.read_csv_in_published_folder("plan_fair")
         rows = [row for row in every if row["claim"] == claim]
         planned = {float(x) for row in rows for x in row["interest"].split("; ") if x}
         assert rows and numbers.keys() <= planned, claim
@@ -114,7 +115,7 @@ def planned(line, scale):
     """The rows of the pages of a claim that its cells name; at paper they are made
     without data."""
     if scale == "mini":
-        return judging.make_rows_of_claim(line)
+        return judging.list_grid_rows_of_claim(line)
     found = [
         row
         for page in line["artefact"].split("; ")
@@ -131,10 +132,10 @@ def compared(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
+        else [row for row in rows if cells.has_predictions_on_examples(row["spec"])]
     )
     parts = []
-    for _, own in select_rows_by_model(one, rows):
+    for _, own in group_rows_by_model(one, rows):
         ids = defaultdict(set)
         for row in own:
             ids[str(row.get("task"))].add(row["spec"].id)

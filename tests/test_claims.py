@@ -175,38 +175,38 @@ TINY = nextafter(0.0, 1.0)
 )
 @pytest.mark.parametrize("kind", ["printed", "interest"])
 def test_each_word_at_the_edge_of_its_rule(text, low, high, aim, word, kind):
-    assert told(low, high, text, **{kind: aim}).word == word
+    assert told(low, high, text, **{kind: aim}).verdict_word == word
 
 
 def test_not_measured_comes_before_all_else():
     """Too few seeds, a reason, no run: whatever the interval and the printed value
     are."""
     sure = told(1.0, 2.0, printed=5.0)
-    assert sure.word == AGREES and sure.why_unmeasured == ""
+    assert sure.verdict_word == AGREES and sure.why_unmeasured == ""
     few = replace(sure, estimate=replace(sure.estimate, n_seeds=2))
-    assert (few.word, few.why_unmeasured) == (
+    assert (few.verdict_word, few.why_unmeasured) == (
         NOT_MEASURED,
         "2 of at least 3 seeds are there",
     )
     assert (
-        few.measured_text == "+1.5 (2 seeds)"
+        few.measured_effect_text == "+1.5 (2 seeds)"
         and few.p_value is None
-        and few.excludes_printed_value is None
+        and few.interval_excludes_printed_value is None
     )
     one = replace(sure, estimate=replace(sure.estimate, n_seeds=1))
-    assert one.measured_text == "+1.5 (1 seed)"
+    assert one.measured_effect_text == "+1.5 (1 seed)"
     why = replace(sure, reason="b learned nothing on SST-2")
-    assert (why.word, why.why_unmeasured) == (
+    assert (why.verdict_word, why.why_unmeasured) == (
         NOT_MEASURED,
         "b learned nothing on SST-2",
     )
     assert (
-        why.measured_text == "–"
-        and why.strength_against_printed_value == ""
+        why.measured_effect_text == "–"
+        and why.effect_strength_against_printed == ""
         and not why.holds_after_correction
     )
     none = replace(sure, estimate=None)
-    assert (none.word, none.why_unmeasured, none.measured_text) == (
+    assert (none.verdict_word, none.why_unmeasured, none.measured_effect_text) == (
         NOT_MEASURED,
         "not run yet",
         "–",
@@ -214,10 +214,10 @@ def test_not_measured_comes_before_all_else():
 
 
 def test_what_the_paper_prints_counts_before_an_interest():
-    assert told(-1, 1, printed=0.5, interest=2.0).word == NOISY
-    assert told(-1, 1, printed=2.0, interest=0.5).word == NO_EFFECT
+    assert told(-1, 1, printed=0.5, interest=2.0).verdict_word == NOISY
+    assert told(-1, 1, printed=2.0, interest=0.5).verdict_word == NO_EFFECT
     # A printed value that is no effect leaves no aim, whatever the plan names.
-    assert told(-1, 1, printed=0.0, interest=2.0).word == NOISY
+    assert told(-1, 1, printed=0.0, interest=2.0).verdict_word == NOISY
 
 
 def by_rule(region, interval, values, null):
@@ -256,19 +256,21 @@ def test_the_word_is_that_of_an_independent_function(
     null = 1.0 if text.startswith(("variance", "size")) else 0.0
     region = result.cell.bounds
     assert result.value_of_no_effect == null
-    assert result.word == by_rule(region, (low, high), (printed, interest), null)
+    assert result.verdict_word == by_rule(
+        region, (low, high), (printed, interest), null
+    )
     out = printed is not None and not low <= printed <= high
-    assert result.excludes_printed_value == (None if printed is None else out)
+    assert result.interval_excludes_printed_value == (None if printed is None else out)
     usable = printed not in (None, null) and region[0] <= printed <= region[1]
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)
-    assert bool(result.strength_against_printed_value) == (
-        result.word == AGREES and (out and usable or below)
+    assert bool(result.effect_strength_against_printed) == (
+        result.verdict_word == AGREES and (out and usable or below)
     )
     p = result.p_value
     assert 0 <= p <= 1
-    if result.word in words.DECIDED and one != other:
+    if result.verdict_word in words.DECIDED and one != other:
         assert p <= 0.05 + 1e-9
 
 
@@ -297,7 +299,10 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
     low, high, text, printed, size
 ):
     result = told(low, high, text, printed=printed)
-    assert (result.word, result.strength_against_printed_value) == (AGREES, size)
+    assert (result.verdict_word, result.effect_strength_against_printed) == (
+        AGREES,
+        size,
+    )
     assert result.reading == (f"agrees ({size})" if size else "agrees")
 
 
@@ -305,39 +310,45 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
-    assert told(0.5, 1.5, "a > b", interest=3.0).strength_against_printed_value == below
     assert (
-        told(-1.5, -0.5, "a < b", interest=-3.0).strength_against_printed_value == below
+        told(0.5, 1.5, "a > b", interest=3.0).effect_strength_against_printed == below
     )
     assert (
-        told(0.5, 1.5, "a > b", interest=0.2).strength_against_printed_value
-        == told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value
+        told(-1.5, -0.5, "a < b", interest=-3.0).effect_strength_against_printed
+        == below
     )
-    assert told(0.5, 1.5, "a > b", interest=1).strength_against_printed_value == ""
+    assert (
+        told(0.5, 1.5, "a > b", interest=0.2).effect_strength_against_printed
+        == told(0.5, 1.5, "a > b", interest=1).effect_strength_against_printed
+    )
+    assert told(0.5, 1.5, "a > b", interest=1).effect_strength_against_printed == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
     assert told(2.0, 3.0, "a ~ b +- 1").reading == "they differ"
-    assert told(-3.0, -2.0, "a ~ b +- 1").word == OPPOSITE
+    assert told(-3.0, -2.0, "a ~ b +- 1").verdict_word == OPPOSITE
     assert told(-3.0, -2.0).reading == OPPOSITE
     assert told(2.0, 3.0, "a ~ b +- 1", holm=0.01).reading == "they differ †"
 
 
 def test_no_effect_of_a_ratio_is_one():
     text = "variance ratio :: a over b <= value 1"
-    assert told(0.8, 1.5, text, printed=0.5).word == NO_EFFECT
-    assert told(0.5, 1.5, text, printed=0.5).word == NOISY
+    assert told(0.8, 1.5, text, printed=0.5).verdict_word == NO_EFFECT
+    assert told(0.5, 1.5, text, printed=0.5).verdict_word == NOISY
     assert told(0.8, 1.5, text, printed=1.0).tested_effect is None
-    assert told(0.8, 1.6, text, printed=0.5).measured_text == "1.2 [0.80, 1.6]"
+    assert told(0.8, 1.6, text, printed=0.5).measured_effect_text == "1.2 [0.80, 1.6]"
 
 
 @pytest.mark.papers("nas_pruning")
 def test_numbers_have_a_sign_where_they_compare_and_are_never_shown_as_none():
-    assert told(-0.5, 2.0).measured_text == "+0.8 [−0.5, 2.0]"
-    assert told(0.004, 0.1).measured_text.endswith("[0.004, 0.1]")
-    assert told(-0.02, 1.0).measured_text.endswith("[−0.02, 1.0]")
-    assert told(0.0, 1.0).measured_text.endswith("[0.0, 1.0]")
-    assert told(0.1, 0.3, "noise :: a <= value 2").measured_text == "0.20 [0.10, 0.30]"
+    assert told(-0.5, 2.0).measured_effect_text == "+0.8 [−0.5, 2.0]"
+    assert told(0.004, 0.1).measured_effect_text.endswith("[0.004, 0.1]")
+    assert told(-0.02, 1.0).measured_effect_text.endswith("[−0.02, 1.0]")
+    assert told(0.0, 1.0).measured_effect_text.endswith("[0.0, 1.0]")
+    assert (
+        told(0.1, 0.3, "noise :: a <= value 2").measured_effect_text
+        == "0.20 [0.10, 0.30]"
+    )
 
 
 def test_p_is_of_the_end_that_the_word_rests_on():
@@ -487,7 +498,7 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
 def test_a_word_follows_from_the_runs(cells, word):
     frame = made_up({"a": 0.9, "b": 0.8}, *other(0.9))
     result = only(cells, frame)
-    assert result.word == word and (result.done, result.planned) == (5, 5)
+    assert result.verdict_word == word and (result.done, result.planned) == (5, 5)
     if "c" not in cells:
         assert abs(result.estimate.mean) == pytest.approx(10)
 
@@ -510,8 +521,8 @@ def test_a_margin_that_is_broken_turns_its_cell():
     frame, rng = made_up({"a": 0.9, "b": 0.8}), random.Random(7)
     for _ in range(4):
         margin = rng.uniform(14, 40)
-        assert only(f"a ~ b +- {margin:.2f}", frame).word == AGREES
-        assert only(f"a ~ b +- {margin / 20:.2f}", frame).word == OPPOSITE
+        assert only(f"a ~ b +- {margin:.2f}", frame).verdict_word == AGREES
+        assert only(f"a ~ b +- {margin / 20:.2f}", frame).verdict_word == OPPOSITE
 
 
 @pytest.mark.parametrize(
@@ -524,15 +535,21 @@ def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(
     gone = (frame["seed"] >= done) & (frame["model"] == "a")
     frame.loc[gone, "run"], frame.loc[gone, "state"] = None, "missing"
     found = only("a > b", frame, planned=5)
-    assert found.word == (word or NOT_MEASURED) and (found.done, found.planned) == (
+    assert found.verdict_word == (word or NOT_MEASURED) and (
+        found.done,
+        found.planned,
+    ) == (
         done,
         5,
     )
     if done == 2:
-        assert found.measured_text == "+10.0 (2 seeds)" and found.p_value is None
+        assert found.measured_effect_text == "+10.0 (2 seeds)" and found.p_value is None
         assert found.why_unmeasured == "2 of at least 3 seeds are there"
     if not done:
-        assert (found.measured_text, found.why_unmeasured) == ("–", "not run yet")
+        assert (found.measured_effect_text, found.why_unmeasured) == (
+            "–",
+            "not run yet",
+        )
 
 
 def test_a_run_that_failed_has_ended_and_is_told():
@@ -548,7 +565,9 @@ def test_tasks_are_no_seeds():
         [made_up({"a": 0.9, "b": 0.8}, seeds=2, task=t) for t in ("SST-2", "QQP")]
     )
     results, _ = judge("a > b", frame)
-    assert {(r.word, r.estimate.n_seeds) for r in results} == {(NOT_MEASURED, 2)}
+    assert {(r.verdict_word, r.estimate.n_seeds) for r in results} == {
+        (NOT_MEASURED, 2)
+    }
 
 
 @pytest.mark.papers("nas_pruning")
@@ -603,10 +622,10 @@ def test_questions_are_paired_by_their_marks():
         return only(cells, frame, columns_by_task=columns)
 
     found = on("a > b @ task=SQuAD2")
-    assert found.word == AGREES and found.estimate.mean == pytest.approx(15.0)
-    assert on("F1 :: a ~ value 95.4 +- 0.5 @ task=SQuAD2").word == AGREES
+    assert found.verdict_word == AGREES and found.estimate.mean == pytest.approx(15.0)
+    assert on("F1 :: a ~ value 95.4 +- 0.5 @ task=SQuAD2").verdict_word == AGREES
     broken = on("F1 :: a ~ value 85.3 +- 0.5 @ task=SQuAD2")
-    assert (broken.word, broken.reading) == (OPPOSITE, "they differ")
+    assert (broken.verdict_word, broken.reading) == (OPPOSITE, "they differ")
     # A model that says "no answer" to all questions has half of the marks.
     assert (
         "none learned nothing on SQuAD2: 50.0 points"
@@ -626,7 +645,7 @@ def test_a_recipe_has_one_name_at_every_profile():
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.allow_absent_data(use_local_data=False):
         for scale, labels in names.items():
-            rows = notebook.run_grid_cell(path, {"profile": scale})["grid"]
+            rows = notebook.execute_grid_code(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = select_compared_rows(
                     parse_cells(f"{recipe} > - DA & KD @ m=3"), rows
@@ -652,8 +671,8 @@ def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
     verdict = words.Verdict("G1", tuple(results), kind="finding")
     assert (
         str(verdict["SST-2"])
-        == verdict["SST-2"].first_result.measured_text
-        == results[1].measured_text
+        == verdict["SST-2"].first_result.measured_effect_text
+        == results[1].measured_effect_text
     )
     assert str(verdict["@ m=3"]) == NOT_MEASURED
     results, _ = judge("a > b @ task=each", frame)
@@ -697,7 +716,7 @@ def test_the_first_above_the_mean_of_the_others_is_in_points():
     assert (
         result.estimate.mean == pytest.approx(4.0, abs=0.1) and result.unit == "points"
     )
-    assert result.word == AGREES
+    assert result.verdict_word == AGREES
 
 
 @pytest.mark.parametrize(
@@ -715,9 +734,13 @@ def test_the_first_above_the_mean_of_the_others_is_in_points():
 )  # fmt: skip
 def test_models_that_learned_nothing_decide_nothing(frame, why):
     found = only("a > b", frame)
-    assert found.word == NOT_MEASURED and re.fullmatch(f"{why}.*", found.why_unmeasured)
+    assert found.verdict_word == NOT_MEASURED and re.fullmatch(
+        f"{why}.*", found.why_unmeasured
+    )
     assert (
-        found.estimate is None and found.measured_text == "–" and found.p_value is None
+        found.estimate is None
+        and found.measured_effect_text == "–"
+        and found.p_value is None
     )
 
 
@@ -757,12 +780,15 @@ def test_half_of_a_whole_models_score_is_the_floor(whole, why):
 
 def test_a_model_whose_failing_is_the_claim_may_fail():
     frame = made_up({"a": 0.9, "b": 0.51})
-    assert only("a > b", frame).word == NOT_MEASURED
-    found = only("a > b", frame, may_fail=("b",))
-    assert found.word == AGREES and found.estimate.mean == pytest.approx(39)
+    assert only("a > b", frame).verdict_word == NOT_MEASURED
+    found = only("a > b", frame, models_expected_to_collapse=("b",))
+    assert found.verdict_word == AGREES and found.estimate.mean == pytest.approx(39)
     assert found.estimate.n_seeds == 5  # No seed is left out.
     assert found.collapsed == "b comes within 10 points of a in 0 of 5 seeds"
-    assert only("a > b", frame, may_fail=("a",)).word == NOT_MEASURED
+    assert (
+        only("a > b", frame, models_expected_to_collapse=("a",)).verdict_word
+        == NOT_MEASURED
+    )
 
 
 @pytest.mark.parametrize("where", ["", " @ task=SST-2/QQP"])
@@ -774,13 +800,13 @@ def test_a_task_that_cannot_be_tested_leaves_the_mean(where):
     )
     results, _ = judge(f"a > b{where}", frame)
     assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", True)]
-    assert results[0].word == AGREES and results[0].estimate.n_tasks == 1
+    assert results[0].verdict_word == AGREES and results[0].estimate.n_tasks == 1
     assert "learned nothing on QQP" in results[1].why_unmeasured
     each, _ = judge("a > b @ task=each", frame)
-    assert [r.word for r in each] == [AGREES, NOT_MEASURED]
+    assert [r.verdict_word for r in each] == [AGREES, NOT_MEASURED]
     none = pd.concat([made_up({"a": 0.5, "b": 0.5}, task=t) for t in ("SST-2", "QQP")])
     results, _ = judge(f"a > b{where}", none)
-    assert [(r.task, r.word) for r in results] == [
+    assert [(r.task, r.verdict_word) for r in results] == [
         ("QQP/SST-2", NOT_MEASURED), ("SST-2", NOT_MEASURED), ("QQP", NOT_MEASURED)
     ]  # fmt: skip
 
@@ -798,7 +824,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.average_effect_over_tasks(table, "x", task)
+        return SETTING.find_effect_or_average(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -822,7 +848,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
         "no row of the profile mini is on CoLA or RTE",
         "no row of the profile mini has RoBERTa",
     ]
-    assert {r.word for r in results[1:]} == {NOT_MEASURED}
+    assert {r.verdict_word for r in results[1:]} == {NOT_MEASURED}
     assert words.describe_missing_row("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
@@ -831,16 +857,16 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
 def test_collapse_is_no_fault_where_it_is_measured_and_is_told_by_counts():
     frame = made_up({"a": 0.5, "b": 0.9})
     found = only("diverged :: a > b", frame)
-    assert (found.word, found.estimate.mean) == (AGREES, 100)
+    assert (found.verdict_word, found.estimate.mean) == (AGREES, 100)
     assert (
-        found.measured_text == found.counts == "5 of 5 against 0 of 5"
+        found.measured_effect_text == found.counts == "5 of 5 against 0 of 5"
         and found.collapsed == ""
     )
     never = only("diverged :: b = value 0", frame)
-    assert (never.word, never.measured_text) == (AGREES, "0 of 5")
+    assert (never.verdict_word, never.measured_effect_text) == (AGREES, "0 of 5")
     assert (never.estimate.low, never.estimate.high) == (0, 0)
     always = only("diverged :: a = value 0", frame)
-    assert (always.word, always.measured_text) == (OPPOSITE, "5 of 5")
+    assert (always.verdict_word, always.measured_effect_text) == (OPPOSITE, "5 of 5")
 
 
 def test_a_share_is_on_each_task_alone():
@@ -891,16 +917,22 @@ def test_most_scores_that_are_ranked_differ():
     text = (
         "rank correlation :: * [kind=student, task=each] over * [kind=search] > value 0"
     )
-    assert only(text, rows(np.linspace(0.7, 0.9, 12))).word == AGREES
+    assert only(text, rows(np.linspace(0.7, 0.9, 12))).verdict_word == AGREES
     tied = only(text, rows([0.7] * 4 + list(np.linspace(0.8, 0.9, 8))))
-    assert (tied.word, tied.reason) == (NOT_MEASURED, "only 9 of 12 scores differ")
-    assert only(text, rows([0.7] * 3 + list(np.linspace(0.8, 0.9, 9)))).word == AGREES
+    assert (tied.verdict_word, tied.reason) == (
+        NOT_MEASURED,
+        "only 9 of 12 scores differ",
+    )
+    assert (
+        only(text, rows([0.7] * 3 + list(np.linspace(0.8, 0.9, 9)))).verdict_word
+        == AGREES
+    )
     # A part of the candidates would have another rank correlation.
     half = rows(np.linspace(0.7, 0.9, 24))
     late = (half["kind"] == "student") & (half["model"].astype(int) >= 12)
     half.loc[late, "run"], half.loc[late, "state"] = None, "missing"
     part = only(text, half)
-    assert (part.word, part.estimate) == (NOT_MEASURED, None)
+    assert (part.verdict_word, part.estimate) == (NOT_MEASURED, None)
     assert part.reason == "36 of 48 runs are there, and ranks are of all"
 
 
@@ -911,8 +943,8 @@ def test_a_measure_is_a_mean_over_seeds_and_its_region_a_value():
     )
     assert only("noise :: b > a", frame).estimate.mean == 20
     found = only("share of noise :: a <= value 0.25", frame)
-    assert (found.word, found.estimate.mean) == (AGREES, 0.125)
-    assert only("share of noise :: b <= value 0.25", frame).word == OPPOSITE
+    assert (found.verdict_word, found.estimate.mean) == (AGREES, 0.125)
+    assert only("share of noise :: b <= value 0.25", frame).verdict_word == OPPOSITE
 
 
 def test_a_variance_is_a_ratio():
@@ -929,8 +961,8 @@ def test_a_variance_is_a_ratio():
         for seed in range(10)
     ]
     found = only("variance ratio :: a over b <= value 1 @ task=each", collected(*rows))
-    assert found.word == AGREES and found.estimate.mean < 0.1
-    assert not found.measured_text.startswith("+")
+    assert found.verdict_word == AGREES and found.estimate.mean < 0.1
+    assert not found.measured_effect_text.startswith("+")
 
 
 @pytest.mark.parametrize(
@@ -949,7 +981,7 @@ def test_planned_seeds_are_read(text, numbers):
 
 @pytest.mark.papers("ghostbert")
 def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
-    added = lists.read_published_csv("added")
+    added = lists.read_csv_in_published_folder("added")
     for row in added:
         line = lists.read_claims()[row["claim"]]
         new, every = set(parse_seeds(row["seeds"])), parse_seeds(line["seeds"])
@@ -989,7 +1021,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
 
 def test_every_line_of_cells_is_a_cell_of_its_claim():
     for paper in (*lists.PAPERS, "own"):
-        for row in lists.read_published_csv(f"{paper}/cells"):
+        for row in lists.read_csv_in_published_folder(f"{paper}/cells"):
             line = lists.read_claims()[row["claim"]]
             assert line["paper"] == paper
             assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
@@ -998,14 +1030,16 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
 @pytest.mark.parametrize("id", source.list_central_claims())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = lists.read_claims()[id]
-    planned, rows = {*parse_seeds(line["seeds"])}, source.make_rows_of_claim(line)
+    planned, rows = {*parse_seeds(line["seeds"])}, source.list_grid_rows_of_claim(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
     results, note = words.judge_cells(
         line, missing, replace(SETTING, planned=len(planned))
     )
     assert results and not note
-    assert {(r.word, r.done, r.estimate) for r in results} == {(NOT_MEASURED, 0, None)}
+    assert {(r.verdict_word, r.done, r.estimate) for r in results} == {
+        (NOT_MEASURED, 0, None)
+    }
     assert all(r.why_unmeasured for r in results)
     assert "not run yet" in {r.why_unmeasured for r in results}
 
@@ -1020,18 +1054,26 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
         line = lists.read_claims()[id]
         assert found.claim == id
         if line["check"] and line["role"] in ("arithmetic", "setting"):
-            assert found.word in words.CHECKS and found.measured and not found.results
+            assert (
+                found.verdict_word in words.CHECKS
+                and found.measured
+                and not found.results
+            )
             continue
-        assert not found.word, id
+        assert not found.verdict_word, id
         for r in found.results:
-            assert (r.word, r.p_value, r.estimate) == (NOT_MEASURED, None, None), id
+            assert (r.verdict_word, r.p_value, r.estimate) == (
+                NOT_MEASURED,
+                None,
+                None,
+            ), id
             assert r.why_unmeasured and r.sentence and r.short
             assert r.holm is None and r.claim == id
 
 
 @pytest.mark.papers("ghostbert")
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
-    for row in lists.read_published_csv("effects"):
+    for row in lists.read_csv_in_published_folder("effects"):
         line = lists.read_claims()[row["claim"]]
         assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
     effects = checks.compute_printed_effects("G1")
@@ -1039,12 +1081,12 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = JudgingInputs(METRICS, "mini", effects).average_effect_over_tasks(
+    both = JudgingInputs(METRICS, "mini", effects).find_effect_or_average(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]
     assert both == pytest.approx(sum(alone) / 2)
-    for id in {row["claim"] for row in lists.read_published_csv("effects")}:
+    for id in {row["claim"] for row in lists.read_csv_in_published_folder("effects")}:
         assert all(
             np.isfinite(value) for value in checks.compute_printed_effects(id).values()
         )
@@ -1053,14 +1095,14 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
 def test_interests_are_numbers_in_the_region_of_their_cell():
     """Else no word could rest on them; 0 is no effect, and no word rests on it."""
     for id in lists.read_claims():
-        for (text, _), value in lists.read_effects_of_interest(id).items():
+        for (text, _), value in lists.read_smallest_effects_of_interest(id).items():
             low, high = parse_cell(text).bounds
             assert low <= value <= high, (id, text, value)
 
 
 @pytest.mark.papers("ghostbert")
 def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
-    rng, lines = random.Random(3), lists.read_published_csv
+    rng, lines = random.Random(3), lists.read_csv_in_published_folder
     task = rng.choice(["SST-2", "STS-B", "CoLA"])
     before = checks.compute_printed_effects("G1")["Ghost > Prune @ m=3", task]
 
@@ -1072,7 +1114,7 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
                     row[task] = str(float(row[task]) + 5)
         return rows
 
-    monkeypatch.setattr(lists, "read_published_csv", broken)
+    monkeypatch.setattr(lists, "read_csv_in_published_folder", broken)
     assert checks.compute_printed_effects("G1")[
         "Ghost > Prune @ m=3", task
     ] == pytest.approx(before + 5)
@@ -1087,7 +1129,9 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     assert [*source.group_cells_by_seeds(line, "mini")] == [
         lists.list_planned_seeds("G7")
     ]
-    assert source.is_counted_elsewhere("G28") and not source.is_counted_elsewhere("G7")
+    assert source.is_counted_under_other_claims(
+        "G28"
+    ) and not source.is_counted_under_other_claims("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judge_claims(["G28"], store)["G28"].results:
         assert r.same_as == "G7" and r.planned == len(lists.list_planned_seeds("G7"))

@@ -16,7 +16,7 @@ from lib.claims import checks, lists, notebook
 from lib.claims import judging as source
 from lib.claims.cells import parse_cells
 from lib.claims.lists import PAPERS
-from lib.claims.lists import read_published_csv as read
+from lib.claims.lists import read_csv_in_published_folder as read
 from lib.core.paths import PUBLISHED
 from lib.core.spec import find_ancestors
 from lib.model.formula import NUMPY
@@ -112,11 +112,11 @@ def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
 
 
 def test_inconsistencies_are_computed_again():
-    for line in checks.list_inconsistencies():
+    for line in checks.list_printed_inconsistencies():
         assert all(
             line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
         ), line
-        printed = checks.parse_number(line["printed"])
+        printed = checks.parse_printed_number(line["printed"])
         if line["cell"]:
             assert checks.evaluate_formula(line["paper"], line["cell"])[0] == printed, (
                 line
@@ -126,7 +126,7 @@ def test_inconsistencies_are_computed_again():
             assert checks.agrees_with_printed_text(line["found"], line["recomputed"]), (
                 line
             )
-            assert checks.parse_number(line["recomputed"]) != printed, line
+            assert checks.parse_printed_number(line["recomputed"]) != printed, line
         assert (
             set(filter(None, line["claims"].split("; "))) <= lists.read_claims().keys()
         ), line
@@ -207,7 +207,10 @@ def holds(id):
     """Whether a claim is computed and agrees; one whose formula cannot be evaluated
     does not."""
     try:
-        return source.judge_claim_by_formula(lists.read_claims()[id]).word == "equal"
+        return (
+            source.judge_claim_by_formula(lists.read_claims()[id]).verdict_word
+            == "equal"
+        )
     except Exception:
         return False
 
@@ -246,7 +249,7 @@ def test_a_broken_setting_turns_the_claim_that_states_it(rng):
 def break_setting(id, rng, patch):
     """Change one of the settings that a formula reads in the Specs that `paper` makes.
     Returns what was changed."""
-    asked, setting = [], checks.read_spec_setting
+    asked, setting = [], checks.read_setting_values
 
     def noted(*where, **labels):
         asked.append((where, labels))
@@ -335,9 +338,9 @@ def break_cell(id, rng, patch):
     """Change one of the cells that a formula reads."""
     there = [
         (
-            lists.read_published_csv(f"{lists.read_claims()[id]['paper']}/{table}")[
-                row
-            ],
+            lists.read_csv_in_published_folder(
+                f"{lists.read_claims()[id]['paper']}/{table}"
+            )[row],
             column,
         )
         for table, column, row in checked()[id][1]
@@ -345,7 +348,7 @@ def break_cell(id, rng, patch):
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
     size = rng.choice((-1, 1)) * 10 ** rng.uniform(-4, 4)  # ratios too have all sizes
     values = [other[name], str(size), f"broken {rng.random()}"]
-    number = isinstance(checks.parse_number(row[column]), Fraction)
+    number = isinstance(checks.parse_printed_number(row[column]), Fraction)
     patch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
 
 

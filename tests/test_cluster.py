@@ -107,7 +107,7 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
         store,
         keep_weights=True,
         backend=f"ray:{ray.address}",
-        checkpoint_seconds=0.0,
+        checkpoint_interval_seconds=0.0,
     )
     killer.join()
     assert lost == {}
@@ -141,7 +141,7 @@ def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     watch = threading.Thread(target=stop)
     watch.start()
     with pytest.raises(KeyboardInterrupt):
-        make([spec], store, checkpoint_seconds=0.0, backend="ray")
+        make([spec], store, checkpoint_interval_seconds=0.0, backend="ray")
     watch.join()
     until(lambda: store.look_up_state(spec)["state"] != "running")
     assert store.look_up_state(spec)["state"] == "stopped" and checkpointed(store, spec)
@@ -363,7 +363,9 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
 
     watch = threading.Thread(target=disturb)
     watch.start()
-    lost = make([slow, other], store, 2, True, backend=backend, checkpoint_seconds=0.0)
+    lost = make(
+        [slow, other], store, 2, True, backend=backend, checkpoint_interval_seconds=0.0
+    )
     watch.join()
     assert seen == [2] and list(lost) == [slow], lost
     assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]

@@ -10,7 +10,7 @@ import pytest
 from conftest import holding
 
 from lib.core.options import Train
-from lib.core.rows import format_width
+from lib.core.rows import format_model_width
 from lib.data.read import GLUE
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -343,4 +343,4 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
 
 def test_a_width_is_told_of_the_heads_of_the_row_s_own_model():
     rows = [{"m": 3}, {"m": 4, "of": 4}, {"m": 4.0, "of": float("nan")}]
-    assert [format_width(row) for row in rows] == ["3/12", "4/4", "4/12"]
+    assert [format_model_width(row) for row in rows] == ["3/12", "4/4", "4/12"]

@@ -106,16 +106,16 @@ def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
     )
     loop.read_numerics({"dtype": "float32", "threads": 1})
     spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
-    assert spec.float32_twin is spec
+    assert spec.float32_spec is spec
 
 
 def test_toy_asks_for_float32_everywhere(anywhere):
     from lib.claims import notebook
 
     for path in notebook.find_notebooks():
-        if "profile" in notebook.read_parameters(path):
-            rows = notebook.run_grid_cell(
-                path, {"profile": "toy"}, with_recorded=False
+        if "profile" in notebook.read_parameter_declarations(path):
+            rows = notebook.execute_grid_code(
+                path, {"profile": "toy"}, include_recorded_rows=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
             for spec in specs | find_ancestors(specs):
@@ -130,23 +130,23 @@ def test_a_twin_is_float32_in_all_its_graph_and_another_run():
     whole = importance(teacher()).with_seed(3)
     spec = half(whole)
     assert (
-        spec.float32_twin == whole
-        and spec.float32_twin.name == whole.name
+        spec.float32_spec == whole
+        and spec.float32_spec.name == whole.name
         and spec.id != whole.id
     )
-    assert spec.with_seed(4).float32_twin.seed == 4 and whole.float32_twin is whole
+    assert spec.with_seed(4).float32_spec.seed == 4 and whole.float32_spec is whole
     told = Spec(
         "latency",
         {"numerics": teacher().args["numerics"]},
         {"model:a": half(teacher())},
     )
     assert (
-        told.float32_twin.inputs["model:a"] == teacher()
-        and told.float32_twin.args == told.args
+        told.float32_spec.inputs["model:a"] == teacher()
+        and told.float32_spec.args == told.args
     )
     assert (
-        spec.float32_twin.inputs_with_seeds["teacher"]
-        == whole.inputs_with_seeds["teacher"]
+        spec.float32_spec.input_specs_with_seeds["teacher"]
+        == whole.input_specs_with_seeds["teacher"]
     )
 
 
@@ -173,26 +173,26 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
         not store.list_missing_specs([spec])
         and store.look_up_state(spec)["run"].name == spec.name
     )
-    done(store, spec.float32_twin)
+    done(store, spec.float32_spec)
     assert store.look_up_state(spec)["run"].name == spec.name  # its own comes first
 
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
     spec = half(teacher()).with_seed(0)
     assert list(store.list_missing_specs([spec]))[-1] == spec
-    done(store, spec.float32_twin)
+    done(store, spec.float32_spec)
     assert (
         not store.list_missing_specs([spec])
-        and store.look_up_state(spec)["run"].name == spec.float32_twin.name
+        and store.look_up_state(spec)["run"].name == spec.float32_spec.name
     )
-    assert list(store.list_missing_specs([spec], ignore_float32_twins=True))[-1] == spec
+    assert list(store.list_missing_specs([spec], ignore_float32_runs=True))[-1] == spec
 
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     spec = half(teacher(lr=1e30, clip=0.0)).with_seed(0)
     lost = sweep.execute_specs([spec], store, workers=1)
     (error,) = collect_results([Row(spec, model="a")], store, lost)["error"]
-    assert list(lost) == [spec.float32_twin] and "lower Train.lr" in error
+    assert list(lost) == [spec.float32_spec] and "lower Train.lr" in error
     assert collect_results([Row(spec, model="a")], store)["error"].item() == error
     assert store.look_up_state(spec)["state"] == "failed"
 
@@ -201,7 +201,7 @@ def test_the_environment_of_a_run_tells_dtype_and_features(able):
     spec = half(teacher())
     told = describe_environment(spec)
     assert told["dtype"] == "bfloat16" and told["features"] == ["avx2", "avx512_bf16"]
-    assert describe_environment(spec.float32_twin)["dtype"] == "float32"
+    assert describe_environment(spec.float32_spec)["dtype"] == "float32"
     assert describe_environment(Spec("count", {}))["dtype"] is None
 
 
@@ -211,42 +211,41 @@ def claim(monkeypatch):
     specs = [half(teacher()), half(importance(teacher()))]
     rows = [Row(spec, seed=n) for n in (10, 11) for spec in specs]
     line = {"id": "A1", "seeds": "10 to 11", "role": "central"}
-    monkeypatch.setattr(evidence, "make_rows_of_claim", lambda _: rows)
+    monkeypatch.setattr(evidence, "list_grid_rows_of_claim", lambda _: rows)
     monkeypatch.setattr(lists, "read_claims", lambda: {"A1": line})
     return line
 
 
 def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
     first, second, third, fourth = (
-        row["spec"] for row in evidence.make_rows_of_claim(claim)
+        row["spec"] for row in evidence.list_grid_rows_of_claim(claim)
     )
     for spec in (first, second, third):
         store.copy_to_records(done(store, spec))
     assert evidence.list_claim_specs_by_seed(claim, store) == {
         10: [first, second],
-        11: [third.float32_twin, fourth.float32_twin],
+        11: [third.float32_spec, fourth.float32_spec],
     }
-    assert evidence.record_missing_runs([claim], store, workers=1) == {}
+    assert evidence.execute_and_record_missing_runs([claim], store, workers=1) == {}
     for spec in (third, fourth):
-        assert (store.records / spec.float32_twin.name).exists()
+        assert (store.records / spec.float32_spec.name).exists()
     (line, _) = evidence.describe_claim_progress([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
-    assert (
-        store.look_up_state(third)["run"].float32_twin.name == third.float32_twin.name
-    )
+    assert store.look_up_state(third)["run"].float32_run.name == third.float32_spec.name
 
 
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
-    third, fourth = (row["spec"] for row in evidence.make_rows_of_claim(claim)[2:])
-    done(store, third.float32_twin)
+    third, fourth = (row["spec"] for row in evidence.list_grid_rows_of_claim(claim)[2:])
+    done(store, third.float32_spec)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [third, fourth]
     assert third in store.list_missing_specs(
-        evidence.order_claim_specs([claim], store), ignore_float32_twins=True
+        evidence.list_claim_specs_in_run_order([claim], store),
+        ignore_float32_runs=True,
     )
-    done(store, fourth.float32_twin)
+    done(store, fourth.float32_spec)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [
-        third.float32_twin,
-        fourth.float32_twin,
+        third.float32_spec,
+        fourth.float32_spec,
     ]
 
 
@@ -262,7 +261,7 @@ def row(model, seed, dtype, deep="", twin=None):
     arrays["logits"] = np.eye(2)[np.where(right, labels, 1 - labels)]
     run = holding(arrays, f"{model}/{seed}/{dtype}", accuracy=float(right.mean()))
     run.spec = {"args": {"numerics": {"dtype": dtype}}, "inputs": {"teacher": teacher}}
-    run.float32_twin = twin
+    run.float32_run = twin
     told = {
         "task": "CoLA",
         "model": model,
@@ -311,10 +310,10 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_cells("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
     assert estimates.count_fewest_seeds(
-        one, estimates.select_comparable_rows(one, rows)
+        one, estimates.select_compared_rows_of_one_dtype(one, rows)
     ) == (3, 3)
     rows[0] = row("a", 0, "float32")
-    own = estimates.select_comparable_rows(one, rows)
+    own = estimates.select_compared_rows_of_one_dtype(one, rows)
     assert estimates.count_fewest_seeds(one, own) == (3, 2)
     (group,) = estimates.pair_runs(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]

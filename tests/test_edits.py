@@ -24,8 +24,7 @@ def clock(request, monkeypatch):
         now, stamp = time.time_ns(), disk.read_file_stamp
 
         def coarse(path):
-            place, size, *_ = stamp(path)
-            return place, size, now, now, 7
+            return stamp(path)._replace(modified_ns=now, changed_ns=now, inode=7)
 
         monkeypatch.setattr(disk, "read_file_stamp", coarse)
 
@@ -42,7 +41,7 @@ def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):
             (
                 rows.a,
                 rows.y.tolist(),
-                data.describe_task_rows("own", task.name)["digest"],
+                data.make_data_descriptor("own", task.name)["digest"],
             )
         )
     assert seen[0] == seen[3]

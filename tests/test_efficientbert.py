@@ -192,7 +192,10 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
-        assert notebook.run_grid_cell(path, {}).keys() & {"recorded", "known_scores"}
+        assert notebook.execute_grid_code(path, {}).keys() & {
+            "recorded",
+            "known_scores",
+        }
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])

@@ -45,7 +45,7 @@ PAGES = (
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.run_grid_cell(
+    found = notebook.execute_grid_code(
         notebook.find_notebook_path(page), {"profile": profile}
     )
     specs = [row["spec"] for row in found["grid"]]
@@ -57,7 +57,7 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def table_5(profile, **values):
     """The grid of Table 5."""
     (path,) = notebook.find_notebooks(["efficientbert_t05_*"])
-    return notebook.run_grid_cell(path, {"profile": profile} | values)["grid"]
+    return notebook.execute_grid_code(path, {"profile": profile} | values)["grid"]
 
 
 def test_networks_of_table_5_have_read_each_text(anywhere):
@@ -140,7 +140,9 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.run_grid_cell(notebook.find_notebook_path(PAGES[1]), values)["grid"]
+    grid = notebook.execute_grid_code(notebook.find_notebook_path(PAGES[1]), values)[
+        "grid"
+    ]
     told = [
         spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)
     ]
@@ -155,7 +157,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.run_grid_cell(notebook.find_notebook_path(PAGES[0]), values)
+        notebook.execute_grid_code(notebook.find_notebook_path(PAGES[0]), values)
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini"])
@@ -317,7 +319,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
         (tuned.inputs["start"], last, "net"),
     ):
         assert spec.inputs["search"] == found
-        model = backbone.load(make(spec).model)[0]
+        model = backbone.load(make(spec).model_folder)[0]
         assert supernet.read_net_of_model(model) == make(found).metrics[name]
     final = make(search.final_training_spec("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
@@ -326,7 +328,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
 def test_training_on_a_task_moves_every_weight(make, last):
     tuned = search.retraining_spec("toy", "CoLA", last)
     before, after = (
-        dict(get_encoder(backbone.load(make(spec).model)[0]).named_parameters())
+        dict(get_encoder(backbone.load(make(spec).model_folder)[0]).named_parameters())
         for spec in (tuned.inputs["start"], tuned)
     )
     still = {name for name, value in before.items() if torch.equal(value, after[name])}
@@ -351,13 +353,13 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
     spec = search.search_spec("toy", stage).with_seed(1)
     whole, other = (
         make(spec),
-        store_with(tmp_path, *map(make, spec.inputs_with_seeds.values())),
+        store_with(tmp_path, *map(make, spec.input_specs_with_seeds.values())),
     )
     stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
-        execute(spec, other, checkpoint_seconds=0.0)
+        execute(spec, other, checkpoint_interval_seconds=0.0)
     assert not other.find_run(spec)
-    resumed = execute(spec, other, checkpoint_seconds=0.0)
+    resumed = execute(spec, other, checkpoint_interval_seconds=0.0)
     assert lines(resumed) == lines(whole) and resumed.status["attempts"] == 2
     for name in ("net", "supernet", "shared", "score"):
         assert resumed.metrics[name] == whole.metrics[name]
@@ -366,7 +368,9 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.run_grid_cell(notebook.find_notebook_path(PAGES[1]), values)["grid"]
+    grid = notebook.execute_grid_code(notebook.find_notebook_path(PAGES[1]), values)[
+        "grid"
+    ]
     return collect_results(grid, store)
 
 
@@ -483,7 +487,9 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.run_grid_cell(notebook.find_notebook_path(PAGES[2]), values)["grid"]
+    rows = notebook.execute_grid_code(notebook.find_notebook_path(PAGES[2]), values)[
+        "grid"
+    ]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

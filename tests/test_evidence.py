@@ -43,7 +43,7 @@ def claims(monkeypatch):
     monkeypatch.setattr(evidence.lists, "read_claims", lambda: known)
     monkeypatch.setattr(
         evidence,
-        "make_rows_of_claim",
+        "list_grid_rows_of_claim",
         lambda line: ROWS[line["id"]](seeds(line["seeds"])),
     )
     monkeypatch.setattr(evidence, "read_verdicts_csv", lambda: rows)
@@ -51,15 +51,15 @@ def claims(monkeypatch):
 
 
 def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
-    specs = evidence.order_claim_specs(claims)
+    specs = evidence.list_claim_specs_in_run_order(claims)
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
         evidence.lists,
-        "read_published_csv",
+        "read_csv_in_published_folder",
         lambda _: [{"claim": "H1"}, {"claim": "A2"}],
     )
-    specs = evidence.order_claim_specs(claims)
+    specs = evidence.list_claim_specs_in_run_order(claims)
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [
         "importance", "finetune"
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
 def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
     claims, store
 ):
-    assert evidence.record_missing_runs(claims[:2], store, workers=1) == {}
+    assert evidence.execute_and_record_missing_runs(claims[:2], store, workers=1) == {}
     for spec in (
         small(64).with_seed(10),
         small(64).with_seed(11),
@@ -78,7 +78,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
         assert (store.records / spec.name).exists() and store.find_run(spec).env[
             "commit"
         ]
-        assert not store.find_run(spec).model.exists()
+        assert not store.find_run(spec).model_folder.exists()
     assert not (store.records / BACKBONE.name).exists()
     assert store.find_run(BACKBONE, needs_weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
@@ -96,10 +96,10 @@ def test_weights_that_a_kill_left_go_with_the_next_command(claims, store, monkey
     with monkeypatch.context() as patch:
         stop_at(patch, evidence.SavedWeights, "delete_weights", 1)
         with pytest.raises(KeyboardInterrupt):
-            evidence.record_missing_runs(claims[:2], store, workers=1)
+            evidence.execute_and_record_missing_runs(claims[:2], store, workers=1)
     first = small(64).with_seed(10)
     assert store.find_run(first, needs_weights=True)
-    assert evidence.record_missing_runs(claims[:2], store, workers=1) == {}
+    assert evidence.execute_and_record_missing_runs(claims[:2], store, workers=1) == {}
     assert store.find_run(first) and not store.find_run(first, needs_weights=True)
 
 
@@ -107,9 +107,9 @@ def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkey
     other = claim("A3", importance(small(64), batch=4))
     every = evidence.lists.read_claims() | {"A3": other}
     monkeypatch.setattr(evidence.lists, "read_claims", lambda: every)
-    assert evidence.record_missing_runs(claims[1:2], store, workers=1) == {}
+    assert evidence.execute_and_record_missing_runs(claims[1:2], store, workers=1) == {}
     assert store.find_run(small(64).with_seed(10), needs_weights=True)
-    assert evidence.record_missing_runs([other], store, workers=1) == {}
+    assert evidence.execute_and_record_missing_runs([other], store, workers=1) == {}
     assert (
         store.find_run(small(64).with_seed(10))
         and store.find_run(small(64).with_seed(10), needs_weights=True) is None
@@ -122,34 +122,48 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     queues = {"now": wanted, "all": wanted + later}
     monkeypatch.setattr(evidence, "select_plan_lines", lambda profile: "all")
     monkeypatch.setattr(
-        evidence, "order_plan_specs", lambda lines, profile: queues[lines]
+        evidence, "list_plan_specs_in_run_order", lambda lines, profile: queues[lines]
     )
-    assert evidence.record_missing_runs("now", store, workers=1, profile="base") == {}
+    assert (
+        evidence.execute_and_record_missing_runs(
+            "now", store, workers=1, profile="base"
+        )
+        == {}
+    )
     assert all((store.records / spec.name).exists() for spec in wanted)
     assert not store.find_run(
         small(64).with_seed(10)
-    ).model.exists() and not store.find_run(later[0])
-    assert evidence.record_missing_runs("all", store, workers=1, profile="base") == {}
+    ).model_folder.exists() and not store.find_run(later[0])
+    assert (
+        evidence.execute_and_record_missing_runs(
+            "all", store, workers=1, profile="base"
+        )
+        == {}
+    )
     assert all((store.records / spec.name).exists() for spec in later)
-    assert not store.find_run(small(64).with_seed(11)).model.exists()
+    assert not store.find_run(small(64).with_seed(11)).model_folder.exists()
 
 
 @pytest.mark.papers("nas_pruning")
 def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
-    rows = evidence.list_page_specs(["nas_t02"], "mini")
+    rows = evidence.list_notebook_specs(["nas_t02"], "mini")
     assert [spec.seed for spec in rows] == sorted(spec.seed for spec in rows)
     assert {spec.step for spec in rows} == {"finetune"} and len(rows) == 6
     with pytest.raises(ValueError, match="unknown notebook: 'nas_t99'"):
-        evidence.list_page_specs(["nas_t99"], "mini")
-    monkeypatch.setattr(evidence, "order_claim_specs", lambda claims, store=None: [])
+        evidence.list_notebook_specs(["nas_t99"], "mini")
+    monkeypatch.setattr(
+        evidence, "list_claim_specs_in_run_order", lambda claims, store=None: []
+    )
     asked = importance(small(64)).with_seed(10)
-    monkeypatch.setattr(evidence, "list_page_specs", lambda pages, profile: [asked])
+    monkeypatch.setattr(evidence, "list_notebook_specs", lambda pages, profile: [asked])
     assert (
-        evidence.record_missing_runs([], store, workers=1, notebook_patterns=["a page"])
+        evidence.execute_and_record_missing_runs(
+            [], store, workers=1, notebook_patterns=["a page"]
+        )
         == {}
     )
     assert (store.records / asked.name).exists()
-    assert not store.find_run(small(64).with_seed(10)).model.exists()
+    assert not store.find_run(small(64).with_seed(10)).model_folder.exists()
 
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
@@ -157,9 +171,9 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
         evidence.select_claims(["G11"])
     every = evidence.select_claims()
     assert {c["id"] for c in every} >= {
-        line["id"] for line in lists.read_published_csv("central")
+        line["id"] for line in lists.read_csv_in_published_folder("central")
     }
-    at_base = {row["claim"] for row in lists.read_published_csv("plan_base")}
+    at_base = {row["claim"] for row in lists.read_csv_in_published_folder("plan_base")}
     for c in every:
         assert c["seeds"] or c["id"] in at_base, c["id"]
         assert c["id"] == "E5" or not {0, 1, 2, 90} & {*seeds(c["seeds"])}, c["id"]
@@ -168,6 +182,6 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
 @pytest.mark.papers("nas_pruning")
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
     cells = evidence.list_claim_specs_by_seed(lists.read_claims()["N1"])[10]
-    found = evidence.find_ancestor_searches(cells)
+    found = evidence.find_search_specs_among_ancestors(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

@@ -85,7 +85,7 @@ def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(
     monkeypatch,
 ):
     monkeypatch.setattr(paths, "count_cores", lambda: 8)
-    monkeypatch.setattr(backends, "measure_free_memory", lambda: 5e9)
+    monkeypatch.setattr(backends, "measure_free_memory_bytes", lambda: 5e9)
     slots = [
         ([Resources(1, False, 1e9)] * 20, None, 5),
         ([Resources(1, False, 1e8)] * 20, None, 8),
@@ -133,10 +133,14 @@ def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
 @pytest.mark.parametrize("version", [1, 2])
 def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     """Cached files do not count as used; a group without a limit limits nothing."""
-    assert 0 < executors.measure_free_memory(tmp_path) <= psutil.virtual_memory().total
+    assert (
+        0
+        < executors.measure_free_memory_bytes(tmp_path)
+        <= psutil.virtual_memory().total
+    )
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 90 kB\nMemAvailable:  64 kB\n")
-    assert executors.measure_free_memory(tmp_path) == 64 << 10
+    assert executors.measure_free_memory_bytes(tmp_path) == 64 << 10
     limit, used, state = executors.GROUPS[2 - version]
     group = tmp_path / "sys/fs/cgroup"
     (group / limit).parent.mkdir(parents=True)
@@ -145,4 +149,4 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     (group / state).write_text(below if version == 2 else own + below)
     for text, free in (("50000", 15000), ("max", 64 << 10), (f"{1 << 60}", 64 << 10)):
         (group / limit).write_text(text)
-        assert executors.measure_free_memory(tmp_path) == free
+        assert executors.measure_free_memory_bytes(tmp_path) == free

@@ -12,7 +12,7 @@ import pytest
 
 from lib.claims import evidence, judging, notebook
 from lib.core import paths
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 from lib.papers import frontier
 from lib.papers.efficientbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
@@ -132,7 +132,10 @@ def test_the_sweep_has_the_numbers_of_its_claim():
 def test_the_networks_of_the_surfaces_are_those_of_figure_5():
     path = notebook.find_notebook_path("efficientbert_f05_nonlinearity_surface")
     cells = json.loads(path.read_text())["cells"]
-    names = {name: p.default for name, p in notebook.read_parameters(path).items()}
+    names = {
+        name: p.default
+        for name, p in notebook.read_parameter_declarations(path).items()
+    }
     first = next(c for c in cells if c["metadata"].get("tags") == ["artefact"])
     exec("".join(first["source"]).partition("surfaces = ")[0], names)
     assert drawings.list_drawn_networks(names["seed"]) == names["panels"]
@@ -236,7 +239,7 @@ def page(few, tmp_path_factory):
         explore.find_page_runs(KERNELS, "mini"), "k = 3"
     )
     title = ("Kernels", "k = 3", KERNELS)
-    shown = collect_modules("drawings")["efficientbert"]
+    shown = import_module_of_each_paper("drawings")["efficientbert"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(notebook.BATCH, "[]")
         parts = [

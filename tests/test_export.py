@@ -132,7 +132,7 @@ def stacked(mismatch):
 
 @pytest.mark.parametrize("name", [*PLAIN, *OWN])
 def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
-    told = writer.export(saved(*(PLAIN | OWN)[name]), tmp_path / "out")
+    told = writer.export_model(saved(*(PLAIN | OWN)[name]), tmp_path / "out")
     assert told["forms"]["this folder"] < 1e-5
     assert told["auto"] == "AutoModelForSequenceClassification"
     assert told["remote"] == (name in OWN)
@@ -141,7 +141,9 @@ def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
 @pytest.mark.parametrize("mismatch", NETS)
 def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
     pytest.importorskip("onnxruntime")
-    told = writer.export(saved.keep(stacked(mismatch)), tmp_path / "out", onnx=True)
+    told = writer.export_model(
+        saved.keep(stacked(mismatch)), tmp_path / "out", onnx=True
+    )
     assert told["remote"] and max(told["forms"].values()) < 1e-5
 
 
@@ -153,7 +155,7 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
 def test_onnx_gives_the_same(saved, tmp_path, name, family):
     pytest.importorskip("onnxruntime")
     _, ops = (PLAIN | OWN)[name]
-    told = writer.export(saved(family, ops), tmp_path / "out", onnx=True)
+    told = writer.export_model(saved(family, ops), tmp_path / "out", onnx=True)
     # An integer at an edge of rounding may be its neighbour.
     assert told["forms"]["ONNX"] < (0.05 if name == "int8" else 1e-5)
 
@@ -206,7 +208,9 @@ def elsewhere(tiny, tokenizer, tmp_path_factory):
     there = bool(importlib.util.find_spec("onnxruntime"))
     for name, (make, onnx) in FIVE.items():
         sources[name] = make(saver(tiny, tokenizer, root / f"{name} run"))
-        writer.export(sources[name], root / name, ("no", "yes"), onnx=onnx and there)
+        writer.export_model(
+            sources[name], root / name, ("no", "yes"), onnx=onnx and there
+        )
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     more = {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}
     asked = json.dumps([(name, onnx and there) for name, (_, onnx) in FIVE.items()])
@@ -238,7 +242,7 @@ def test_a_folder_opens_where_this_library_is_absent(name, elsewhere):
 
 
 def test_a_folder_carries_the_very_sources_and_imports_nothing_else(saved, tmp_path):
-    writer.export(saved(*OWN["ghosts"]), tmp_path / "out")
+    writer.export_model(saved(*OWN["ghosts"]), tmp_path / "out")
     carried = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.py")}
     here = paths.ROOT / "lib" / "model"
     assert all(text == (here / name).read_text() for name, text in carried.items())
@@ -249,7 +253,7 @@ def test_a_folder_carries_the_very_sources_and_imports_nothing_else(saved, tmp_p
 
 
 def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
-    writer.export(saved(*OWN["dropped layers"]), tmp_path / "out")
+    writer.export_model(saved(*OWN["dropped layers"]), tmp_path / "out")
     file = paths.ROOT / "lib" / "methods" / "layer_dropping.py"
     assert (tmp_path / "out" / file.name).read_text() == file.read_text()
     assert (
@@ -262,14 +266,14 @@ def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
     "labels, kind", [(("bad", "good"), "single_label"), ((), "regression")]
 )
 def test_classes_have_their_names(labels, kind, saved, tmp_path):
-    writer.export(saved("bert", [CUT]), tmp_path / "out", labels)
+    writer.export_model(saved("bert", [CUT]), tmp_path / "out", labels)
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["problem_type"].startswith(kind)
     assert not labels or config["id2label"] == {"0": "bad", "1": "good"}
 
 
 def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
-    writer.export(saved(*OWN["cut"]), tmp_path / "out")
+    writer.export_model(saved(*OWN["cut"]), tmp_path / "out")
     assert str(tmp_path) not in (tmp_path / "out" / "config.json").read_text()
 
 
@@ -290,7 +294,7 @@ def test_what_cannot_be_is_said_before_anything_is_written(
 ):
     folder = saved(family, ops)
     with pytest.raises(ValueError, match=message):
-        writer.export(folder, tmp_path / "out", onnx=True)
+        writer.export_model(folder, tmp_path / "out", onnx=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -301,7 +305,7 @@ def test_packages_that_are_absent_are_told_before_any_work(
     told = "ONNX needs the packages no_such_package; fix: python -m pip install -r "
     folder = saved("bert", [])
     with pytest.raises(Refused, match=told):
-        writer.export(folder, tmp_path / "out", onnx=True)
+        writer.export_model(folder, tmp_path / "out", onnx=True)
     monkeypatch.setattr(opened, "find_run", None)  # No run is looked for or made.
     assert main(["export", "finetune-0", "--keep", "--onnx"]) == 2
     line = capsys.readouterr().err.splitlines()[0]
@@ -323,7 +327,7 @@ def test_a_run_that_is_not_there_is_told_before_torch_is_imported(command, tmp_p
 def test_a_folder_with_something_in_it_is_left_alone(saved, tmp_path):
     put(tmp_path, "out/mine.txt", "mine")
     with pytest.raises(ValueError, match="is not empty: name a new folder with --to"):
-        writer.export(saved("bert", []), tmp_path / "out")
+        writer.export_model(saved("bert", []), tmp_path / "out")
 
 
 def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
@@ -332,8 +336,8 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
             get_layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(writer, "write_class_names", wrong)
+    monkeypatch.setattr(writer, "set_class_names", wrong)
     with pytest.raises(
         Refused, match="this folder in .* differs from the run's model by"
     ):
-        writer.export(saved("bert", []), tmp_path / "out")
+        writer.export_model(saved("bert", []), tmp_path / "out")

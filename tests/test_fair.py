@@ -27,7 +27,7 @@ from lib.papers.nas_pruning import measures
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 
-PLAN = lists.read_published_csv("plan_fair")
+PLAN = lists.read_csv_in_published_folder("plan_fair")
 PLANNED = [row for row in PLAN if row["word"] == "planned"]
 TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
@@ -40,8 +40,8 @@ def official():
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.run_grid_cell(
-        path, {"profile": "mini"} | values, with_recorded=False
+    return notebook.execute_grid_code(
+        path, {"profile": "mini"} | values, include_recorded_rows=False
     )["grid"]
 
 
@@ -90,7 +90,10 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
     judging.list_rows_of_notebooks.cache_clear()
     judging.list_rows_of_notebook.cache_clear()
     line = lists.read_claims()[claim]
-    there, seeds = judging.make_rows_of_claim(line), lists.list_planned_seeds(claim)
+    there, seeds = (
+        judging.list_grid_rows_of_claim(line),
+        lists.list_planned_seeds(claim),
+    )
     for cell in parse_cells(line["cells"]):
         for label, where in cell.models:
             own = [
@@ -106,7 +109,7 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
     picked = evidence.select_claims(["F20", "F12", "F13"])
-    found = evidence.order_claim_specs(picked)
+    found = evidence.list_claim_specs_in_run_order(picked)
     firsts = [
         found.index(
             evidence.list_claim_specs_by_seed(lists.read_claims()[claim])[20][-1]
@@ -123,7 +126,7 @@ def test_trials_are_those_of_the_protocol():
         for pair in trials_fair.pairs(name):
             assert pair.ghost.seed == pair.prune.seed == 90
             ghost, prune = (
-                each.inputs_with_seeds["start"].args["train"]
+                each.input_specs_with_seeds["start"].args["train"]
                 for each in (pair.ghost, pair.prune)
             )
             if name in trials_fair.TAPS:
@@ -158,7 +161,7 @@ def test_rows_with_a_rate_of_taps_are_there_once_the_trials_chose_one():
     chosen = ghostbert.TAPS["mini"]
     passed = [
         row["setting"]
-        for row in lists.read_published_csv("trials_fair")
+        for row in lists.read_csv_in_published_folder("trials_fair")
         if row["passes"] == "yes"
     ]
     assert not chosen or chosen in [

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("few_rows")
 KINDS = ("flip", "cut", "delete", "empty")
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="best")
 TEACHER = finetuned(
-    data.describe_task_rows("toy", "CoLA", 48, 16),
+    data.make_data_descriptor("toy", "CoLA", 48, 16),
     TRAIN,
     {"start": untrained(hidden=24, ffn=48)},
 ).with_seed(0)
@@ -87,7 +87,7 @@ def whole(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, loop, "write_checkpoint", 4, RuntimeError("stop"))
         with pytest.raises(RuntimeError):
-            execute.execute(TEACHER, cut, True, checkpoint_seconds=0.0)
+            execute.execute(TEACHER, cut, True, checkpoint_interval_seconds=0.0)
     return there, cut
 
 
@@ -191,12 +191,12 @@ def searching():
 def searched(folder, stop=0):
     """A store with a tiny search, or with one that was killed in the step `stop`."""
     there, spec = Store(folder, folder / "none"), searching()
-    for parent in spec.inputs_with_seeds.values():
+    for parent in spec.input_specs_with_seeds.values():
         made(there, parent)
     with pytest.MonkeyPatch.context() as patch, suppress(RuntimeError):
         if stop:
             stop_at(patch, loop, "make_batch", stop, RuntimeError("stop"))
-        execute.execute(spec, there, True, checkpoint_seconds=0.0)
+        execute.execute(spec, there, True, checkpoint_interval_seconds=0.0)
     return there
 
 
@@ -205,7 +205,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
     """Of a finished run, of its input's weights, of an unfinished run, of a record, and
     of a search that was killed in a candidate: the same bits again."""
     began, dice, found = time.monotonic(), random.Random(count), Counter()
-    start = TEACHER.inputs_with_seeds["start"]
+    start = TEACHER.input_specs_with_seeds["start"]
     recorded = tmp_path / "recorded"
     shutil.copytree(whole[1].runs, recorded)
     Store(recorded, recorded / "records").copy_to_records(whole[0].find_run(TEACHER))
@@ -302,7 +302,7 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(
     monkeypatch.setattr(os, "fsync", lambda n: (synced.add(open_files[n]), sync(n)))
     monkeypatch.setattr(os, "replace", lambda a, b: (moved(a), replace(a, b)))
     monkeypatch.setattr(Path, "rename", lambda a, b: (moved(a), rename(a, b))[1])
-    run = execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
+    run = execute.execute(TEACHER, there, True, checkpoint_interval_seconds=0.0)
     Store(there.runs, tmp_path / "records").copy_to_records(run)
     assert (
         "0.part" in moves
@@ -336,7 +336,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
 ):
     """A real one. With room again the run has the same bits, and nothing is left beside
     it."""
-    place, start = tmp_path / "disk", TEACHER.inputs_with_seeds["start"].name
+    place, start = tmp_path / "disk", TEACHER.input_specs_with_seeds["start"].name
     there = Store(place, tmp_path / "none")
     monkeypatch.setenv("RUNS_ROOT", str(place))
     used = (
@@ -346,7 +346,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
     with small_disk(place, used + free):
         shutil.copytree(whole[0].runs / start, place / start)
         with pytest.raises(OSError) as told:
-            execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
+            execute.execute(TEACHER, there, True, checkpoint_interval_seconds=0.0)
         for each in (
             "No space left on device",
             "free some, or set RUNS_ROOT",
@@ -381,10 +381,13 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         )
         with (
             pytest.raises(OSError if full else RuntimeError),
-            disk.explain_full_disk(tmp_path),
+            disk.translate_full_disk_errors(tmp_path),
         ):
             raise RuntimeError(text)
-    with pytest.raises(OSError, match="free some"), disk.explain_full_disk(tmp_path):
+    with (
+        pytest.raises(OSError, match="free some"),
+        disk.translate_full_disk_errors(tmp_path),
+    ):
         raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a'")])
 
 
@@ -541,7 +544,7 @@ STOPS = [[signal.SIGINT], pytest.param([signal.SIGTERM], marks=pytest.mark.slow)
 def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tmp_path):
     there = copied()
     spec = finetuned(
-        data.describe_task_rows("toy", "CoLA", 2000, 16),
+        data.make_data_descriptor("toy", "CoLA", 2000, 16),
         Train(epochs=200, batch=16, lr=1e-3, max_length=32),
         {"start": untrained(hidden=24, ffn=48)},
     ).with_seed(0)
@@ -561,7 +564,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
     while (
-        not store.read_ledger(there.unfinished_folder(spec)).get("progress")
+        not store.read_run_status(there.unfinished_folder(spec)).get("progress")
         and time.monotonic() < deadline
     ):
         time.sleep(0.1)
@@ -722,7 +725,7 @@ def workbook(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "COMMITTED", folder / "committed.json")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    notebook.normalise_all_notebooks()
+    notebook.rewrite_notebooks_in_committed_form()
     return folder
 
 
@@ -794,7 +797,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         told = capsys.readouterr().err
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
-    notebook.normalise_all_notebooks()
+    notebook.rewrite_notebooks_in_committed_form()
     assert notebook.read_notebook_digests()
 
 
@@ -842,7 +845,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
     (path,) = workbook.glob("data_t02*")
     page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
-    page.values = notebook.check_parameter_values(path, {})
+    page.values = notebook.complete_parameter_values(path, {})
     page.folder.mkdir()
     former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
     for place in former:
@@ -903,7 +906,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     ):
         with pytest.raises(Refused, match="x.json.* is no regular file"):
             read(pipe)
-    assert notebook.read_page_json(tmp_path, "x") is None
+    assert notebook.read_notebook_page_json(tmp_path, "x") is None
     note = paths.runs_root() / ".tokens" / "digests" / f"{disk.digest_values('x')}.json"
     note.parent.mkdir(parents=True)
     os.mkfifo(note)
@@ -960,10 +963,10 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
 
 def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     """The queue deletes what it saved itself, and not while another run reads it."""
-    there, start = copied(), TEACHER.inputs_with_seeds["start"]
+    there, start = copied(), TEACHER.input_specs_with_seeds["start"]
     mine = evidence.SavedWeights(there)
     assert start not in mine
-    mine.note_finished_run(start)
+    mine.add_finished_run(start)
     assert start in evidence.SavedWeights(
         there
     )  # also after a command that was stopped
@@ -1071,7 +1074,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.run_grid_cell(notebook.find_notebook_path(name), values)
+        notebook.execute_grid_code(notebook.find_notebook_path(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1166,14 +1169,16 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
     dice, found, names = random.Random(count), Counter(), {}
     for path in notebook.find_notebooks():
         if declared := [
-            name for name in notebook.read_parameters(path) if name != "profile"
+            name
+            for name in notebook.read_parameter_declarations(path)
+            if name != "profile"
         ]:
             names[path] = declared
     for _ in range(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.run_grid_cell(path, values)
+            rows = notebook.execute_grid_code(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError

@@ -38,8 +38,8 @@ TRAIN = Train(
     epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
 )
 DATA, SQUAD = (
-    data.describe_task_rows("toy", "CoLA", 64, unseen=8),
-    data.describe_task_rows("toy", "SQuAD2", 48),
+    data.make_data_descriptor("toy", "CoLA", 64, unseen=8),
+    data.make_data_descriptor("toy", "SQuAD2", 48),
 )
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
@@ -108,14 +108,14 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
         run.read_arrays("predictions_unseen").keys() == {"bits"}
         and "unseen.matthews" in run.metrics
     )
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
 
 
 def test_spans_are_saved_and_found_again(runs):
     dev, run = data.load(SQUAD)["dev"], runs["spans"]
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     rows, marks = heads.encode_rows(
         tokenizer, dev, data.find_described_task(SQUAD), 40, to_plain_json(SPAN)
     )
@@ -128,7 +128,7 @@ def test_spans_are_saved_and_found_again(runs):
 @pytest.mark.parametrize("name", MASKED)
 def test_counts_are_those_of_the_saved_weights(name, runs):
     run = runs[name]
-    found, model = run.metrics, backbone.load(run.model)[0]
+    found, model = run.metrics, backbone.load(run.model_folder)[0]
     kept = np.zeros(2)
     for number, _, linear in masks.list_linear_layers(model):
         kept[number] += int((linear.weight != 0).sum())
@@ -153,7 +153,7 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
         == (found["kept_weights"] + biases) / found["encoder_parameters"]
     )
     assert found["bytes_sparse"] <= found["bytes_dense"]
-    on_disk = (run.model / "model.safetensors").stat().st_size
+    on_disk = (run.model_folder / "model.safetensors").stat().st_size
     assert 0 < on_disk - found["bytes_dense"] < 20000
 
 
@@ -219,7 +219,7 @@ def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
     run = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store)
-    start, task = runs["backbone"].model, data.find_described_task(DATA)
+    start, task = runs["backbone"].model_folder, data.find_described_task(DATA)
     model, tokenizer = heads.load_network(start, task, 0.0, derive_seed(1, "head"))
     rows = encode_split(tokenizer, data.load(DATA)["train"], 32)
     chosen = order_batches(rows.lengths(), 16, 1, 0)[0]
@@ -245,7 +245,7 @@ def test_the_mix_learns_and_is_told(runs):
         assert (
             not np.array_equal(found["before"], found["after"]) and found["gamma"] != 1
         )
-        model = backbone.load(runs[name].model)[0]
+        model = backbone.load(runs[name].model_folder)[0]
         assert np.array_equal(
             mix.find_mix(model).weights().detach().numpy(), found["after"]
         )
@@ -260,7 +260,7 @@ def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
     )
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
     before, after = (
-        masks.list_linear_layers(backbone.load(run.model)[0])
+        masks.list_linear_layers(backbone.load(run.model_folder)[0])
         for run in (runs["soft"], kept)
     )
     for (*_, one), (*_, two) in zip(before, after, strict=True):
@@ -268,9 +268,9 @@ def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
 
 
 def test_frozen_embeddings_stay(runs):
-    start = backbone.load(runs["backbone"].model)[0]
+    start = backbone.load(runs["backbone"].model_folder)[0]
     for name, moves in (("movement", True), ("frozen", False)):
-        models = start, backbone.load(runs[name].model)[0]
+        models = start, backbone.load(runs[name].model_folder)[0]
         tables = (get_encoder(model).embeddings.parameters() for model in models)
         pairs = list(zip(*tables, strict=True))
         assert len(pairs) == 5 and all(torch.equal(a, b) != moves for a, b in pairs)
@@ -278,7 +278,7 @@ def test_frozen_embeddings_stay(runs):
 
 def test_a_probe_leaves_the_encoder_alone(runs, store):
     start, model = (
-        get_encoder(backbone.load(runs[name].model)[0])
+        get_encoder(backbone.load(runs[name].model_folder)[0])
         for name in ("backbone", "probe")
     )
     before, after = dict(start.named_parameters()), dict(model.named_parameters())
@@ -322,7 +322,7 @@ def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
 
 
 def test_probing_tasks_are_told_on_both_their_splits(runs, store):
-    probing = data.describe_task_rows("toy", "Tense", 64)
+    probing = data.make_data_descriptor("toy", "Tense", 64)
     run, splits = (
         execute(spec(mix=MIX, data=probing), store, keep_weights=True),
         data.load(probing),
@@ -353,7 +353,7 @@ def test_a_loss_that_is_not_finite_is_a_result(store):
     wild = {"train": replace(TRAIN, lr=1e9, clip=0.0, warmup=0.0), "mix": MIX}
     run = execute(spec(MOVEMENT, **wild), store, keep_weights=True)
     found, course = run.metrics, run.read_arrays("course")
-    assert run.status["state"] == "finished" and run.model.exists()
+    assert run.status["state"] == "finished" and run.model_folder.exists()
     assert found["diverged"] is True
     assert (
         "matthews" not in found
@@ -375,7 +375,7 @@ def test_a_score_near_the_majority_class_is_divergence(runs, store):
 
 
 def test_what_needs_no_reading():
-    splits = data.load(data.describe_task_rows("toy", "RTE", 64))
+    splits = data.load(data.make_data_descriptor("toy", "RTE", 64))
     frequent = np.bincount(splits["train"].y).argmax()
     assert heads.score_majority_baseline(data.task("toy", "RTE"), splits) == np.mean(
         splits["dev"].y == frequent
@@ -399,9 +399,11 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     other = store_with(tmp_path, runs["backbone"])
     calls = stop_at(monkeypatch, losses, "compute_prediction_losses", 6, RuntimeError)
     with pytest.raises(RuntimeError):
-        execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
+        execute(CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0)
     assert other.look_up_state(CHAIN[name])["state"] == "failed"
-    run = execute(CHAIN[name], other, keep_weights=True, checkpoint_seconds=0.0)
+    run = execute(
+        CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0
+    )
     assert len(calls) == 6 + 3 and any(
         line.get("resumed") for line in run.read_json_lines("events.jsonl")
     )
@@ -434,7 +436,7 @@ def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
     the saved tokenizer is another."""
     cased, movement = runs["cased"], runs["movement"]
     (model, kept), (plainly, lowered) = (
-        backbone.load(run.model) for run in (cased, movement)
+        backbone.load(run.model_folder) for run in (cased, movement)
     )
     assert kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"]
     assert lowered.tokenize("The dog slept")[0] == "the"

@@ -144,7 +144,7 @@ def test_a_figure_and_its_printed_value_are_of_one_comparison():
 def test_the_block_of_the_readme_is_that_of_the_records(found):
     """Else: python -m lib verify --write"""
     _, block, _ = (paths.ROOT / "README.md").read_text().split(judging.FOUND)
-    texts = judging.fill_findings(found)
+    texts = judging.format_findings_by_title(found)
     assert block == texts["README"].strip() + "\n"
     assert [*texts] == [*PARTS] and not [
         t for t in texts.values() if "{" in t or not t.strip()
@@ -155,7 +155,10 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
     empty = Store(tmp_path / "runs", tmp_path / "records")
     with data.allow_absent_data(use_local_data=False):
         none = judging.judge_claims(list(found), empty)
-    before, after = judging.fill_findings(found), judging.fill_findings(none)
+    before, after = (
+        judging.format_findings_by_title(found),
+        judging.format_findings_by_title(none),
+    )
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
     assert "+64.8" in after["Searched, or random?"]  # Print stays.
@@ -165,11 +168,11 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
 def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     """What is measured is in points and has a bar, or has another unit."""
     central = judging.list_central_claims()
-    every = judging.select_counted_results(found, central)
-    measured = [r for r in every if r.word != "not measured"]
+    every = judging.select_results_without_repeats(found, central)
+    measured = [r for r in every if r.verdict_word != "not measured"]
     text, drawn = (
-        judging.summarise_words(found),
-        judging.make_forest_rows(found, central),
+        judging.summarise_central_verdicts(found),
+        judging.make_forest_plot_rows(found, central),
     )
     total, ours, parts, left = re.match(
         r"(\d+) central comparisons: (\d+) measured \((.*?)\), (\d+) not measured\.",
@@ -185,7 +188,7 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
 
 
 def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
-    out, total = judging.count_effects_outside_intervals(found)
+    out, total = judging.count_printed_effects_outside(found)
     held = [
         r
         for id in judging.list_central_claims()

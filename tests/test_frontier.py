@@ -33,7 +33,7 @@ def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
         row
-        for row in notebook.run_grid_cell(PAGE, values)["grid"]
+        for row in notebook.execute_grid_code(PAGE, values)["grid"]
         if row["kind"] == kind
     ]
 
@@ -71,8 +71,8 @@ def test_students_differ_in_their_surgery_alone(anywhere):
         "Torch-Pruning Taylor",
     ):
         ours, theirs = (
-            rows[name].inputs_with_seeds["start"],
-            rows["Width"].inputs_with_seeds["start"],
+            rows[name].input_specs_with_seeds["start"],
+            rows["Width"].input_specs_with_seeds["start"],
         )
         assert rows[name].args == rows["Width"].args
         assert {k: v for k, v in ours.args.items() if k != "surgery"} == {

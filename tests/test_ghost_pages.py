@@ -15,7 +15,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.run_grid_cell(
+    return notebook.execute_grid_code(
         notebook.find_notebook_path(f"ghostbert_{name}"), values
     )
 

@@ -63,7 +63,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(
     execute(spec, whole, keep_weights=True)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         stop_at(patch, loop, "write_checkpoint", 20)
-        execute(spec, store, keep_weights=True, checkpoint_seconds=0.0)
+        execute(spec, store, keep_weights=True, checkpoint_interval_seconds=0.0)
     execute(spec, store, keep_weights=True)
     assert store.find_run(spec).status["attempts"] == 2
     same_run(store.find_run(spec), whole.find_run(spec))

@@ -15,7 +15,7 @@ from lib.papers.nas_pruning import training as imp
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS, DATA = (
     Numerics("float32", 1),
-    data.describe_task_rows("toy", "BigramShift", 48, unseen=8),
+    data.make_data_descriptor("toy", "BigramShift", 48, unseen=8),
 )
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
 
@@ -32,7 +32,7 @@ def chain(family="bert"):
 
 def test_rounds(family, store):
     runs = [made(store, spec.with_seed(0)) for spec in chain(family)]
-    models = [backbone.load(run.model)[0] for run in runs]
+    models = [backbone.load(run.model_folder)[0] for run in runs]
     zeros = []
     for before, model, run, kept in zip(
         models[1:], models[2:], runs[2:], (0.9, 0.8), strict=False
@@ -57,7 +57,7 @@ def test_weights_are_rewound_and_the_classifier_is_not(store):
     told = first.args["train"] | {"lr": 1e-12, "weight_decay": 0.0}
     still = replace(first, args=first.args | {"train": told})
     began, trained, ended = (
-        backbone.load(made(store, spec.with_seed(0)).model)[0]
+        backbone.load(made(store, spec.with_seed(0)).model_folder)[0]
         for spec in (origin, dense, still)
     )
     for a, b in zip(

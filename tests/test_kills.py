@@ -36,7 +36,10 @@ def at_work(body, runs):
     step."""
     torch.set_num_threads(1)
     execute.execute(
-        from_json(body), Store(runs, runs / "none"), True, checkpoint_seconds=0.0
+        from_json(body),
+        Store(runs, runs / "none"),
+        True,
+        checkpoint_interval_seconds=0.0,
     )
 
 
@@ -60,7 +63,7 @@ def killed_runs(spec, kills, folder, dice):
     context.set_forkserver_preload(["test_kills"])  # a process is there at once
     inputs = Store(folder / "inputs", folder / "none")
     inputs.runs.mkdir()
-    for parent in spec.inputs_with_seeds.values():
+    for parent in spec.input_specs_with_seeds.values():
         made(inputs, parent)
 
     def begun(there):

@@ -198,7 +198,7 @@ def test_many_comparisons_can_be_held_to_their_tables():
 def test_a_committed_page_is_of_the_committed_records(path):
     """Else: make the page again from the records, with --profile mini."""
     (digest,) = re.findall(r"ade of .*, records `(\w+)`\.", path.read_text())
-    assert digest == judging.digest_records_of_page(path.name.partition(".")[0])
+    assert digest == judging.digest_notebook_records(path.name.partition(".")[0])
 
 
 COURSES = [path for path in PAGES if "00_" in path.name]
@@ -265,7 +265,7 @@ def test_no_picture_is_told_in_the_words_of_a_cell():
 @pytest.mark.papers("ghostbert")
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
     page, rows = "ghostbert_t03_pruned_vs_ghost", judging.read_verdicts_csv()
-    before = judging.digest_records_of_page(page)
+    before = judging.digest_notebook_records(page)
     place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
     for key, value in {
         "estimate": "9.9",
@@ -280,12 +280,12 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
         old = rows[place][key] == value or (
             key == "holm" and float(rows[place]["holm"]) < 0.05
         )
-        assert (judging.digest_records_of_page(page) == before) == old, key
+        assert (judging.digest_notebook_records(page) == before) == old, key
     monkeypatch.setattr(judging, "read_verdicts_csv", lambda: rows)
     assert (
-        judging.digest_records_of_page(page)
+        judging.digest_notebook_records(page)
         == before
-        != judging.digest_records_of_page("nas_t05_random_architectures")
+        != judging.digest_notebook_records("nas_t05_random_architectures")
     )
 
 

@@ -65,7 +65,7 @@ def trained(
         calls.append(("loss", *rows.tolist()))
         seen.append(rows)
         if len(seen) == slow_from:
-            writer.checkpoint_seconds = NEVER
+            writer.checkpoint_interval_seconds = NEVER
         if len(seen) == stop:
             raise Interrupted
         return losses.compute_prediction_losses(
@@ -267,10 +267,10 @@ def test_interrupted_and_resumed_gives_the_same_bits(
     evaluate = arbitrary_score if select == "best" else None
     whole = RunWriter(tmp_path / "whole")
     expected, result = fitted(tiny, whole, settings, evaluate=evaluate)
-    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_interval_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
         fitted(tiny, writer, settings, stop=stop, evaluate=evaluate)
-    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_interval_seconds=EVERY_STEP)
     model, again = fitted(tiny, writer, settings, evaluate=evaluate)
     assert {"step": stop - 1, "resumed": True} in writer.lines and writer.told[
         0
@@ -290,7 +290,7 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
     expected, result = fitted(
         tiny, RunWriter(tmp_path / "whole"), train(), numerics=numerics
     )
-    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_interval_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
         fitted(tiny, writer, train(), stop=9, numerics=numerics)
     model, again = fitted(tiny, RunWriter(tmp_path / "cut"), train(), numerics=numerics)
@@ -304,7 +304,7 @@ def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
     """None: an older checkpoint, which does not tell its dtype."""
     print_once.cache_clear()
     expected, result = fitted(tiny, RunWriter(tmp_path / "whole"), train())
-    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_interval_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
         fitted(tiny, writer, train(), stop=9, numerics=Numerics(was or "float32", 1))
     folders = sorted(writer.checkpoint_folder.glob("step-*"))
@@ -313,7 +313,7 @@ def test_a_checkpoint_of_another_dtype_begins_anew(was, tiny, tmp_path, capfd):
         assert body.pop("dtype") == "float32"
         torch.save(body, folder / loop.STATE)
         disk.write_manifest(folder)
-    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_interval_seconds=EVERY_STEP)
     model, again = fitted(tiny, writer, train())
     assert same(model, expected) and again == result and writer.told[0] == 1 / 18
     assert not any("resumed" in line for line in writer.lines)
@@ -354,7 +354,7 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
 
 
 def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
-    writer = RunWriter(tmp_path, checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path, checkpoint_interval_seconds=EVERY_STEP)
     (writer.checkpoint_folder / ".step-00000004.7").mkdir(parents=True)
     (writer.checkpoint_folder / ".step-00000004.7" / "model.safetensors").write_bytes(
         b"half"
@@ -377,7 +377,7 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
     """Killed between writing one and removing an older one; the first one here is no
     checkpoint."""
     expected, result = fitted(tiny, RunWriter(tmp_path / "whole"), train())
-    writer = RunWriter(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    writer = RunWriter(tmp_path / "cut", checkpoint_interval_seconds=EVERY_STEP)
     for stop in (3, 2):
         with pytest.raises(Interrupted):
             fitted(tiny, writer, train(), stop=stop)

@@ -68,7 +68,7 @@ def test_code_of_other_pages_is_folded_at_the_end():
 
 def test_what_is_folded_stays_so_in_git():
     assert (
-        notebook.normalise_notebook(nbformat.writes(book())).count(
+        notebook.format_committed_notebook(nbformat.writes(book())).count(
             '"source_hidden": true'
         )
         == 1

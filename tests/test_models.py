@@ -42,11 +42,11 @@ def pickled(folder, tiny, tokenizer, weights=None):
 def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
     model = pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     with pytest.raises(FileNotFoundError, match="python -m lib fetch mine"):
-        data.locate_checkpoint("mine")
+        data.require_checkpoint_folder("mine")
     assert not main(["fetch", "mine"])
     assert capsys.readouterr().out.strip().endswith("models/mine")
-    assert data.locate_checkpoint("mine") == root / "models" / "mine"
-    found, words = backbone.load(data.locate_checkpoint("mine"))
+    assert data.require_checkpoint_folder("mine") == root / "models" / "mine"
+    found, words = backbone.load(data.require_checkpoint_folder("mine"))
     assert isinstance(found, transformers.BertForMaskedLM) and len(words) == len(
         tokenizer
     )

@@ -413,7 +413,7 @@ def test_the_hub_is_asked_for_both_names_of_a_checkpoint(
     not FOLDER.exists(), reason="all-mpnet-base-v2 is not under DATA_ROOT/models"
 )
 def test_the_published_checkpoint_is_that_of_transformers():
-    wanted = data.read_official_digests()["models/all-mpnet-base-v2"]
+    wanted = data.read_committed_data_digests()["models/all-mpnet-base-v2"]
     assert disk.digest_file(FOLDER / data.WEIGHTS) == wanted
     shape = cost.SHAPES["all-mpnet-base-v2"]
     assert cost.read_shape_of_config(backbone.read_configuration(FOLDER)) == shape

@@ -37,7 +37,7 @@ def shape(model):
 
 
 NUMERICS = Numerics("float32", 1)
-DATA = data.describe_task_rows("toy", "BigramShift", 48, unseen=8)
+DATA = data.make_data_descriptor("toy", "BigramShift", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 GATES = nas.make_gate_settings(0.3, share=0.2, memory=0.5)
 PREDICTION, BOTH = (
@@ -87,7 +87,10 @@ TIMED = {
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).with_seed(0))
-    found, whole = run.metrics, gated.masked_flops(shape(backbone.load(run.model)[0]))
+    found, whole = (
+        run.metrics,
+        gated.masked_flops(shape(backbone.load(run.model_folder)[0])),
+    )
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert (
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
@@ -119,7 +122,7 @@ def test_what_a_search_leaves_behind(store):
                 == found["architecture"][name][layer]
             )
             assert set(np.abs(alphas)) == {5.0}
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     assert list_applied_operations(model) == [
         {"op": "gates", "regions": ["heads", "ffn"]}
     ]
@@ -132,7 +135,10 @@ def test_what_a_search_leaves_behind(store):
         run.read_arrays("predictions_unseen").keys() == {"bits"}
         and "unseen.accuracy" in found
     )
-    weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0]
+    weights, before = (
+        model.state_dict(),
+        backbone.load(made(store, teacher()).model_folder)[0],
+    )
     assert any(
         not torch.equal(value, weights[name])
         for name, value in before.named_parameters()
@@ -151,7 +157,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
     other = Store(runs=tmp_path, records=tmp_path / "none")
     calls = stop_at(monkeypatch, Control, "update_alphas", 8)
     with pytest.raises(KeyboardInterrupt):
-        made(other, spec.with_seed(0), checkpoint_seconds=-1)
+        made(other, spec.with_seed(0), checkpoint_interval_seconds=-1)
     run = made(other, spec.with_seed(0))
     assert (
         len(calls) == 8 + 5 and run.status["attempts"] == 2
@@ -204,7 +210,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     assert abs(run.metrics["miss"]) <= 0.01
     last = made(store, cut(spec).with_seed(0))
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
-    model, _ = backbone.load(last.model)
+    model, _ = backbone.load(last.model_folder)
     assert list_applied_operations(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
@@ -218,7 +224,7 @@ def test_cut_and_retrained_in_two_stages(store):
         store, retrain({"start": first, "teacher": teacher()}, PREDICTION).with_seed(0)
     )
     run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
-    model, tokenizer = backbone.load(last.model)
+    model, tokenizer = backbone.load(last.model_folder)
     assert list_applied_operations(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
@@ -247,8 +253,8 @@ def test_original_and_searched_weights(store):
         run = made(
             store, replace(again, inputs=again.inputs | {"start": start}).with_seed(0)
         )
-        model, _ = backbone.load(run.model)
-        whole, _ = backbone.load(made(store, start.with_seed(0)).model)
+        model, _ = backbone.load(run.model_folder)
+        whole, _ = backbone.load(made(store, start.with_seed(0)).model_folder)
         if gates.has_gates(whole):
             gates.remove_gates(whole)
         operate(
@@ -300,7 +306,7 @@ def test_from_a_larger_teacher(store):
     its projection is not kept."""
     big = teacher(layers=4, hidden=96)
     run = made(store, search(objective=BOTH, start=encoder(), guide=big).with_seed(0))
-    model, _ = backbone.load(run.model)
+    model, _ = backbone.load(run.model_folder)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
     assert run.metrics["whole_flops"] == gated.masked_flops(shape(model))
 
@@ -325,7 +331,7 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
     found, times = run.metrics, run.read_arrays("times")["cpu"]
     assert times.shape == (2, 50) and found["Whole.cpu_speedup"] == 1.0
     for name, spec in networks.items():
-        model = get_encoder(backbone.load(made(store, spec).model)[0])
+        model = get_encoder(backbone.load(made(store, spec).model_folder)[0])
         assert found[f"{name[6:]}.parameters"] == count_parameters(model)["parameters"]
     assert found["30 %.parameters"] < found["Whole.parameters"]
     assert found["30 %.cpu_ms"] == pytest.approx(
@@ -404,7 +410,9 @@ def test_prediction_is_the_squared_error_of_logits(store):
     still = replace(TRAIN, epochs=1, lr=1e-12)
     inputs = {"start": teacher(), "teacher": teacher("bert", ffn=96)}
     run = made(store, retrain(inputs, PREDICTION, train=still).with_seed(3))
-    networks = [backbone.load(made(store, spec).model) for spec in inputs.values()]
+    networks = [
+        backbone.load(made(store, spec).model_folder) for spec in inputs.values()
+    ]
     rows, values = encode_split(networks[0][1], data.load(DATA)["train"], 24), []
     for chosen in order_batches(rows.lengths(), 16, 3, 0):
         with torch.no_grad():

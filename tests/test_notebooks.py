@@ -46,27 +46,34 @@ def shown(monkeypatch, tmp_path):
 
 def test_normalised():
     for path in NOTEBOOKS:
-        assert path.read_text() == notebook.normalise_notebook(path.read_text()), (
-            f"{notebook.make_notebook_id(path)}: run `python -m lib tidy`"
-        )
+        assert path.read_text() == notebook.format_committed_notebook(
+            path.read_text()
+        ), f"{notebook.make_notebook_id(path)}: run `python -m lib tidy`"
 
 
 @pytest.mark.papers()
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
     told = {
-        notebook.make_notebook_id(path): notebook.digest_notebook(path)
+        notebook.make_notebook_id(path): notebook.digest_notebook_parts(path)
         for path in NOTEBOOKS
     }
     assert notebook.read_notebook_digests() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
-        values = {n: each.default for n, each in notebook.read_parameters(path).items()}
-        assert notebook.find_page_folder(path, values | {"profile": "mini"}) == (
+        values = {
+            n: each.default
+            for n, each in notebook.read_parameter_declarations(path).items()
+        }
+        assert notebook.find_notebook_page_folder(
+            path, values | {"profile": "mini"}
+        ) == (
             paths.FIGURES / "mini",
             [],
         )
-    values = {n: each.default for n, each in notebook.read_parameters(T03).items()}
-    folder, lines = notebook.find_page_folder(T03, values | {"widths": [3]})
+    values = {
+        n: each.default for n, each in notebook.read_parameter_declarations(T03).items()
+    }
+    folder, lines = notebook.find_notebook_page_folder(T03, values | {"widths": [3]})
     assert folder.name[:-7] == "toy-widths=3"
     assert lines == ["widths is [3], in the committed notebook []."]
 
@@ -84,7 +91,7 @@ def test_outputs_and_empty_cells_are_no_edit():
         "outputs": [],
     }
     body["cells"].append(empty | {"execution_count": None})
-    assert notebook.normalise_notebook(json.dumps(body)) == T03.read_text()
+    assert notebook.format_committed_notebook(json.dumps(body)) == T03.read_text()
 
 
 def test_skeleton():
@@ -155,7 +162,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
         (
-            [verdict.Verdict("sizes", word="equal", measured="1.0")],
+            [verdict.Verdict("sizes", verdict_word="equal", measured="1.0")],
             {"toy": ["generated"]},
         ),
         ([], {"toy": ["generated"]}),
@@ -164,7 +171,10 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
             judged, own, more
         )
         assert (
-            notebook.read_page_json(tmp_path / "toy", "some_page")["deviations"] == told
+            notebook.read_notebook_page_json(tmp_path / "toy", "some_page")[
+                "deviations"
+            ]
+            == told
         )
         judged_at = "at the profile mini, where comparisons are made (2)</summary>"
         assert (judged_at in shown[-1]) == ("mini" in told)
@@ -174,7 +184,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
 def test_parameters_are_typed_and_have_a_remark_each():
     for path in NOTEBOOKS:
         source = notebook.read_cell_sources_by_tag(path)["parameters"]
-        for name, parameter in notebook.read_parameters(path).items():
+        for name, parameter in notebook.read_parameter_declarations(path).items():
             assert re.search(rf"(?m)^{name}: .*  # \S", source), (
                 notebook.make_notebook_id(path),
                 name,
@@ -196,7 +206,7 @@ def test_pages_and_grids_do_not_import_a_framework():
     """Nor grids what draws: commands that read them alone take a second."""
     code = (
         "import sys; from lib.claims import notebook\n"
-        "for p in notebook.find_notebooks(): notebook.run_grid_cell(p, {'profile': 'toy'})\n"
+        "for p in notebook.find_notebooks(): notebook.execute_grid_code(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
         "from lib.report import artefact, site\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
@@ -210,16 +220,16 @@ def test_pages_and_grids_do_not_import_a_framework():
 
 @pytest.mark.papers("ghostbert")
 def test_the_grid_of_table_3():
-    rows = notebook.run_grid_cell(T03, {"profile": "toy", "seeds": [0]})["grid"]
+    rows = notebook.execute_grid_code(T03, {"profile": "toy", "seeds": [0]})["grid"]
     assert len(rows) == 2 * 2 and len({row["spec"] for row in rows}) == 4
 
 
 @pytest.mark.papers("ghostbert")
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
-    there = notebook.run_grid_cell(T03, {})["recorded"]
+    there = notebook.execute_grid_code(T03, {})["recorded"]
     without_data()
-    assert [r["spec"] for r in notebook.run_grid_cell(T03, {})["recorded"]] == [
+    assert [r["spec"] for r in notebook.execute_grid_code(T03, {})["recorded"]] == [
         r["spec"] for r in there
     ]
 
@@ -254,7 +264,7 @@ def test_recorded_specs_need_no_data(without_data):
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):
     with pytest.raises(error, match=message):
-        notebook.run_grid_cell(T03, values)
+        notebook.execute_grid_code(T03, values)
 
 
 @pytest.mark.papers("ghostbert")
@@ -321,7 +331,7 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     with pytest.raises(
         FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"
     ):
-        data.load(data.describe_task_rows("glue", "SST-2", 100))
+        data.load(data.make_data_descriptor("glue", "SST-2", 100))
 
 
 @pytest.mark.papers()
@@ -333,8 +343,8 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     few = replace(result, estimate=replace(e, n_seeds=2), sentence="a minus c on SST-2")
     found = [
         verdict.Verdict("G1", (result, few), profile="mini", kind="finding"),
-        verdict.Verdict("a", word="equal", measured="1"),
-        verdict.Verdict("b", word="differs", measured="2"),
+        verdict.Verdict("a", verdict_word="equal", measured="1"),
+        verdict.Verdict("b", verdict_word="differs", measured="2"),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
@@ -345,7 +355,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
     told += "agrees (weaker than printed) †."
     assert told in html.unescape(card)
-    body = notebook.read_page_json(tmp_path / "toy", name)
+    body = notebook.read_notebook_page_json(tmp_path / "toy", name)
     assert body["counts"] == (
         "Comparisons: 1 agrees, 1 not measured; printed numbers: 1 of 2 equal"
     )
@@ -457,13 +467,13 @@ def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=notebook.make_notebook_id)
 def test_every_number_of_a_notebook_has_a_range(path):
-    for name, parameter in notebook.read_parameters(path).items():
+    for name, parameter in notebook.read_parameter_declarations(path).items():
         listed = isinstance(parameter.default, list)
         if parameter.type in (int, float):
             for wild in (-(10**12), 10**12):
                 value = parameter.type(wild)
                 with pytest.raises(Refused, match="must be from"):
-                    notebook.check_parameter_values(
+                    notebook.complete_parameter_values(
                         path, {name: [value] if listed else value}
                     )
 

@@ -19,7 +19,7 @@ from lib.data import own, toy
 from lib.export import opened
 from lib.papers.ghostbert import recipes as ghostbert
 
-DATA = data.describe_task_rows("toy", "CoLA", 64)
+DATA = data.make_data_descriptor("toy", "CoLA", 64)
 SPEC = finetuned(
     DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()}
 )
@@ -62,7 +62,7 @@ def test_a_run_of_a_generated_task_keeps_its_weights(here):
     from lib.core.execute import execute
 
     run = execute(SPEC.with_seed(2), here)
-    assert run.model.exists()
+    assert run.model_folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
     )
     start = {"name": str(folder), "digest": data.digest_weights(str(folder))}
     train = Train(epochs=1, batch=32, lr=1e-3, max_length=16)
-    told = data.describe_task_rows("own", own.task(str(path)).name)
+    told = data.make_data_descriptor("own", own.task(str(path)).name)
     run = made(
         here, finetuned(told, train, {"start": Spec("checkpoint", start, seed=0)})
     )

@@ -383,7 +383,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         return {
             spec.name
             for spec in notebook.list_grid_specs(
-                notebook.run_grid_cell(path, grids.list_parameter_values(mine))
+                notebook.execute_grid_code(path, grids.list_parameter_values(mine))
             )
         }
 
@@ -404,8 +404,8 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     line, path, state = rows_of.task(tsv).name, Path(tsv), Path(tsv).stat()
     before, drawn = (
-        data.describe_task_rows("own", line),
-        data.describe_task_rows("own", line, 20, 0, 10, 30),
+        data.make_data_descriptor("own", line),
+        data.make_data_descriptor("own", line, 20, 0, 10, 30),
     )
     swapped = [
         (text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()
@@ -416,10 +416,11 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
         path.stat().st_size == state.st_size
         and path.stat().st_mtime_ns == state.st_mtime_ns
     )
-    after = data.describe_task_rows("own", rows_of.task(tsv).name)
+    after = data.make_data_descriptor("own", rows_of.task(tsv).name)
     assert after["digest"] != before["digest"]
     assert (
-        data.describe_task_rows("own", line, 20, 0, 10, 30)["unseen"] != drawn["unseen"]
+        data.make_data_descriptor("own", line, 20, 0, 10, 30)["unseen"]
+        != drawn["unseen"]
     )
     for value in (1, 2):  # A note that lies under the name of another is none.
         noted = disk.cache_on_disk(["rows", value], [path], lambda value=value: value)
@@ -436,7 +437,7 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))
-    assert data.describe_task_rows("own", line)["digest"] not in (
+    assert data.make_data_descriptor("own", line)["digest"] not in (
         before["digest"],
         after["digest"],
     )
@@ -588,7 +589,7 @@ def training():
     return [
         path
         for path in notebook.find_notebooks()
-        if "data" in notebook.read_parameters(path)
+        if "data" in notebook.read_parameter_declarations(path)
     ]
 
 
@@ -598,7 +599,7 @@ def training():
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     specs = notebook.list_grid_specs(
-        notebook.run_grid_cell(path, grids.list_parameter_values(mine))
+        notebook.execute_grid_code(path, grids.list_parameter_values(mine))
     )
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
@@ -612,7 +613,7 @@ def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, enco
 
 
 def _inputs(spec):
-    for parent in spec.inputs_with_seeds.values():
+    for parent in spec.input_specs_with_seeds.values():
         yield parent
         yield from _inputs(parent)
 
@@ -643,7 +644,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     )
     page.table({"a": {"b": 1.5}}, "Scores.")
     page.finish([object()], {"toy": ["rows are generated"]})
-    html, body = "".join(said), notebook.read_page_json(page.folder, name)
+    html, body = "".join(said), notebook.read_notebook_page_json(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert (
         "Scores. Your own data: reviews.tsv, model: " in html
@@ -660,9 +661,9 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
         mine = grids.ReaderProfile("toy", str(tmp_path / "d"), model)
         path = notebook.find_notebook_path("92_your_task")
         folders.append(
-            notebook.find_page_folder(
+            notebook.find_notebook_page_folder(
                 path,
-                notebook.check_parameter_values(
+                notebook.complete_parameter_values(
                     path, grids.list_parameter_values(mine)
                 ),
             )
@@ -685,7 +686,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     mine = grids.ReaderProfile("toy", str(put(tmp_path, "b.tsv", table(some))), folder)
     assert (
         mine.measured_feed.unknown == pytest.approx(1 / 9)
-        and mine.measured_feed.truncated_share == 0
+        and mine.measured_feed.truncated_row_share == 0
     )
     assert mine.row_cautions == [mine.measured_feed.summary]
     words = Path(folder, "vocab.txt").read_text()
@@ -719,7 +720,7 @@ def test_majority_is_judged_where_no_linear_model_can_be(tmp_path, store):
     name = rows_of.task(str(put(tmp_path, "a.tsv", table(rows)))).name
     train = data.read_splits("own", name)["train"]
     assert {*train.y} == {0, 1}
-    few = data.describe_task_rows("own", name, 5)
+    few = data.make_data_descriptor("own", name, 5)
     assert len({*data.load(few)["train"].y}) == 1
     found = made(store, Spec("bag_of_words", {"data": few}, seed=0)).metrics
     assert found["majority"] > 0.9 and "bag_of_words" not in found
@@ -846,9 +847,9 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.run_grid_cell(notebook.find_notebook_path("92_your_task"), values)[
-        "grid"
-    ]
+    grid = notebook.execute_grid_code(
+        notebook.find_notebook_path("92_your_task"), values
+    )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
     steps = [
@@ -870,9 +871,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     )
     assert "--length 24" in grids.list_command_options(mine)
     values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.run_grid_cell(notebook.find_notebook_path("92_your_task"), values)[
-        "grid"
-    ]
+    grid = notebook.execute_grid_code(
+        notebook.find_notebook_path("92_your_task"), values
+    )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     read = [spec.args for spec in every if "data" in spec.args]
     names = ("train", "importance", "cut")
@@ -895,7 +896,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
-    grid = notebook.run_grid_cell(
+    grid = notebook.execute_grid_code(
         notebook.find_notebook_path("92_your_task"), grids.list_parameter_values(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
@@ -1028,7 +1029,7 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
-    grid = notebook.run_grid_cell(path, grids.list_parameter_values(mine) | values)[
+    grid = notebook.execute_grid_code(path, grids.list_parameter_values(mine) | values)[
         "grid"
     ]
     assert {row["m"] for row in grid if "m" in row} == {
@@ -1051,7 +1052,10 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
 
 def test_lists_on_the_command_line_may_be_json_for_names_with_commas():
-    assert cli.parse_list("Whole, Width,2") == ["Whole", "Width", 2]
-    assert cli.parse_list('["Whole, distilled", 2]') == ["Whole, distilled", 2]
+    assert cli.parse_comma_separated_items("Whole, Width,2") == ["Whole", "Width", 2]
+    assert cli.parse_comma_separated_items('["Whole, distilled", 2]') == [
+        "Whole, distilled",
+        2,
+    ]
     with pytest.raises(ArgumentTypeError, match="is no list of JSON"):
-        cli.parse_list('["Whole, distilled')
+        cli.parse_comma_separated_items('["Whole, distilled')

@@ -43,7 +43,7 @@ def test_counts_equal_pytorch_s(text):
 
 
 def grid(**values):
-    return notebook.run_grid_cell(
+    return notebook.execute_grid_code(
         notebook.find_notebook_path(PAGE), {"profile": "toy"} | values
     )["grid"]
 

@@ -103,9 +103,11 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
     page = notebook.find_notebook_path("ghostbert_t04_ablation")
-    rows = notebook.run_grid_cell(page, {"profile": "paper"})["grid"]
+    rows = notebook.execute_grid_code(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
-    assert bare and bare == {spec.inputs_with_seeds["start"].name for spec in without}
+    assert bare and bare == {
+        spec.input_specs_with_seeds["start"].name for spec in without
+    }
 
 
 def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
@@ -219,7 +221,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
-        for row in notebook.run_grid_cell(page, values)["grid"]
+        for row in notebook.execute_grid_code(page, values)["grid"]
     }
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     if scale == "mini":
@@ -244,7 +246,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.run_grid_cell(T01, {"profile": "toy"})
+    rows = notebook.execute_grid_code(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {
@@ -252,14 +254,16 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     }
     every = ["RTE", "CoLA"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.run_grid_cell(T01, {"profile": "toy"} | more)["grid"]
+    whole = notebook.execute_grid_code(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 2 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
     page = notebook.find_notebook_path("ghostbert_f01_accuracy_vs_cost")
     # Nothing of its own to record, but for seeds, which are those of a page's
     # comparisons.
-    shared = {row["spec"].id for row in notebook.run_grid_cell(page, {})["recorded"]}
+    shared = {
+        row["spec"].id for row in notebook.execute_grid_code(page, {})["recorded"]
+    }
     assert {row["spec"].id for row in rows["recorded"]} <= shared
 
 
@@ -285,7 +289,9 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     short = {"epochs": 1, "batch": 16, "max_length": 32}
     total, heads = (4, 2) if family == "electra" else (12, 3)
     first = untrained(family, heads=total, **SIZES)
-    encoder, _ = backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)
+    encoder, _ = backbone.load(
+        made(Store(tmp_path, tmp_path / "none"), first).model_folder
+    )
     sizes = cost.read_shape_of_config(encoder.config.to_dict())
     for module in (ghostbert, students):
         monkeypatch.setattr(
@@ -306,7 +312,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
         "toy", "CoLA", heads, ghostbert.make_ghost_options("toy"), kind
     ).with_seed(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     assert isinstance(model, classes(family)[1])
     assert [op["op"] for op in list_applied_operations(model)] == ["cut", "ghost"]
     assert {
@@ -419,7 +425,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.run_grid_cell(T01, values)
+        notebook.execute_grid_code(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

@@ -261,7 +261,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    for row in lists.read_published_csv(
+    for row in lists.read_csv_in_published_folder(
         f"{paper}/claims"
     ):  # What is printed is held to the uncut profile.
         if row["check"]:
@@ -425,7 +425,7 @@ def check(page):
     """What is wrong with a page, as lines."""
     folder, page_name = paths.FIGURES / "paper", notebook.make_notebook_id(page)
     body, html = (
-        notebook.read_page_json(folder, page_name),
+        notebook.read_notebook_page_json(folder, page_name),
         folder / f"{page_name}.html",
     )
     if body is None or not html.exists():

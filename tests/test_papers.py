@@ -12,10 +12,10 @@ from lib.core.names import Refused
 def test_ids_of_notebooks_begin_with_the_prefix_of_their_paper():
     for name, paper in papers.find_papers().items():
         page = f"{paper.prefix}_01_summary"
-        assert papers.find_paper_of_page(page) == name
+        assert papers.find_paper_of_notebook(page) == name
         path = papers.find_notebook_path(page)
         assert path.parent.name == name and papers.make_notebook_id(path) == page
-    assert papers.find_paper_of_page("91_frontier") == ""
+    assert papers.find_paper_of_notebook("91_frontier") == ""
     assert (
         papers.make_notebook_id(papers.find_notebook_path("91_frontier"))
         == "91_frontier"
@@ -35,8 +35,8 @@ def test_a_folder_that_does_not_present_its_paper_is_refused(tmp_path, monkeypat
 
 @pytest.mark.papers("ghostbert")
 def test_modules_are_collected_of_the_papers_that_have_one():
-    steps = papers.collect_modules("steps")
+    steps = papers.import_module_of_each_paper("steps")
     assert set(steps) < set(papers.find_papers()) and all(
         m.STEPS for m in steps.values()
     )
-    assert papers.collect_modules("nothing") == {}
+    assert papers.import_module_of_each_paper("nothing") == {}

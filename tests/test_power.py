@@ -53,7 +53,9 @@ def words(effect, seeds, tasks, times, text="a > b", printed=None):
     for i in range(times):
         (e,) = estimates(np.random.default_rng([7, i]), (effect,), seeds, tasks)
         found[
-            Result("", parse_cell(text), "", e, seeds, seeds, printed=printed).word
+            Result(
+                "", parse_cell(text), "", e, seeds, seeds, printed=printed
+            ).verdict_word
         ] += 1
     return {word: n / times for word, n in found.items()}
 
@@ -107,6 +109,8 @@ def test_comparisons_that_share_a_baseline_decide_for_themselves():
     false, found = 0, 0
     for i in range(40):
         pair = estimates(np.random.default_rng([7, i]), (0.0, 4.0), 3, 1)
-        none, large = (Result("", parse_cell("a > b"), "", e, 3, 3).word for e in pair)
+        none, large = (
+            Result("", parse_cell("a > b"), "", e, 3, 3).verdict_word for e in pair
+        )
         false, found = false + (none in DECIDED), found + (large == AGREES)
     assert false / 40 < 2 * most(40) and found > 20

@@ -16,7 +16,7 @@ from lib.train.steps import count
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
 QUOTED = paths.PUBLISHED / "ghostbert" / "quoted.toml"
 MODEL = finetuned(
-    data.describe_task_rows("toy", "Tense", 64),
+    data.make_data_descriptor("toy", "Tense", 64),
     TRAIN,
     {"start": small_backbone(TRAIN, layers=2)},
 )
@@ -41,7 +41,7 @@ def test_it_predicts_the_test_rows_of_its_model(make):
 
 @pytest.fixture(scope="module")
 def counted():
-    rows = notebook.run_grid_cell(
+    rows = notebook.execute_grid_code(
         notebook.find_notebook_path("ghostbert_t02_glue_test"), {}
     )["grid"]
     return {row["model"]: count.count(None, **row["spec"].args) for row in rows}

@@ -46,7 +46,7 @@ def test_the_loss_falls(runs):
 
 
 def test_what_is_saved_is_an_encoder(runs):
-    model, tokenizer = backbone.load(runs["bert"].model)
+    model, tokenizer = backbone.load(runs["bert"].model_folder)
     assert (
         type(model).__name__ == "BertForPreTraining"
         and list_applied_operations(model) == []
@@ -55,7 +55,7 @@ def test_what_is_saved_is_an_encoder(runs):
         p.numel() for p in model.parameters()
     )
     classifier, _ = backbone.load_with_head(
-        runs["bert"].model, "SequenceClassification", 2, 0.0, 0
+        runs["bert"].model_folder, "SequenceClassification", 2, 0.0, 0
     )
     made = Shape("bert", 1, 48, 12, 96, len(grammar.list_vocabulary()), 128, 2, 48)
     assert sum(p.numel() for p in classifier.parameters()) == parameters(made)
@@ -76,7 +76,7 @@ def test_what_is_saved_is_an_encoder(runs):
 
 
 def test_padding_changes_nothing(runs):
-    model, tokenizer = backbone.load(runs["bert"].model)
+    model, tokenizer = backbone.load(runs["bert"].model_folder)
     rows = encode_split(tokenizer, toy.load("RTE")["dev"].select_rows(range(4)), 40)
     base = parts.get_encoder(model)
     with torch.no_grad():
@@ -113,7 +113,9 @@ def test_a_resumed_run_has_the_same_bits(runs, tmp_path, monkeypatch):
     store = Store(tmp_path, tmp_path / "none")
     stop_at(monkeypatch, loop, "write_checkpoint", 5)
     with pytest.raises(KeyboardInterrupt):
-        execute(CHAIN["bert"], store, keep_weights=True, checkpoint_seconds=0.0)
+        execute(
+            CHAIN["bert"], store, keep_weights=True, checkpoint_interval_seconds=0.0
+        )
     again = execute(CHAIN["bert"], store, keep_weights=True)
     assert again.status["attempts"] == 2
     same_run(again, runs["bert"])

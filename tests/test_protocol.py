@@ -11,7 +11,7 @@ from lib.papers import frontier, grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
 
-TRIALS = lists.read_published_csv("trials")
+TRIALS = lists.read_csv_in_published_folder("trials")
 
 
 @pytest.mark.papers("ghostbert")
@@ -41,7 +41,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
 
 def own(name):
     """The rows that a claim rests on at its planned seeds."""
-    return source.make_rows_of_claim(lists.read_claims()[name])
+    return source.list_grid_rows_of_claim(lists.read_claims()[name])
 
 
 @pytest.mark.papers()
@@ -49,7 +49,7 @@ def test_central_claims_have_their_tasks_and_their_planned_seeds():
     assert {row["task"] for row in own("G1")} == {"SST-2", "STS-B"}
     assert [row["seed"] for row in own("B2")][:8] == [*range(10, 18)]
     assert set(source.list_central_claims()) == {
-        line["id"] for line in lists.read_published_csv("central")
+        line["id"] for line in lists.read_csv_in_published_folder("central")
     }
 
 
@@ -125,7 +125,7 @@ def test_the_level_of_a_whole_model_is_that_of_its_trial():
     passed = [row for row in TRIALS if row["question"] in ("teacher", "second task")]
     base = [
         row
-        for row in lists.read_published_csv("trials_base")
+        for row in lists.read_csv_in_published_folder("trials_base")
         if row["model"] == "Plain"
     ]
     for scale, lines in (("mini", passed), ("base", base)):

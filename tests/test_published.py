@@ -33,7 +33,7 @@ def test_a_dash_is_missing_and_a_width_stays_text():
 
 @pytest.mark.papers()
 def test_every_claim_has_an_id_of_its_own():
-    claims = pd.DataFrame(lists.read_published_csv("central"))
+    claims = pd.DataFrame(lists.read_csv_in_published_folder("central"))
     assert claims["id"].is_unique
     assert set(claims["paper"]) == {
         "ghostbert",

@@ -31,7 +31,7 @@ backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": tr
                              "numerics": numerics, "model": shape,
                              "objective": {"share": 0.15, "hidden": 0.8, "replaced": 0.1}}, seed=0)
 grid = [Row(Spec("finetune", {
-    "data": data.describe_task_rows("toy", "CoLA", rows), "train": train,
+    "data": data.make_data_descriptor("toy", "CoLA", rows), "train": train,
     "targets": Targets("hard"),
     "numerics": numerics}, {"start": backbone}), task="CoLA", seed=seed) for seed in (0, 1)]"""
 RAN = "a planted script ran"  # no page may have it as its title
@@ -91,7 +91,9 @@ def write(folder, name, *artefact, grid=GRID):
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    (folder / f"{name}.ipynb").write_text(notebook.normalise_notebook(json.dumps(body)))
+    (folder / f"{name}.ipynb").write_text(
+        notebook.format_committed_notebook(json.dumps(body))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -341,7 +343,9 @@ def test_plan_and_show(workbook):
     assert (
         lib("report", "t98").returncode == 0
     )  # they are recorded now, wherever they were made
-    body = notebook.read_page_json(root / "figures" / "toy", "ghostbert_t98_fine")
+    body = notebook.read_notebook_page_json(
+        root / "figures" / "toy", "ghostbert_t98_fine"
+    )
     assert body["counted"] == "2 recorded"
 
 
@@ -356,8 +360,8 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(
     text = path.read_text()
     path.write_text(
         text.replace(
-            'data.describe_task_rows(\\"toy\\", \\"CoLA\\"',
-            'data.describe_task_rows(\\"senteval\\", \\"Tense\\"',
+            'data.make_data_descriptor(\\"toy\\", \\"CoLA\\"',
+            'data.make_data_descriptor(\\"senteval\\", \\"Tense\\"',
         )
     )
     assert path.read_text() != text

@@ -137,7 +137,7 @@ def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path)
         source = spec.args["data"]["source"]
         wanted = replace(
             spec,
-            args=spec.args | {"data": data.describe_task_rows(source, task, 512, 64)},
+            args=spec.args | {"data": data.make_data_descriptor(source, task, 512, 64)},
         )
     except FileNotFoundError as error:
         pytest.skip(str(error))

@@ -302,7 +302,7 @@ def test_stages_hand_their_winner_on(make):
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
     model = supernet.build_model_of_net(
-        found["net"], reference_config=backbone.load(make(SUPER).model)[0].config
+        found["net"], reference_config=backbone.load(make(SUPER).model_folder)[0].config
     )
     whole = count_parameters(model)["parameters"] - 24 * 24 - 24  # no pooler
     assert (
@@ -325,7 +325,7 @@ def likeness(run, teacher):
     """exp(-L) of a run's model by numpy: the mean square distance to the teacher's
     scores."""
     rows, found = data.load(DATA)["held_out"], []
-    for folder in (run.model, teacher.model):
+    for folder in (run.model_folder, teacher.model_folder):
         model, tokenizer = backbone.load(folder)
         encoded, _ = heads.encode_rows(
             tokenizer, rows, data.find_described_task(DATA), 32
@@ -378,7 +378,7 @@ def test_a_population_that_the_budget_never_reaches_is_refused():
 def test_a_score_of_stage_3_is_that_of_the_part(make):
     rows = data.load(DATA)["held_out"]
     for entry in lines(make(THREE))[1:4]:
-        model, tokenizer = students.load_classifier(make(MANY).model, "scores")
+        model, tokenizer = students.load_classifier(make(MANY).model_folder, "scores")
         net = START.to_json() | {"layers": entry["candidate"]}
         part = supernet.build_model_of_net(
             net, type(model), model.config, num_labels=1
@@ -399,8 +399,8 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkey
     other = store_with(tmp_path, *map(make, (BACKBONE, TEACHER, SUPER, ONE)))
     stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
-        execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
-    resumed = execute(TWO.with_seed(1), other, checkpoint_seconds=0.0)
+        execute(TWO.with_seed(1), other, checkpoint_interval_seconds=0.0)
+    resumed = execute(TWO.with_seed(1), other, checkpoint_interval_seconds=0.0)
     clock = {"seconds": 0}
     assert [line | clock for line in lines(resumed)] == [
         line | clock for line in lines(make(TWO))

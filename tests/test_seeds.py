@@ -11,7 +11,7 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import is_scored_on_examples, parse_cells, row_matches_model
+from lib.claims.cells import has_predictions_on_examples, parse_cells, row_matches_model
 from lib.claims.seeds import (
     PlannedCell,
     add_planned_seeds,
@@ -124,7 +124,7 @@ def lacking(path):
     lacks."""
     grid = [
         row
-        for made in notebook.run_grid_cell(path, {"profile": "mini"}).values()
+        for made in notebook.execute_grid_code(path, {"profile": "mini"}).values()
         for row in made
     ]  # fmt: skip
     found = []
@@ -134,7 +134,7 @@ def lacking(path):
             own = [
                 row
                 for row in own
-                if plan.cell.measure or is_scored_on_examples(row["spec"])
+                if plan.cell.measure or has_predictions_on_examples(row["spec"])
             ]
             places = {}
             for row in own:
@@ -189,7 +189,7 @@ def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
 @pytest.mark.papers("ghostbert")
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
-    grid = notebook.run_grid_cell(path, {"profile": "mini", "seeds": [3]})["grid"]
+    grid = notebook.execute_grid_code(path, {"profile": "mini", "seeds": [3]})["grid"]
     assert {row["seed"] for row in grid} == {3}
 
 
@@ -294,7 +294,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
     monkeypatch.setattr(seeds, "list_planned_cells", lambda *_: plan.plans)
     (e,) = own.estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
-    plan.plans = (replace(PLANS[0], may_fail=("b",)),)
+    plan.plans = (replace(PLANS[0], models_expected_to_collapse=("b",)),)
     (e,) = own.estimate_gaps("a", "b").values()
     assert (e.n_seeds, e.mean) == (3, pytest.approx(20))
 
@@ -303,7 +303,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
 def test_a_planned_cell_has_the_smallest_effect_of_interest_of_its_claim():
     """A cell that names none, or none on this task, has nan."""
     (plan,) = list_planned_cells("nas_s78_keep_weights", "mini")[:1]
-    assert plan.claim == "N5" and plan.find_effect_of_interest("SST-2") == 1.5
+    assert plan.claim == "N5" and plan.find_smallest_effect_of_interest("SST-2") == 1.5
     plans = list_planned_cells("ghostbert_t04_ablation", "mini")
     printed = next(plan for plan in plans if plan.claim == "G5")
-    assert np.isnan(printed.find_effect_of_interest("SST-2"))
+    assert np.isnan(printed.find_smallest_effect_of_interest("SST-2"))

@@ -73,7 +73,7 @@ def test_every_source_has_tasks():
     ],
 )
 def test_a_readers_own_data(root, source, task, first):
-    described = data.describe_task_rows(source, task)
+    described = data.make_data_descriptor(source, task)
     train = data.load(described)["train"]
     assert (train.a[0], train.b and train.b[0], train.y[0].tolist()) == first
     assert described["source"] == source and len(described["digest"]) == 16
@@ -83,7 +83,7 @@ def test_a_readers_own_data(root, source, task, first):
 
 def test_a_readers_own_treebank_is_looked_for_and_told_when_too_small(root):
     with pytest.raises(ValueError, match="no train rows of every class of Length"):
-        data.describe_task_rows("treebank", "Length")
+        data.make_data_descriptor("treebank", "Length")
 
 
 ABSENT = [
@@ -96,7 +96,7 @@ ABSENT = [
 @pytest.mark.parametrize("source, task, missing", ABSENT)
 def test_absent_files_are_named(root, source, task, missing):
     with pytest.raises(FileNotFoundError, match=missing):
-        data.describe_task_rows(source, task)
+        data.make_data_descriptor(source, task)
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):
@@ -144,15 +144,17 @@ def test_a_grid_looks_for_no_file_where_the_folder_of_the_data_is_not_there(
 ):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     monkeypatch.setattr(data, "digest_local_rows", lambda *_: pytest.fail("looked for"))
-    official = data.read_official_digests()["glue/SST-2"]
-    assert data.describe_task_rows("glue", "SST-2", 20)["digest"] == official
+    official = data.read_committed_data_digests()["glue/SST-2"]
+    assert data.make_data_descriptor("glue", "SST-2", 20)["digest"] == official
     (tmp_path / "glue").mkdir()
     with pytest.raises(pytest.fail.Exception, match="looked for"):
-        data.describe_task_rows("glue", "SST-2", 20)
+        data.make_data_descriptor("glue", "SST-2", 20)
 
 
 OFFICIAL = [
-    key for key in data.read_official_digests() if key.partition("/")[0] in data.FOLDERS
+    key
+    for key in data.read_committed_data_digests()
+    if key.partition("/")[0] in data.FOLDERS
 ]
 
 
@@ -164,7 +166,7 @@ def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
     try:
         assert (
             data.digest_local_rows(*key.split("/"))[0]
-            == data.read_official_digests()[key]
+            == data.read_committed_data_digests()[key]
         )
     except FileNotFoundError as error:
         pytest.skip(str(error))

@@ -24,7 +24,7 @@ NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 DATA = {
-    name: data.describe_task_rows("toy", name, 48, 16)
+    name: data.make_data_descriptor("toy", name, 48, 16)
     for name in ("SQuAD1", "SQuAD2", "RTE")
 }
 BACKBONE = small_backbone(TRAIN, layers=1)
@@ -97,7 +97,7 @@ def test_what_is_kept_of_answers(name, task, runs):
         assert run.metrics[metric] == value
     for metric in ("exact", "span_f1"):
         assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     rows, marks = heads.encode_rows(
         tokenizer,
         dev,
@@ -126,7 +126,8 @@ def test_no_text_lies_beside_the_weights(runs):
 
 def test_a_distilled_reader_starts_the_next_stage(runs):
     teacher, small, student = (
-        backbone.load(runs[name].model)[0] for name in ("two", "small", "student")
+        backbone.load(runs[name].model_folder)[0]
+        for name in ("two", "small", "student")
     )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
     assert [op["op"] for op in list_applied_operations(student)] == ["cut"]
@@ -144,7 +145,7 @@ def test_long_passages_are_read_in_windows(runs, store):
         SMALL, args=SMALL.args | {"train": to_plain_json(replace(TRAIN, max_length=24))}
     )
     found = execute(spec, store)
-    _, tokenizer = backbone.load(runs["two"].model)
+    _, tokenizer = backbone.load(runs["two"].model_folder)
     train = data.load(DATA["SQuAD2"])["train"]
     windows = len(
         spans.tokenise_questions(tokenizer, train, 24, SPAN.stride, SPAN.max_query).row
@@ -153,7 +154,7 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 
 def test_distillation_on_augmented_rows(runs):
-    lines = (runs["more"].model / "variants.jsonl").read_text().splitlines()
+    lines = (runs["more"].model_folder / "variants.jsonl").read_text().splitlines()
     rows = [list(augment.expand_rows(json.loads(line))) for line in lines]
     before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
     counts = [len(each) for each in rows]

@@ -57,9 +57,12 @@ def test_seeds_are_replicates_and_flow_to_unpinned_inputs():
     assert chain.with_seed(1).id == chain.with_seed(2).id and chain.with_seed(
         1
     ) != chain.with_seed(2)
-    assert chain.with_seed(3).inputs_with_seeds["teacher"].seed == 3
+    assert chain.with_seed(3).input_specs_with_seeds["teacher"].seed == 3
     assert (
-        chain.with_seed(3).inputs_with_seeds["teacher"].inputs_with_seeds["start"].seed
+        chain.with_seed(3)
+        .input_specs_with_seeds["teacher"]
+        .input_specs_with_seeds["start"]
+        .seed
         == 0
     )
 
@@ -89,9 +92,9 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
     spec = Spec(
         "distil", {"surgery": Output("importance", "plan")}, {"importance": finetune()}
     )
-    assert spec.resolve_outputs({"importance": {"plan": [1]}})["surgery"] == [1]
+    assert spec.make_step_arguments({"importance": {"plan": [1]}})["surgery"] == [1]
     with pytest.raises(KeyError, match="plan"):
-        spec.resolve_outputs({"importance": {"plans": 1}})
+        spec.make_step_arguments({"importance": {"plans": 1}})
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ TRAIN = Train(
 ROWS, HELD_OUT, HEADS = 64, 24, 3
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.list_vocabulary()), 128, 2, 48)
-DATA = data.describe_task_rows("toy", "CoLA", ROWS, HELD_OUT)
+DATA = data.make_data_descriptor("toy", "CoLA", ROWS, HELD_OUT)
 
 BACKBONE = small_backbone(TRAIN, layers=2)
 SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | to_plain_json(GHOST)]
@@ -74,7 +74,7 @@ def test_every_run_is_finished_and_keeps_what_others_need(runs):
     for name, run in runs.items():
         assert run.status["state"] == "finished" and run.status["attempts"] == 1
         assert run.spec == CHAIN[name].to_json()
-        assert run.model.exists() == (name != "ranks")
+        assert run.model_folder.exists() == (name != "ranks")
         assert not (run.folder / "resume").exists()
         assert all(np.isfinite(v) for v in run.metrics.values())
 
@@ -97,7 +97,7 @@ def test_predictions_are_saved_with_their_rows(name, runs):
     assert runs[name].metrics["matthews"] == metrics.compute_metric(
         "matthews", found["logits"], dev.y
     )
-    model, tokenizer = backbone.load(runs[name].model)
+    model, tokenizer = backbone.load(runs[name].model_folder)
     again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
 
@@ -115,11 +115,11 @@ def test_surgery_is_kept_with_what_it_did(runs):
     assert json.loads((runs["control"].folder / "surgery.json").read_text()) == []
     for name in ("distilled", "student", "both"):
         assert (
-            json.loads((runs[name].model / "config.json").read_text())["surgery"]
+            json.loads((runs[name].model_folder / "config.json").read_text())["surgery"]
             == SURGERY
         )
     assert "surgery" not in json.loads(
-        (runs["control"].model / "config.json").read_text()
+        (runs["control"].model_folder / "config.json").read_text()
     )
 
 
@@ -136,7 +136,7 @@ def test_no_file_of_a_run_names_a_folder_of_this_machine(runs):
 
 def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
     teacher, student = (
-        backbone.load(runs[name].model)[0].state_dict()
+        backbone.load(runs[name].model_folder)[0].state_dict()
         for name in ("teacher", "distilled")
     )
     told = json.loads((runs["distilled"].folder / "surgery.json").read_text())
@@ -159,8 +159,8 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
     train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
     told = {"train": to_plain_json(train), "distil": to_plain_json(Distil(mask))}
     found = execute(replace(DISTILLED, args=DISTILLED.args | told), store)
-    teacher, tokenizer = backbone.load(runs["teacher"].model)
-    student, _ = backbone.load(runs["teacher"].model)
+    teacher, tokenizer = backbone.load(runs["teacher"].model_folder)
+    student, _ = backbone.load(runs["teacher"].model_folder)
     scores = {
         k: torch.from_numpy(v) for k, v in runs["ranks"].read_arrays("scores").items()
     }

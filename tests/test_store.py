@@ -258,7 +258,7 @@ def test_a_run_whose_folder_is_deleted_stops(store, anew):
     if anew:
         RunWriter(store, SPEC, {}, keep_weights=True)
     for write in (
-        lambda: writer.write_ledger("started"),
+        lambda: writer.write_status("started"),
         lambda: writer.save_arrays("x", y=np.zeros(1)),
         lambda: writer.write_final_files({}, {}),
     ):
@@ -299,7 +299,7 @@ from pathlib import Path
 from lib.core import paths
 os.chdir("/")  # as kernels stand in another folder
 text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
-hide, roots = paths.hide_local_paths, paths.list_folders_by_variable().values()
+hide, roots = paths.hide_local_paths, paths.list_movable_folders().values()
 print(json.dumps([hide(text) == text, [str(p) for p in roots],
                   [os.environ.get(name) for name in paths.ROOTS], hide(sys.argv[1])]))
 """

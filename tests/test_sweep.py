@@ -29,7 +29,7 @@ BACKBONE = small_backbone(TRAIN, 40, layers=1, hidden=24, ffn=48)
 
 def teacher(rows=64, **train):
     args = {
-        "data": data.describe_task_rows("toy", "CoLA", rows, 32),
+        "data": data.make_data_descriptor("toy", "CoLA", rows, 32),
         "train": replace(TRAIN, **train),
     }
     args |= {"targets": Targets("hard"), "numerics": NUMERICS}
@@ -115,7 +115,9 @@ def test_a_chain_is_made_and_found_again(store):
     assert [run.status["at"] for run in again["run"]] == began
     logits = frame["run"][0].read_arrays("predictions")["logits"]
     assert logits.shape == (2000, 2) and np.isfinite(logits).all()
-    assert all(run.model.exists() for run in frame["run"])  # generated tasks' are small
+    assert all(
+        run.model_folder.exists() for run in frame["run"]
+    )  # generated tasks' are small
 
 
 def test_a_failed_run_costs_only_what_needs_it(store):
@@ -167,7 +169,9 @@ def test_the_bar_keeps_its_end(store, monkeypatch):
 
 
 def make_in_process(spec, runs, records):
-    make([spec], Store(runs, records), keep_weights=True, checkpoint_seconds=0.0)
+    make(
+        [spec], Store(runs, records), keep_weights=True, checkpoint_interval_seconds=0.0
+    )
 
 
 def process(spec, store):
@@ -204,7 +208,9 @@ def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
         target=lambda: os.kill(worker_of(store, slow), signal.SIGKILL)
     )
     killer.start()
-    lost = make([slow, other], store, keep_weights=True, checkpoint_seconds=0.0)
+    lost = make(
+        [slow, other], store, keep_weights=True, checkpoint_interval_seconds=0.0
+    )
     killer.join()
     assert (
         list(lost) == [slow]
@@ -289,11 +295,11 @@ def test_a_chain_keeps_one_worker_busy_alone():
     first = teacher().with_seed(0)
     students = [distilled(first, [{"op": "cut", "heads": n}]) for n in (1, 2, 3, 4)]
     todo = [first, *(student.with_seed(0) for student in students)]
-    assert sweep.simulate_schedule(todo, [5, 3, 3, 3, 3], 2) == 11
-    assert sweep.simulate_schedule(todo, [5, 3, 3, 3, 3], 1) == 17
+    assert sweep.estimate_schedule_seconds(todo, [5, 3, 3, 3, 3], 2) == 11
+    assert sweep.estimate_schedule_seconds(todo, [5, 3, 3, 3, 3], 1) == 17
     assert (
-        sweep.simulate_schedule(todo[:1], [5], 4) == 5
-        and sweep.simulate_schedule([], [], 2) == 0
+        sweep.estimate_schedule_seconds(todo[:1], [5], 4) == 5
+        and sweep.estimate_schedule_seconds([], [], 2) == 0
     )
 
 
@@ -309,7 +315,7 @@ def test_work_scales_what_other_runs_took_and_stands_alone_before_any(store):
     # This machine takes twice as long.
     clock.add_finished_run(teacher(rows=256), 512.0)
     assert (
-        clock.seconds_per_record_second == 2 and clock.forecast_run_seconds(many) == 256
+        clock.slowdown_against_records == 2 and clock.forecast_run_seconds(many) == 256
     )
 
 

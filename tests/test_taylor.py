@@ -162,7 +162,7 @@ def test_a_model_has_the_kept_parts_and_opens_again(
     assert torch.equal(logits(backbone.load(tmp_path)[0], batch), logits(model, batch))
 
 
-DATA = data.describe_task_rows("toy", "CoLA", 32, 16)
+DATA = data.make_data_descriptor("toy", "CoLA", 32, 16)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
 
 
@@ -185,7 +185,7 @@ def test_a_student_is_cut_by_what_the_step_ranks(family, make):
         assert np.allclose(ranked[name].mean(1), 1, atol=1e-5)
         best = np.argsort(-ranked[name], axis=1, kind="stable")[:, :number]
         assert cut["report"][name] == best.tolist()
-    model, _ = backbone.load(run.model)
+    model, _ = backbone.load(run.model_folder)
     assert [
         layer.attention.self.num_attention_heads for layer in get_layers(model)
     ] == [

@@ -77,11 +77,11 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
     assert treebank.find_grammatical_number(likes, "obj") == ("NNS", "book")
     assert treebank.compute_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
     assert max(treebank.compute_depths(likes)) == 3
-    assert treebank.describe_constituents(slept) == "nsubj root conj"
-    assert treebank.describe_constituents(likes) == "nsubj cop root ccomp"
-    words, longer = treebank.swap_clauses(slept)
+    assert treebank.format_top_constituents(slept) == "nsubj root conj"
+    assert treebank.format_top_constituents(likes) == "nsubj cop root ccomp"
+    words, longer = treebank.swap_coordinate_clauses(slept)
     assert " ".join(words) == "She knows it , but the dogs slept ." and longer == 0
-    assert treebank.swap_clauses(likes) is None
+    assert treebank.swap_coordinate_clauses(likes) is None
 
 
 def subject(sentence):
@@ -141,7 +141,7 @@ def test_another_clause(tmp_path, ask, place, fields, expected):
 def test_inversion_keeps_the_capital_in_front_and_takes_whole_clauses(
     tmp_path, place, fields, text
 ):
-    found = treebank.swap_clauses(
+    found = treebank.swap_coordinate_clauses(
         parse(tmp_path, conllu(*changed(SLEPT, place, **fields)))[0]
     )
     assert (found and " ".join(found[0])) == text

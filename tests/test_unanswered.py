@@ -12,12 +12,12 @@ from functools import cache
 import pytest
 
 from lib.claims import cells, checks, judging, lists
-from lib.claims.estimates import select_rows_by_model
+from lib.claims.estimates import group_rows_by_model
 from lib.core import paths
 from lib.core.store import Store
 from lib.papers import grids
 
-ROWS = {row["claim"]: row for row in lists.read_published_csv("unanswered")}
+ROWS = {row["claim"]: row for row in lists.read_csv_in_published_folder("unanswered")}
 NONE = "a model or a task of the comparison has no recorded run at mini"
 FEW = "fewer than three seeds are recorded at mini"
 DULL = "a model of the comparison learned nothing at mini"
@@ -36,7 +36,7 @@ def made(line, scale):
     pages = filter(None, line["artefact"].split("; "))
     if scale == "mini":
         return (
-            judging.list_rows_of_notebooks(line["artefact"], scale)
+            judging.list_rows_of_notebooks(tuple(line["artefact"].split("; ")), scale)
             if line["artefact"]
             else []
         )
@@ -50,10 +50,10 @@ def seeds(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
+        else [row for row in rows if cells.has_predictions_on_examples(row["spec"])]
     )
     by_task = defaultdict(list)
-    for _, part in select_rows_by_model(one, rows):
+    for _, part in group_rows_by_model(one, rows):
         if not part:
             return None
         ended = defaultdict(set)
@@ -87,7 +87,7 @@ def measured(claim):
     """{cell: (its seeds, how many an answer takes)}, None for what mini does not
     make."""
     line = lists.read_claims()[claim]
-    rows = judging.make_rows_of_claim(line)
+    rows = judging.list_grid_rows_of_claim(line)
     return {one.text: seeds(one, rows) for one in cells.parse_cells(line["cells"])}
 
 
@@ -96,7 +96,7 @@ def twin(claim, text):
     tasks."""
     told = {
         r["cell"]: r["same_as"]
-        for r in lists.read_published_csv(f"{LINES[claim]['paper']}/cells")
+        for r in lists.read_csv_in_published_folder(f"{LINES[claim]['paper']}/cells")
         if r["claim"] == claim
     }
     if not (other := told.get(text)):
@@ -154,12 +154,12 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
         line, reason = LINES[id], ROWS[id]["reason"]
         paper, mini = (made(line, scale) for scale in ("paper", "mini"))
         for one in cells.parse_cells(line["cells"]):
-            assert all(part for _, part in select_rows_by_model(one, paper)), id
+            assert all(part for _, part in group_rows_by_model(one, paper)), id
         if line["cells"] and "full pre-training" not in reason:
             parts = [
                 part
                 for one in cells.parse_cells(line["cells"])
-                for _, part in select_rows_by_model(one, mini)
+                for _, part in group_rows_by_model(one, mini)
             ]
             assert not all(parts), id
         for name, task in TASKS.items():

@@ -80,7 +80,7 @@ def test_each_side_of_a_pair_counts():
         ["y", "zero one two three four", "near by", "y"],
     )
     assert unseen.select_rows_without_shared_text(rows, [0], [1, 2, 3], 9) == [2]
-    assert unseen.cluster_rows(rows).tolist() == [0, 0, 1, 0]
+    assert unseen.cluster_rows_by_shared_text(rows).tolist() == [0, 0, 1, 0]
 
 
 @settings(deadline=None, max_examples=200)
@@ -90,7 +90,7 @@ def test_clusters_are_connected_components(texts):
     for i, j in combinations(range(len(texts)), 2):
         if share(texts[i], texts[j]) or share(texts[j], texts[i]):
             parent = [parent[i] if p == parent[j] else p for p in parent]
-    found = unseen.cluster_rows(split(texts))
+    found = unseen.cluster_rows_by_shared_text(split(texts))
     assert (
         len(set(zip(found, parent, strict=True))) == len(set(found)) == len(set(parent))
     )
@@ -142,7 +142,7 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
 
 
 def test_a_descriptor_without_unseen_rows_is_what_it_was():
-    described = data.describe_task_rows("toy", "CoLA", 64, 32)
+    described = data.make_data_descriptor("toy", "CoLA", 64, 32)
     wanted = {
         "source": "toy",
         "task": "CoLA",
@@ -196,44 +196,46 @@ def glue(tmp_path, monkeypatch):
 
 
 def test_the_rest_of_the_training_rows(glue):
-    described = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
+    described = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
     assert described["unseen"].keys() == {"rows", "beside", "digest"}
     assert described["unseen"]["beside"] == 25
     there = data.load(described)
     used = set(there["train"].index) | set(there["held_out"].index)
     assert len(there["unseen"]) == 10 and used.isdisjoint(there["unseen"].index)
-    all_there = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=100)["unseen"]
+    all_there = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=100)["unseen"]
     assert all_there["rows"] == 15
     assert (
-        data.read_judging_arrays(described)["labels"].tolist()
+        data.read_labels_and_clusters(described)["labels"].tolist()
         == there["unseen"].y.tolist()
     )
     for few in (
         dict(rows=10),
         dict(rows=4, held_out=2),
     ):  # one set for all runs of a task
-        other = data.describe_task_rows("glue", "SST-2", **few, unseen=10, beside=25)
+        other = data.make_data_descriptor("glue", "SST-2", **few, unseen=10, beside=25)
         assert other["unseen"] == described["unseen"]
 
 
 @pytest.mark.parametrize("task, first", [("MRPC", 1), ("STS-B", 2.5)])
 def test_official_unseen_rows(glue, task, first):
-    described = data.describe_task_rows("glue", task, unseen=2)
+    described = data.make_data_descriptor("glue", task, unseen=2)
     found = data.load(described)["unseen"]
     assert found.a[0] == "a cat" and found.y[0] == first and len(found) == 2
-    assert data.read_judging_arrays(described)["labels"].tolist() == found.y.tolist()
     assert (
-        data.describe_task_rows("glue", task, 1, unseen=2)["unseen"]
+        data.read_labels_and_clusters(described)["labels"].tolist() == found.y.tolist()
+    )
+    assert (
+        data.make_data_descriptor("glue", task, 1, unseen=2)["unseen"]
         == described["unseen"]
     )
 
 
 def test_the_digest_covers_unseen_rows(glue):
-    before = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
-    plain = data.describe_task_rows("glue", "SST-2", 20, 5)
+    before = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
+    plain = data.make_data_descriptor("glue", "SST-2", 20, 5)
     row = data.load(before)["unseen"].index[0]
     glue([*APART[:row], "another text instead of it", *APART[row + 1 :]])
-    after = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
+    after = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
     assert after["unseen"] != before["unseen"] and after["digest"] != plain["digest"]
     with pytest.raises(
         ValueError, match="its unseen rows, has digest .*; this run is of"
@@ -242,16 +244,16 @@ def test_the_digest_covers_unseen_rows(glue):
 
 
 def test_the_digest_covers_official_unseen_rows(glue, tmp_path):
-    before = data.describe_task_rows("glue", "STS-B", unseen=2)
+    before = data.make_data_descriptor("glue", "STS-B", unseen=2)
     path = tmp_path / "stsbenchmark" / "sts-test.csv"
     path.write_text(path.read_text().replace("5.000", "4.8"))
     forget()
-    after = data.describe_task_rows("glue", "STS-B", unseen=2)
+    after = data.make_data_descriptor("glue", "STS-B", unseen=2)
     assert after["unseen"] != before["unseen"] and after["digest"] == before["digest"]
     path.unlink()
     forget()
     with pytest.raises(FileNotFoundError, match="sts-test.csv"):
-        data.describe_task_rows("glue", "STS-B", unseen=2)
+        data.make_data_descriptor("glue", "STS-B", unseen=2)
 
 
 CANNOT = [
@@ -268,28 +270,28 @@ CANNOT = [
 @pytest.mark.parametrize("more, message", CANNOT)
 def test_unseen_rows_that_cannot_be(glue, more, message):
     with pytest.raises(ValueError, match=message):
-        data.describe_task_rows("glue", "SST-2", unseen=5, **more)
+        data.make_data_descriptor("glue", "SST-2", unseen=5, **more)
 
 
 def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     """Digest, labels and clusters are found where the data are not."""
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setattr(paths, "UNSEEN", tmp_path / "unseen")
-    described = data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10)
-    judging = data.read_judging_arrays(described)
+    described = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
+    judging = data.read_labels_and_clusters(described)
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": described["digest"]}))
     assert note("glue", "SST-2", 10, 25) == described["unseen"]
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
     forget()
-    assert data.describe_task_rows("glue", "SST-2", 20, 5, unseen=10) == described
-    for name, values in data.read_judging_arrays(described).items():
+    assert data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10) == described
+    for name, values in data.read_labels_and_clusters(described).items():
         assert np.array_equal(values, judging[name])
     assert (
-        "glue/SST-2" in data.read_official_digests()
-        and "glue/CoLA" not in data.read_official_digests()
+        "glue/SST-2" in data.read_committed_data_digests()
+        and "glue/CoLA" not in data.read_committed_data_digests()
     )
     with pytest.raises(FileNotFoundError):
-        data.describe_task_rows("glue", "SST-2", 20, 5, unseen=9)
+        data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=9)
 
 
 def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
@@ -298,9 +300,9 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
     with data.allow_absent_data(use_local_data=False):
-        assert data.describe_task_rows("glue", "SST-2", 20)["digest"] == "0" * 16
+        assert data.make_data_descriptor("glue", "SST-2", 20)["digest"] == "0" * 16
     assert (
-        data.describe_task_rows("glue", "SST-2", 20)["digest"]
+        data.make_data_descriptor("glue", "SST-2", 20)["digest"]
         == data.digest_local_rows("glue", "SST-2")[0]
     )
 
@@ -312,7 +314,7 @@ COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
     described = grids.describe_dataset("mini", task)
-    told, found = described["unseen"], data.read_judging_arrays(described)
+    told, found = described["unseen"], data.read_labels_and_clusters(described)
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
     assert COUNTED.get(task, (dev, len(judged))) == (dev, len(judged))
@@ -321,7 +323,7 @@ def test_committed_numbers(task, monkeypatch):
     ) == dev + len(judged)
     monkeypatch.setattr(paths, "UNSEEN", paths.ROOT / "none")
     try:
-        wanted = data.read_judging_arrays(described)
+        wanted = data.read_labels_and_clusters(described)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert wanted.keys() == found.keys()
@@ -371,8 +373,8 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
     rng = np.random.default_rng(classes)
     logits = rng.normal(size=(101, classes)).astype(np.float32)
     labels = rng.integers(classes, size=101)
-    kept = data.pack_predictions(tuple(map(str, range(classes))), logits)
-    said = data.unpack_predictions(kept, 101)
+    kept = data.encode_predictions(tuple(map(str, range(classes))), logits)
+    said = data.decode_predictions(kept, 101)
     assert np.array_equal(said, logits.argmax(1))
     assert (
         sum(values.nbytes for values in kept.values())
@@ -395,7 +397,7 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
 def test_scores_are_kept_as_they_are():
     scores = np.random.default_rng(0).normal(size=(50, 1)).astype(np.float16)
     assert np.array_equal(
-        data.unpack_predictions(data.pack_predictions((), scores), 50), scores[:, 0]
+        data.decode_predictions(data.encode_predictions((), scores), 50), scores[:, 0]
     )
 
 
@@ -425,15 +427,15 @@ def tuned(task, unseen=0):
     args["data"] = (
         scored(48, 0, unseen)
         if task == "scores"
-        else data.describe_task_rows("toy", task, 48, unseen=unseen)
+        else data.make_data_descriptor("toy", task, 48, unseen=unseen)
     )
     return Spec("finetune", args, {"start": START})
 
 
 def test_what_is_kept_of_three_classes_is_the_class():
-    kept = data.pack_predictions(("a", "b", "c"), np.eye(3)[[2, 0, 1, 2]])
+    kept = data.encode_predictions(("a", "b", "c"), np.eye(3)[[2, 0, 1, 2]])
     assert kept["classes"].dtype == np.uint8
-    assert data.unpack_predictions(kept, 4).tolist() == [2, 0, 1, 2]
+    assert data.decode_predictions(kept, 4).tolist() == [2, 0, 1, 2]
 
 
 def untimed(run):
@@ -449,7 +451,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     """The rest of the run is what it is without them, and pairs are judged on both."""
     run, plain = make(tuned(task, unseen=21)), make(tuned(task))
     told = run.spec["args"]["data"]["unseen"]
-    kept = data.read_judging_arrays(run.spec["args"]["data"])
+    kept = data.read_labels_and_clusters(run.spec["args"]["data"])
     rows, count = kept["judged"], len(run.read_arrays("predictions")["labels"])
     found = compare.read_labels_and_predictions(
         run, compare.Column("x", "x", "accuracy")
@@ -459,7 +461,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     assert untimed(run) == untimed(plain)
     lengths = {len(found[name]) for name in ("labels", "said", "cluster")}
     assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
-    said = data.unpack_predictions(run.read_arrays("predictions_unseen"), told["rows"])
+    said = data.decode_predictions(run.read_arrays("predictions_unseen"), told["rows"])
     assert np.array_equal(found["said"][count:], said[rows])
     names = data.find_described_task(run.spec["args"]["data"]).metrics
     for name in names:
@@ -503,7 +505,7 @@ def recorded():
     return [
         row
         for id in ("G1", "N1")
-        for row in source.make_rows_of_claim(lists.read_claims()[id], seeds=(10,))
+        for row in source.list_grid_rows_of_claim(lists.read_claims()[id], seeds=(10,))
     ]
 
 
@@ -593,10 +595,12 @@ def test_rows_in_order_are_the_two_ends_of_the_file():
     """EfficientBERT's parts: the first tenth of the training rows to learn from, the
     last hundredth to score on."""
     whole = data.read_splits("toy", "RTE")["train"]
-    there = data.load(data.describe_task_rows("toy", "RTE", 40, 10, in_order=True))
+    there = data.load(data.make_data_descriptor("toy", "RTE", 40, 10, in_order=True))
     assert there["train"].index.tolist() == whole.index[:40].tolist()
     assert there["held_out"].index.tolist() == whole.index[-10:].tolist()
-    rest = data.load(data.describe_task_rows("toy", "RTE", held_out=10, in_order=True))
+    rest = data.load(
+        data.make_data_descriptor("toy", "RTE", held_out=10, in_order=True)
+    )
     assert rest["train"].index.tolist() == whole.index[:-10].tolist()
     assert rest["held_out"].a == whole.a[-10:]
-    assert "in_order" not in data.describe_task_rows("toy", "RTE", 40, 10)
+    assert "in_order" not in data.make_data_descriptor("toy", "RTE", 40, 10)

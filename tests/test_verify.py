@@ -35,8 +35,8 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
-    monkeypatch.setattr(verify.lists, "list_uninstalled_papers", lambda: [])
-    run, described = tmp_path / "run", data.describe_task_rows("toy", "RTE", 40)
+    monkeypatch.setattr(verify.lists, "list_papers_without_code", lambda: [])
+    run, described = tmp_path / "run", data.make_data_descriptor("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
     told = {"labels": rng.integers(0, 2, 30), "index": np.arange(30)}
@@ -65,14 +65,20 @@ def records(tmp_path, monkeypatch):
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
-        notebook, "run_grid_cell", lambda *_, **__: {"grid": rows, "recorded": rows[:1]}
+        notebook,
+        "execute_grid_code",
+        lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
-    monkeypatch.setattr(verify.judging, "make_rows_of_claim", lambda claim: grid((10,)))
+    monkeypatch.setattr(
+        verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))
+    )
     monkeypatch.setattr(verify.judging, "judge_claims", judged)
     monkeypatch.setattr(verify.judging, "SCALES", ("mini",))
     monkeypatch.setattr(
-        verify.judging, "fill_readme", lambda text, found: f"{len(found)} claims"
+        verify.judging,
+        "renew_generated_readme_parts",
+        lambda text, found: f"{len(found)} claims",
     )
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
@@ -99,7 +105,7 @@ def judged(store):
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
     return {
         "G1": found,
-        "G10": Verdict("G10", word="equal", measured="12 computed, 12 printed"),
+        "G10": Verdict("G10", verdict_word="equal", measured="12 computed, 12 printed"),
     }
 
 
@@ -358,7 +364,9 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
         "judge_claims",
         lambda *args, store=None, **_: stores.append(store) or {},
     )
-    monkeypatch.setattr(verify.judging, "fill_readme", lambda readme, found: readme)
+    monkeypatch.setattr(
+        verify.judging, "renew_generated_readme_parts", lambda readme, found: readme
+    )
     verify.recompute_committed_files(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
@@ -377,9 +385,7 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     table = tmp_path / "data" / "published" / "nas_pruning" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a,1\n")
-    (tmp_path / "files.csv").write_text(
-        "".join(committed.list_committed_file_digests())
-    )
+    (tmp_path / "files.csv").write_text("".join(committed.format_digest_csv_lines()))
     told = "data/published/nas_pruning/table.csv is not as "
     for text in ("a,1\n", "a,2\n"):
         table.write_text(text)
@@ -397,7 +403,7 @@ def test_a_run_without_a_score_has_nothing_to_compute_again():
     for args in (
         {},
         {"data": {"kind": "files"}},
-        {"data": data.describe_task_rows("toy", "RTE", 40)},
+        {"data": data.make_data_descriptor("toy", "RTE", 40)},
     ):
         run = SimpleNamespace(spec={"args": args}, metrics={"tokens": 3})
         assert verify.recompute_metrics(run) == {}
@@ -410,12 +416,12 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     (tmp_path / "glue" / "RTE" / "train.tsv").write_text("damaged")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with pytest.raises(ValueError, match="damaged"):
-        data.describe_task_rows("glue", "RTE")
+        data.make_data_descriptor("glue", "RTE")
     with data.allow_absent_data(use_local_data=False):
-        wanted = data.read_official_digests()["glue/RTE"]
-        assert data.describe_task_rows("glue", "RTE")["digest"] == wanted
+        wanted = data.read_committed_data_digests()["glue/RTE"]
+        assert data.make_data_descriptor("glue", "RTE")["digest"] == wanted
         assert backbone_spec("paper").args["digest"] == "absent"
-    assert data.describe_task_rows("toy", "RTE")["digest"] != "absent"
+    assert data.make_data_descriptor("toy", "RTE")["digest"] != "absent"
 
 
 @pytest.mark.papers()
@@ -430,4 +436,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.verify_records(Store(records=paths.DATA / "records")) == []
+    assert verify.list_record_faults(Store(records=paths.DATA / "records")) == []

@@ -275,7 +275,7 @@ TRAIN = Train(
 )
 CORPUS = {"sentences": 90, "seed": 0}
 DATA = {
-    "CoLA": data.describe_task_rows("toy", "CoLA", 48, 8, unseen=8),
+    "CoLA": data.make_data_descriptor("toy", "CoLA", 48, 8, unseen=8),
     "scores": scored(48, 8, 8),
 }
 SPAN = Span(stride=12, max_query=10, max_answer=8)
@@ -300,7 +300,7 @@ def warmed(teacher, start=None, described=DATA["CoLA"], **more):
     return Spec("warmup", told | more, inputs).with_seed(1)
 
 
-QUESTIONS = data.describe_task_rows("toy", "SQuAD2", 48, 8)
+QUESTIONS = data.make_data_descriptor("toy", "SQuAD2", 48, 8)
 TEACHER, SCORER = (
     finetuned(DATA[name], TRAIN, {"start": BACKBONE}).with_seed(1) for name in DATA
 )
@@ -393,21 +393,21 @@ def test_students_are_their_nets_and_really_small(runs):
         (("final", "plus"), net(), small + 2 * 24 + 2),
     ):
         for name in names:
-            model, _ = backbone.load(runs[name].model)
+            model, _ = backbone.load(runs[name].model_folder)
             assert supernet.read_net_of_model(
                 model
             ) == wanted.to_json() and not hasattr(model, "projection")
             assert runs[name].metrics["parameters"] == number, name
     for name, width in (("student", 24), ("deep", 12)):
-        kept = load_file(runs[name].model / students.PROJECTION)
+        kept = load_file(runs[name].model_folder / students.PROJECTION)
         assert kept[f"{students.MAP}weight"].shape == (48, width)
 
 
 def test_a_student_starts_with_what_it_inherits(runs):
     """At a rate of next to nothing, "plus" stays what was cut out of its start, head
     included; and a student of a trained supernet begins lower than that began."""
-    start, _ = students.load_classifier(runs["many"].model, "CoLA")
-    found, tokenizer = backbone.load(runs["plus"].model)
+    start, _ = students.load_classifier(runs["many"].model_folder, "CoLA")
+    found, tokenizer = backbone.load(runs["plus"].model_folder)
     rows = encode_split(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
     supernet.activate_net(start, net())
     both = (loop.predict(model, rows, NUMERICS) for model in (found, start))
@@ -421,8 +421,8 @@ def test_a_student_starts_with_what_it_inherits(runs):
 def test_a_published_checkpoint_is_a_start(runs):
     """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of
     next to nothing they stay."""
-    there, _ = backbone.load(runs["backbone"].model)
-    found, _ = backbone.load(runs["published"].model)
+    there, _ = backbone.load(runs["backbone"].model_folder)
+    found, _ = backbone.load(runs["published"].model_folder)
     for theirs, mine in zip(get_layers(there), get_layers(found), strict=True):
         network = mine.output.networks[0]
         for old, new in (
@@ -438,7 +438,7 @@ def test_predictions_are_those_of_the_saved_model(runs):
         data.load(DATA["CoLA"])["dev"],
         runs["final"].read_arrays("predictions"),
     )
-    model, tokenizer = backbone.load(runs["final"].model)
+    model, tokenizer = backbone.load(runs["final"].model_folder)
     again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
     held, told = (
@@ -455,7 +455,7 @@ def test_predictions_are_those_of_the_saved_model(runs):
     assert "unseen.matthews" in told
     assert runs["final"].read_arrays("predictions_unseen").keys() == {"bits"}
     again, _ = heads.load_network(
-        runs["final"].model, data.find_described_task(DATA["CoLA"]), 0.1, 0
+        runs["final"].model_folder, data.find_described_task(DATA["CoLA"]), 0.1, 0
     )
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
 
@@ -473,7 +473,7 @@ def test_held_out_rows_select(runs):
 
 @pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("scores", "pearson")])
 def test_each_task_of_many_has_its_head(name, metric, runs):
-    model, tokenizer = students.load_classifier(runs["many"].model, name)
+    model, tokenizer = students.load_classifier(runs["many"].model_folder, name)
     dev, found = (
         data.load(DATA[name])["dev"],
         runs["many"].read_arrays(f"predictions_{name}"),
@@ -486,7 +486,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
     assert len(runs["many"].read_arrays(f"predictions_{name}_unseen")) == 1
     assert f"{name}_unseen.{metric}" in runs["many"].metrics
     with pytest.raises(KeyError, match="MNLI"):
-        students.load_head(runs["many"].model, "MNLI")
+        students.load_head(runs["many"].model_folder, "MNLI")
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
@@ -497,9 +497,9 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
         replace(SHARED, args=SHARED.args | {"train": once}), store, keep_weights=True
     )
     assert run.metrics["steps"] == 1
-    start, tokenizer = backbone.load(runs["whole"].model)
-    teacher, _ = backbone.load(runs["backbone"].model)
-    kept = load_file(runs["whole"].model / students.PROJECTION)
+    start, tokenizer = backbone.load(runs["whole"].model_folder)
+    teacher, _ = backbone.load(runs["backbone"].model_folder)
+    kept = load_file(runs["whole"].model_folder / students.PROJECTION)
     start.projection = make_projection(24, 48)
     start.projection.load_state_dict(
         {k.removeprefix(students.MAP): torch.from_numpy(v) for k, v in kept.items()}
@@ -510,7 +510,7 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     with torch.no_grad():
         found = matched(start, teacher, TOY, batch)
     assert losses_of(run)[0]["loss"] == pytest.approx(found["loss"].item(), rel=1e-5)
-    before, after = start.state_dict(), backbone.load(run.model)[0].state_dict()
+    before, after = start.state_dict(), backbone.load(run.model_folder)[0].state_dict()
     moved = {name for name in after if not torch.equal(before[name], after[name])}
     for number, layer in enumerate(get_layers(start)):
         for k in range(3):
@@ -525,8 +525,8 @@ def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
     store = store_with(tmp_path, runs["backbone"], runs["whole"])
     stop_at(monkeypatch, loop, "write_checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):
-        execute(SHARED, store, keep_weights=True, checkpoint_seconds=0.0)
-    found = execute(SHARED, store, keep_weights=True, checkpoint_seconds=0.0)
+        execute(SHARED, store, keep_weights=True, checkpoint_interval_seconds=0.0)
+    found = execute(SHARED, store, keep_weights=True, checkpoint_interval_seconds=0.0)
     assert found.status["attempts"] == 2
     same_run(found, runs["shared"])
 
@@ -547,7 +547,7 @@ def test_maps_of_the_reference_are_its_own(runs):
     assert run.metrics["model.kl"] == 0 == run.metrics["model.kl_mean_map"]
     assert run.metrics["model.cka"] == pytest.approx(1)
     assert run.metrics["model:final.kl"] > 0 and 0 < run.metrics["model:final.cka"] < 1
-    model, tokenizer = backbone.load(runs["teacher"].model)
+    model, tokenizer = backbone.load(runs["teacher"].model_folder)
     model.set_attn_implementation("eager")
     batch = make_batch(
         encode_split(tokenizer, data.load(DATA["CoLA"])["dev"].select_rows([3]), 32),
@@ -625,7 +625,7 @@ def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(
 
     def projection(seed):
         torch.seed()  # as a new process begins
-        start = SimpleNamespace(folder=tmp_path, model=tmp_path / "model")
+        start = SimpleNamespace(folder=tmp_path, model_folder=tmp_path / "model")
         run = SimpleNamespace(inputs={"start": start}, seed=seed)
         return students.make_student_for_task(
             run, None, task, tiny("bert"), 0.1

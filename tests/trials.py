@@ -136,7 +136,7 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
 def needed(trial: Trial, task: str, seed: int) -> list[Spec]:
     """Return the Specs whose weights a trial is judged by."""
     rival = (
-        [each.inputs_with_seeds["start"] for each in (trial.spec, trial.rival)]
+        [each.input_specs_with_seeds["start"] for each in (trial.spec, trial.rival)]
         if trial.rival
         else []
     )
@@ -216,7 +216,7 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
     if split.b is None:
         return -1.0
     model, tokenizer = backbone.load(
-        data.locate_checkpoint(grids.CHECKPOINTS["base"]["bert"])
+        data.require_checkpoint_folder(grids.CHECKPOINTS["base"]["bert"])
     )
     train = train.select_rows(np.arange(min(1000, len(train))))
     near = [
@@ -260,7 +260,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         faults["less than half of its teacher"] = score - least < (best - least) / 2
     if trial.rival:
         own, other = (
-            last_loss(store, each.inputs_with_seeds["start"])
+            last_loss(store, each.input_specs_with_seeds["start"])
             for each in (trial.spec, trial.rival)
         )
         line["loss"] = own / other
@@ -272,7 +272,7 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
 def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, int]:
     """Return (the score of a run's model on rows, how many different answers it
     gives)."""
-    model, tokenizer = backbone.load(run.model)
+    model, tokenizer = backbone.load(run.model_folder)
     encoded, _ = heads.encode_rows(
         tokenizer, split, task, spec.args["train"]["max_length"], None
     )

@@ -65,7 +65,7 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
 def needed(pair: Pair) -> list[Spec]:
     """Return the Specs whose weights a Pair is judged by."""
     both = [pair.ghost, pair.prune]
-    return [*both, *(spec.inputs_with_seeds["start"] for spec in both)]
+    return [*both, *(spec.input_specs_with_seeds["start"] for spec in both)]
 
 
 def verdict(setting: str, line: dict) -> list[str]:

@@ -22,23 +22,23 @@ def note_pool(name, task, unseen=0, beside=0, words=0):
     """Note the rows from which each seed draws, and return what a descriptor says of
     them."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
-    described = data.describe_task_rows(name, task, drawn=True, **fixed)
-    write({data.format_pool_key(described): described["drawn"]})
+    described = data.make_data_descriptor(name, task, drawn=True, **fixed)
+    write({data.make_training_candidates_key(described): described["drawn"]})
     return described["drawn"]
 
 
 def write(more):
     """Add digests to `data/digests.json`."""
-    digests = data.read_official_digests() | more
+    digests = data.read_committed_data_digests() | more
     paths.DIGESTS.write_text(json.dumps(dict(sorted(digests.items())), indent=1) + "\n")
 
 
 def note(name, task, unseen, beside=0, words=0):
     """Write both files, and return what a descriptor says of these rows
-    (lib.data.describe_task_rows)."""
+    (lib.data.make_data_descriptor)."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
-    described = data.describe_task_rows(name, task, beside or None, **fixed)
-    told, arrays = described["unseen"], dict(data.read_judging_arrays(described))
+    described = data.make_data_descriptor(name, task, beside or None, **fixed)
+    told, arrays = described["unseen"], dict(data.read_labels_and_clusters(described))
     for key, values in arrays.items():
         if values.dtype.kind == "i":
             arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))

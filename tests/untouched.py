@@ -47,7 +47,7 @@ def main() -> None:
         for split in ("dev", "unseen"):
             part = rows[split]
             a, b = (
-                vectors(data.locate_checkpoint(name), texts)
+                vectors(data.require_checkpoint_folder(name), texts)
                 for texts in (part.a, part.b)
             )
             cosine = (

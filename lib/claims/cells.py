@@ -26,13 +26,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from lib.claims.measures import MEASURES
 from lib.core.names import Refused, check_name
-from lib.core.rows import Row
+from lib.core.rows import ResultRow, Row
 from lib.core.spec import Spec
 from lib.stats import compare, paired
 from lib.stats.measures import SCORE, Measure
@@ -59,8 +59,9 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 # Conditions on a row's labels: ((label, accepted values with "/" between), ...)
-Conditions = tuple[tuple[str, str], ...]
-Model = tuple[str, Conditions]  # (label of the model, conditions on its other labels)
+RowConditions: TypeAlias = tuple[tuple[str, str], ...]
+# (label of the model, conditions on its other labels)
+ModelSelector: TypeAlias = tuple[str, RowConditions]
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,17 @@ class CellTerm:
     """A CellTerm is one model, or the difference of two models, with conditions on its
     runs such as m=3."""
 
-    models: tuple[Model, ...]
+    models: tuple[ModelSelector, ...]
 
-    def group_rows(
-        self, rows: Sequence[Mapping[str, Any]]
-    ) -> list[list[Mapping[str, Any]]]:
+    def list_rows_of_models(self, rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
         """Return [rows of the first model, rows of the second, ...] of this term."""
         return [
             [row for row in rows if row_matches_model(row, *model)]
             for model in self.models
         ]
+
+
+WeightedTerm: TypeAlias = tuple[float, CellTerm]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Cell:
     text: str
     measure: str  # Key of MEASURES; "" for the score.
     about: str  # Argument of the measure, such as a layer; "" for most.
-    terms: tuple[tuple[float, CellTerm], ...]  # (weight, CellTerm), ...
+    terms: tuple[WeightedTerm, ...]
     # Claimed region. At (0, 0) the measure must be 0 in every run.
     bounds: tuple[float, float]
     slope: str  # Key of WEIGHTS; "" for a cell that fits no line.
@@ -106,7 +108,7 @@ class Cell:
         return "task=each" in self.text
 
     @property
-    def models(self) -> list[Model]:
+    def models(self) -> list[ModelSelector]:
         """Return the (label, conditions) of all models of the Cell, each once."""
         return list(
             dict.fromkeys(model for _, form in self.terms for model in form.models)
@@ -117,7 +119,7 @@ class Cell:
 
         A cell without a named measure compares scores, so a row whose step scores no
         examples never fits."""
-        can_count = self.measure or is_scored_on_examples(grid_row["spec"])
+        can_count = self.measure or has_predictions_on_examples(grid_row["spec"])
         return bool(can_count) and any(
             row_matches_model(grid_row, *model) for model in self.models
         )
@@ -134,7 +136,7 @@ def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
 
 
 def row_matches_model(
-    grid_row: Mapping[str, Any], model_label: str, conditions: Conditions
+    grid_row: Mapping[str, Any], model_label: str, conditions: RowConditions
 ) -> bool:
     """Return whether a row has a model label (as its model, network or recipe) and
     fulfils the conditions.
@@ -146,26 +148,26 @@ def row_matches_model(
         grid_row.get("recipe"),
     ) and all(
         any(
-            value_matches_pattern(grid_row.get(key), value)
+            is_accepted_label_value(grid_row.get(key), value)
             for value in values.split("/")
         )
         for key, values in conditions
     )
 
 
-def value_matches_pattern(label_value: Any, pattern: str) -> bool:
-    """Return whether a condition's pattern stands for a row's value.
+def is_accepted_label_value(label_value: Any, accepted_value: str) -> bool:
+    """Return whether a row's value is the one that a condition accepts.
 
     "*" stands for any value but None and nan. A DataFrame may have turned 3 into 3.0,
     so both match "3"."""
     if label_value is None or label_value != label_value:
         return False
-    return pattern in ("*", str(label_value)) or (
-        isinstance(label_value, float) and pattern == f"{label_value:g}"
+    return accepted_value in ("*", str(label_value)) or (
+        isinstance(label_value, float) and accepted_value == f"{label_value:g}"
     )
 
 
-def parse_conditions(conditions_text: str | None) -> Conditions:
+def parse_row_conditions(conditions_text: str | None) -> RowConditions:
     """Return the conditions of a text such as "m=3, task=CoLA"; "task=each" accepts any
     task."""
     items = [
@@ -177,7 +179,7 @@ def parse_conditions(conditions_text: str | None) -> Conditions:
     )
 
 
-def parse_cell_term(term_text: str, default_conditions: Conditions) -> CellTerm:
+def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTerm:
     """Return the CellTerm of "A [m=3]" or of a difference "A over B [m=3]".
 
     The conditions in brackets after the last model hold for the models without their
@@ -193,7 +195,10 @@ def parse_cell_term(term_text: str, default_conditions: Conditions) -> CellTerm:
         tuple(
             (
                 label,
-                (*parse_conditions(conditions or models[-1][1]), *default_conditions),
+                (
+                    *parse_row_conditions(conditions or models[-1][1]),
+                    *default_conditions,
+                ),
             )
             for label, conditions in models
         )
@@ -201,18 +206,20 @@ def parse_cell_term(term_text: str, default_conditions: Conditions) -> CellTerm:
 
 
 def parse_comparison_side(
-    side_text: str, conditions: Conditions, slope_kind: str
-) -> list[tuple[float, CellTerm]]:
+    side_text: str, default_conditions: RowConditions, weighting_name: str
+) -> list[WeightedTerm]:
     """Return [(weight, CellTerm), ...] of the text on one side of a comparison sign.
 
-    slope_kind: a key of WEIGHTS, which gives the weights of several models "A | B |
+    weighting_name: a key of WEIGHTS, which gives the weights of several models "A | B |
     C"."""
     parts = side_text.split(" | ")
-    forms = [parse_cell_term(part, conditions) for part in parts]
+    forms = [parse_cell_term(part, default_conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
-    return list(zip(map(float, WEIGHTS[slope_kind](np.array(x))), forms, strict=True))
+    return list(
+        zip(map(float, WEIGHTS[weighting_name](np.array(x))), forms, strict=True)
+    )
 
 
 @cache
@@ -231,7 +238,11 @@ def parse_cell(cell_text: str) -> Cell:
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {cell_text!r}: expected {how}")
-    what, right, where = hit["what"] or "", hit["right"], parse_conditions(hit["where"])
+    what, right, where = (
+        hit["what"] or "",
+        hit["right"],
+        parse_row_conditions(hit["where"]),
+    )
     measure, about, slope = "", "", "per doubling"
     if what in WEIGHTS:
         slope = what
@@ -269,14 +280,15 @@ def parse_cell(cell_text: str) -> Cell:
     )
 
 
-def is_scored_on_examples(spec: Spec) -> bool:
+def has_predictions_on_examples(spec: Spec) -> bool:
     """Return whether the step of a Spec (a run's description) evaluates its model on
     examples, so that two models can be paired example by example."""
     return spec.step in compare.SCORED
 
 
 def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of grids that some Cells compare, each (model label, Spec) once."""
+    """Return the rows of grids that some Cells compare, each (model label, Spec)
+    once."""
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows

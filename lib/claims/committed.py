@@ -18,7 +18,7 @@ SEEN = "README.md data/README.md data/found.md data/digests.json data/published/
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
 
 
-def list_committed_file_digests() -> list[str]:
+def format_digest_csv_lines() -> list[str]:
     """Return the lines "path,digest" of `files.csv`, computed from the files on disk.
 
     The files are those that a reader sees (SEEN)."""
@@ -43,25 +43,25 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
     )
     names = {
         line.partition(",")[0]
-        for line in {*old.splitlines(True)} ^ {*list_committed_file_digests()}
+        for line in {*old.splitlines(True)} ^ {*format_digest_csv_lines()}
     }
     away = tuple(
-        f"data/published/{paper}/" for paper in lists.list_uninstalled_papers()
+        f"data/published/{paper}/" for paper in lists.list_papers_without_code()
     )
     names = {name for name in names if not name.startswith(away)}
     return [
-        f"{name} is not as {paths.show_path(digests_file)} says: {FIX}"
+        f"{name} is not as {paths.format_path(digests_file)} says: {FIX}"
         for name in sorted(names)
     ]
 
 
-def list_edited_files(*patterns: str) -> list[str]:
+def list_files_changed_since_commit(*path_patterns: str) -> list[str]:
     """Return an error message of one line for each file with uncommitted changes, by
     `git diff HEAD`.
 
-    patterns: git globs of the files to look at, relative to the root of the repository.
-    Without git or outside a checkout the list is empty."""
-    globs = (f":(glob){pattern}" for pattern in patterns)
+    path_patterns: git globs of the files to look at, relative to the root of the
+    repository. Without git or outside a checkout the list is empty."""
+    globs = (f":(glob){pattern}" for pattern in path_patterns)
     words = ["git", "--no-optional-locks", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}
     with suppress(OSError):

@@ -7,46 +7,61 @@ another measure over seeds."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.claims.cells import Cell, Model, is_scored_on_examples, row_matches_model
-from lib.claims.measures import add_measure_values
+from lib.claims.cells import (
+    Cell,
+    ModelSelector,
+    has_predictions_on_examples,
+    row_matches_model,
+)
+from lib.claims.measures import MetricColumnsByTask, add_measure_column
+from lib.core.rows import ResultRow
 from lib.stats import compare, paired
-from lib.stats.compare import Column
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def select_rows_by_model(
-    cell: Cell, rows: Sequence[Mapping[str, Any]]
-) -> list[tuple[Model, list[Mapping[str, Any]]]]:
+class SeedCounts(NamedTuple):
+    planned: int
+    finished: int
+
+
+class WeightedPairs(NamedTuple):
+    pairs: list[paired.Pair]  # Pairs of runs at equal seeds.
+    weight: float
+
+
+def group_rows_by_model(
+    cell: Cell, rows: Sequence[ResultRow]
+) -> list[tuple[ModelSelector, list[ResultRow]]]:
     """Return [(model, its rows), ...] for the models that a Cell compares, in the order
     of its text.
 
     A model is its label with conditions, such as ("Ghost", (("m", "3"),))."""
     forms = [form for _, form in cell.terms]
     return [
-        pair for f in forms for pair in zip(f.models, f.group_rows(rows), strict=True)
+        pair
+        for f in forms
+        for pair in zip(f.models, f.list_rows_of_models(rows), strict=True)
     ]
 
 
-def group_frames_by_model(
-    cell: Cell, rows: Sequence[Mapping[str, Any]]
-) -> list[pd.DataFrame]:
+def make_frame_per_model(cell: Cell, rows: Sequence[ResultRow]) -> list[pd.DataFrame]:
     """Return one DataFrame of rows for each model that a Cell compares, in the order of
     its text."""
     import pandas as pd
 
-    return [pd.DataFrame(part) for _, part in select_rows_by_model(cell, rows)]
+    return [pd.DataFrame(part) for _, part in group_rows_by_model(cell, rows)]
 
 
-def select_comparable_rows(
-    cell: Cell, rows: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
+def select_compared_rows_of_one_dtype(
+    cell: Cell, rows: Sequence[ResultRow]
+) -> list[ResultRow]:
     """Return the rows that a Cell compares, all computed in one dtype
     (`lib.stats.compare.select_one_dtype`).
 
@@ -55,10 +70,10 @@ def select_comparable_rows(
     rows = (
         rows
         if cell.measure
-        else [row for row in rows if is_scored_on_examples(row["spec"])]
+        else [row for row in rows if has_predictions_on_examples(row["spec"])]
     )
     row_ids = set()
-    for (label, where), part in select_rows_by_model(cell, rows):
+    for (label, where), part in group_rows_by_model(cell, rows):
         if not part:
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
@@ -66,29 +81,27 @@ def select_comparable_rows(
     return compare.select_one_dtype([row for row in rows if id(row) in row_ids])
 
 
-def count_fewest_seeds(
-    cell: Cell, rows: Sequence[Mapping[str, Any]]
-) -> tuple[int, int]:
-    """Return (planned, finished) numbers of seeds: for each, the fewest of any model on
-    any task.
+def count_fewest_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
+    """Return the planned and finished numbers of seeds: for each, the fewest of any
+    model on any task.
 
     A seed is finished where each of its runs was made or has failed."""
     every, lacking = defaultdict(set), defaultdict(set)
-    for model, part in select_rows_by_model(cell, rows):
+    for model, part in group_rows_by_model(cell, rows):
         for row in part:
             place = model, str(row.get("task"))
             every[place].add(row["seed"])
             if row["run"] is None and row["state"] != "failed":
                 lacking[place].add(row["seed"])
     ended = [len(seeds - lacking[place]) for place, seeds in every.items()]
-    return min(map(len, every.values())), min(ended)
+    return SeedCounts(min(map(len, every.values())), min(ended))
 
 
 def estimate_cell(
     cell: Cell,
-    rows: Sequence[Mapping[str, Any]],
-    columns_by_task: Mapping[str, Sequence[Column]],
-    weighted_pairs: Sequence[tuple[list[paired.Pair], float]],
+    rows: Sequence[ResultRow],
+    columns_by_task: MetricColumnsByTask,
+    weighted_pairs: Sequence[WeightedPairs],
 ) -> paired.Estimate | None:
     """Return the Estimate of a comparison of a claim (a Cell), or None where some of
     its runs are missing.
@@ -98,7 +111,7 @@ def estimate_cell(
     weighted_pairs: the pairs of runs with their weights, as `pair_runs` returns
     them."""
     if function := cell.measured_quantity.of_all:
-        return function(group_frames_by_model(cell, rows), columns_by_task, cell.about)
+        return function(make_frame_per_model(cell, rows), columns_by_task, cell.about)
     if cell.measure:
         return estimate_mean_of_measure(cell, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
@@ -110,16 +123,16 @@ def estimate_cell(
 
 def pair_runs(
     cell: Cell,
-    rows: Sequence[Mapping[str, Any]],
-    columns_by_task: Mapping[str, Sequence[Column]],
-    models_that_may_fail: Collection[str] = (),
-) -> list[tuple[list[paired.Pair], float]]:
-    """Return [(pairs of runs at equal seeds, weight), ...] for the terms of a
+    rows: Sequence[ResultRow],
+    columns_by_task: MetricColumnsByTask,
+    models_expected_to_collapse: Collection[str] = (),
+) -> list[WeightedPairs]:
+    """Return the WeightedPairs (pairs of runs, weight) for the terms of a
     comparison of models.
 
     The estimated contrast is the weighted sum of their mean differences. A seed in
     which a model collapsed makes no pair, unless the model is one of
-    `models_that_may_fail`.
+    `models_expected_to_collapse`.
 
     columns_by_task: {task: its Columns}, the metrics by which it is scored."""
     both = [
@@ -135,17 +148,16 @@ def pair_runs(
         parts = [
             [row for row in rows if row_matches_model(row, *model)] for model in models
         ]
-        spared = [label in models_that_may_fail for label, _ in models]
-        groups.append(
-            (compare.pair_rows(parts[0], parts[1], columns_by_task, spared), weight)
-        )
+        spared = [label in models_expected_to_collapse for label, _ in models]
+        pairs = compare.pair_rows(parts[0], parts[1], columns_by_task, spared)
+        groups.append(WeightedPairs(pairs, weight))
     return groups
 
 
 def estimate_mean_of_measure(
     cell: Cell,
-    rows: Sequence[Mapping[str, Any]],
-    columns_by_task: Mapping[str, Sequence[Column]],
+    rows: Sequence[ResultRow],
+    columns_by_task: MetricColumnsByTask,
 ) -> paired.Estimate | None:
     """Return the Estimate of a comparison of a measure other than the score, or None
     where some of its runs are missing.
@@ -154,10 +166,10 @@ def estimate_mean_of_measure(
     that is true or false it is the difference of shares of runs."""
     import pandas as pd
 
-    frame = add_measure_values(cell.measure, pd.DataFrame(rows), columns_by_task)
+    frame = add_measure_column(cell.measure, pd.DataFrame(rows), columns_by_task)
     # pyrefly: ignore[bad-assignment]  # pandas' stub lets column names be any Hashable.
     rows = frame.to_dict("records")
-    parts = group_frames_by_model(cell, rows)
+    parts = make_frame_per_model(cell, rows)
     if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:

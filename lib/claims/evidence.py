@@ -23,7 +23,7 @@ from typing import Any
 
 from lib.claims import lists, notebook, planned
 from lib.claims.cells import parse_seeds
-from lib.claims.judging import SCALE, make_rows_of_claim, read_verdicts_csv
+from lib.claims.judging import SCALE, list_grid_rows_of_claim, read_verdicts_csv
 from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import check_name
@@ -58,16 +58,16 @@ def list_claim_specs_by_seed(
 
     A Spec is the description of a run. All runs of a seed must have one dtype, as they
     are compared. A seed whose runs are all present in bfloat16 or in float32 keeps that
-    dtype. Another seed takes float32 (`Spec.float32_twin`) where the processor has no
+    dtype. Another seed takes float32 (`Spec.float32_spec`) where the processor has no
     instructions for bfloat16."""
-    store, grid_rows, specs = store or Store(), make_rows_of_claim(claim), {}
+    store, grid_rows, specs = store or Store(), list_grid_rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
             dict.fromkeys(
                 row.spec for row in grid_rows if row.get("seed", seed) == seed
             )
         )
-        twins = [spec.float32_twin for spec in originals]
+        twins = [spec.float32_spec for spec in originals]
         here = twins if not processor.has_bfloat16() else originals
         specs[seed] = next(
             (s for s in (originals, twins) if all(map(store.find_run, s))), here
@@ -75,7 +75,7 @@ def list_claim_specs_by_seed(
     return specs
 
 
-def order_claim_specs(
+def list_claim_specs_in_run_order(
     claims: Sequence[Mapping[str, Any]], store: Store | None = None
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) of the claims in the order in which they
@@ -85,7 +85,7 @@ def order_claim_specs(
     plan = [
         row["claim"]
         for name in ("plan", "plan_fair")
-        for row in lists.read_published_csv(name)
+        for row in lists.read_csv_in_published_folder(name)
     ]
     order = sorted(
         claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
@@ -121,12 +121,12 @@ def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
     """Return the rows of the variable `grid` of a notebook, run at a profile (scale of
     the runs)."""
     (path,) = notebook.find_notebooks([notebook_id])
-    return notebook.run_grid_cell(path, {"profile": profile}, with_recorded=False).get(
-        "grid", []
-    )
+    return notebook.execute_grid_code(
+        path, {"profile": profile}, include_recorded_rows=False
+    ).get("grid", [])
 
 
-def list_page_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
+def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
     """Return the Specs (descriptions of runs) in the grids of some notebooks, each
     once, ordered by seed.
 
@@ -156,7 +156,9 @@ def list_plan_line_specs_by_seed(
     }
 
 
-def order_plan_specs(plan_lines: list[planned.PlanLine], profile: str) -> list[Spec]:
+def list_plan_specs_in_run_order(
+    plan_lines: list[planned.PlanLine], profile: str
+) -> list[Spec]:
     """Return the Specs (descriptions of runs) of lines of a plan in the order in which
     they are made, each once.
 
@@ -174,14 +176,14 @@ def order_plan_specs(plan_lines: list[planned.PlanLine], profile: str) -> list[S
     return list(dict.fromkeys(ordered))
 
 
-def record_missing_runs(
+def execute_and_record_missing_runs(
     claims_or_plan_lines: list[Any],
     store: Store,
     workers: int | None = None,
     backend: str = "local",
     profile: str = SCALE,
     notebook_patterns: Sequence[str] = (),
-) -> dict[Spec, str]:
+) -> sweep.ErrorBySpec:
     """Make the runs that claims lack and record each one. Return {Spec: why its run
     failed, in one line}.
 
@@ -191,29 +193,27 @@ def record_missing_runs(
     notebook_patterns: parts of notebook names. Where given, the runs of their grids are
     made instead of the claims'."""
     every = (
-        order_claim_specs(select_claims(), store)
+        list_claim_specs_in_run_order(select_claims(), store)
         if profile == SCALE
-        else order_plan_specs(select_plan_lines(profile), profile)
+        else list_plan_specs_in_run_order(select_plan_lines(profile), profile)
     )
     if notebook_patterns:
-        requested = list_page_specs(notebook_patterns, profile)
+        requested = list_notebook_specs(notebook_patterns, profile)
     elif profile == SCALE:
-        requested = order_claim_specs(claims_or_plan_lines, store)
+        requested = list_claim_specs_in_run_order(claims_or_plan_lines, store)
     else:
-        requested = order_plan_specs(claims_or_plan_lines, profile)
-    results = {*requested, *find_ancestor_searches(requested)}
-    record_finished_runs(results, store)
-    left = set(
-        store.list_missing_specs([*every, *requested], ignore_float32_twins=True)
-    )
+        requested = list_plan_specs_in_run_order(claims_or_plan_lines, profile)
+    results = {*requested, *find_search_specs_among_ancestors(requested)}
+    copy_finished_runs_to_records(results, store)
+    left = set(store.list_missing_specs([*every, *requested], ignore_float32_runs=True))
     saved = SavedWeights(store)
 
     def delete_unneeded_weights(specs: Iterable[Spec]) -> None:
         needed = {
-            parent for other in left for parent in other.inputs_with_seeds.values()
+            parent for other in left for parent in other.input_specs_with_seeds.values()
         }
         for spec in specs:
-            for name, parent in spec.inputs_with_seeds.items():
+            for name, parent in spec.input_specs_with_seeds.items():
                 # An input with a fixed seed is shared by the runs of all seeds, so its
                 # weights stay.
                 is_pinned = spec.inputs[name].seed is not None
@@ -221,8 +221,8 @@ def record_missing_runs(
                     saved.delete_weights(parent)
 
     def record_run_and_free_disk(spec: Spec) -> None:
-        record_finished_runs([spec] if spec in results else [], store)
-        saved.note_finished_run(spec)
+        copy_finished_runs_to_records([spec] if spec in results else [], store)
+        saved.add_finished_run(spec)
         left.discard(spec)
         delete_unneeded_weights([spec])
 
@@ -231,15 +231,19 @@ def record_missing_runs(
         # An earlier command that was killed may have left weights that are no longer
         # needed.
     )
-    how = {"checkpoint_seconds": 60.0, "backend": backend, "ignore_float32_twins": True}
+    how = {
+        "checkpoint_interval_seconds": 60.0,
+        "backend": backend,
+        "ignore_float32_runs": True,
+    }
     return sweep.execute_specs(
         requested, store, workers, call_after_run=record_run_and_free_disk, **how
     )
 
 
 class SavedWeights:
-    """This class is the set of runs whose weights `record_missing_runs` saved, and may
-    delete.
+    """This class is the set of runs whose weights `execute_and_record_missing_runs`
+    saved, and may delete.
 
     The command may be stopped and continued, so the set is a file in the store, with a
     digest of each run's manifest. A run that a user makes again has another manifest,
@@ -258,42 +262,42 @@ class SavedWeights:
         notes = self.path.read_text().splitlines() if self.path.exists() else []
         return self.digest_manifest(spec) in notes
 
-    def note_finished_run(self, spec: Spec) -> None:
+    def add_finished_run(self, spec: Spec) -> None:
         """Add the finished run of a Spec to the set, if its step saves weights."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
                 file.write(f"{self.digest_manifest(spec)}\n")
 
-    def is_in_use(self, spec: Spec) -> bool:
+    def is_read_by_running_process(self, spec: Spec) -> bool:
         """Return whether a running process reads the weights of a Spec's run.
 
         It is True as well where it cannot be known, because the description of a
         running run is unreadable."""
         for part in self.store.list_unfinished_folders():
-            if self.store.read_ledger_with_true_state(part)["state"] == "running":
+            if self.store.read_status_with_current_state(part)["state"] == "running":
                 try:
                     reader = from_json(disk.read_json(part / "spec.json"))
                 except (OSError, ValueError, KeyError, TypeError):
                     return True
-                if spec in reader.inputs_with_seeds.values():
+                if spec in reader.input_specs_with_seeds.values():
                     return True
         return False
 
     def delete_weights(self, spec: Spec) -> None:
         """Delete the weights of a Spec's run to free disk space, unless a running
         process reads them."""
-        if not self.is_in_use(spec):
+        if not self.is_read_by_running_process(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_ancestor_searches(specs: Iterable[Spec]) -> set[Spec]:
+def find_search_specs_among_ancestors(specs: Iterable[Spec]) -> set[Spec]:
     """Return the Specs of the network searches that some Specs depend on.
 
     They are recorded as well, since notebooks show them."""
     return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
 
 
-def record_finished_runs(specs: Iterable[Spec], store: Store) -> None:
+def copy_finished_runs_to_records(specs: Iterable[Spec], store: Store) -> None:
     """Copy the finished runs of some Specs that have no record yet to the folder of
     committed records."""
     for run in map(store.find_run, specs):
@@ -315,13 +319,13 @@ def describe_claim_progress(
     for claim in claims:
         by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
-        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_twins=True)
+        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_runs=True)
         left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
     left = store.list_missing_specs(
-        order_claim_specs(claims, store), ignore_float32_twins=True
+        list_claim_specs_in_run_order(claims, store), ignore_float32_runs=True
     )
     yield f"together left: {clock.describe_time(left)}"
 
@@ -341,5 +345,7 @@ def describe_plan_progress(
         why = ", waits for the rule of the second task" * line.waits
         yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
     total = sum(line.core_hours for line in plan_lines)
-    left = len(store.list_missing_specs(order_plan_specs(plan_lines, profile)))
+    left = len(
+        store.list_missing_specs(list_plan_specs_in_run_order(plan_lines, profile))
+    )
     yield f"together {total:.1f} core-hours planned, {left} runs left"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 # Installed as a dependency of scikit-learn.
 from threadpoolctl import threadpool_limits
@@ -22,13 +22,17 @@ from threadpoolctl import threadpool_limits
 from lib.claims import cells, checks, lists, notebook, words
 from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
-from lib.claims.seeds import list_models_that_may_fail
+from lib.claims.seeds import list_models_expected_to_collapse
 from lib.core import disk, paths
 from lib.core.names import check_name
-from lib.core.papers import collect_modules, find_paper_of_page, find_papers
+from lib.core.papers import (
+    find_paper_of_notebook,
+    find_papers,
+    import_module_of_each_paper,
+)
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
-from lib.core.store import Store, read_run_index
+from lib.core.store import RunState, Store, read_run_index
 from lib.papers import frontier, grids
 from lib.stats.compare import Column
 
@@ -44,37 +48,33 @@ ROLES = (
 )
 
 
-def make_rows_of_claim(
-    claim: Mapping[str, Any], scale: str = SCALE, seeds: Iterable[int] | None = None
+def list_grid_rows_of_claim(
+    claim: Mapping[str, Any], profile: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
     """Return the rows of notebooks' grids that the comparisons of a claim use.
 
-    scale: the profile, such as "mini".
+    profile: the profile, such as "mini".
     seeds: seeds of the rows; None for the planned ones. A claim without planned seeds
     has those of its notebooks."""
-    seeds = lists.list_planned_seeds(claim["id"], scale) if seeds is None else seeds
+    seeds = lists.list_planned_seeds(claim["id"], profile) if seeds is None else seeds
     return cells.select_compared_rows(
         cells.parse_cells(claim["cells"]),
-        list_rows_of_notebooks(claim["artefact"], scale, tuple(seeds)),
+        list_rows_of_notebooks(
+            tuple(claim["artefact"].split("; ")), profile, tuple(seeds)
+        ),
     )
 
 
 @cache
 def list_rows_of_notebooks(
-    notebook_ids: str, profile: str, seeds: tuple[int, ...] = ()
+    notebook_ids: tuple[str, ...], profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
     """Return the rows of some notebooks' grids at these seeds; () for the notebooks'
     own seeds.
 
     They are followed by the rows of the searches that found a network, and of the
-    distillations that made a student.
-
-    notebook_ids: ids with "; " between them, as `claims.csv` has them."""
-    pages = [
-        page
-        for page in notebook_ids.split("; ")
-        if plans.has_planned_rows(profile, page)
-    ]
+    distillations that made a student."""
+    pages = [page for page in notebook_ids if plans.has_planned_rows(profile, page)]
     # A plan sets the seeds of its rows itself.
     asked = () if plans.read_plan(profile) else seeds
     grid_rows = [
@@ -99,22 +99,24 @@ def list_rows_of_notebook(
     given seeds the variable `recorded` is left out, as it has seeds of its own."""
     (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
-    if seeds and "seeds" in notebook.read_parameters(path):
+    if seeds and "seeds" in notebook.read_parameter_declarations(path):
         values["seeds"] = list(seeds)
-    made = notebook.run_grid_cell(path, values, with_recorded=not seeds)
+    made = notebook.execute_grid_code(path, values, include_recorded_rows=not seeds)
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
 
-def list_judged_columns(paper: str) -> tuple[Column, ...]:
+def list_metric_columns_of_claims(paper: str) -> tuple[Column, ...]:
     """Return the Columns (metrics of tasks) by which a paper's claims are tested; ()
     for the first metric of each task."""
-    return getattr(collect_modules("recipes").get(paper), "CLAIM_COLUMNS", ())
+    return getattr(
+        import_module_of_each_paper("recipes").get(paper), "CLAIM_COLUMNS", ()
+    )
 
 
 def judge_claims(
     claim_ids: Iterable[str] | None = None,
     store: Store | None = None,
-    scale: str = SCALE,
+    profile: str = SCALE,
 ) -> dict[str, words.Verdict]:
     """Return {claim id: Verdict} of some claims, or of all: each comparison of a claim,
     estimated from runs, with a word such as "agrees".
@@ -123,41 +125,41 @@ def judge_claims(
     Those of claims that are not judged here come from the committed `verdicts.csv`.
     Raises Refused for an unknown claim, and suggests the nearest one.
 
-    scale: a profile (scale of the runs) with recorded runs, or "paper"."""
+    profile: a profile (scale of the runs) with recorded runs, or "paper"."""
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
     # The matrix products are small, so more threads would be slower.
     with threadpool_limits(1):
         for name in lists.read_claims() if claim_ids is None else claim_ids:
             check_name("claim", name, lists.read_claims())
-            by_id[name] = judge_claim(lists.read_claims()[name], scale, look)
-    return correct_p_values_by_holm(by_id, scale)
+            by_id[name] = judge_claim(lists.read_claims()[name], profile, look)
+    return correct_p_values_by_holm(by_id, profile)
 
 
 def judge_claim(
-    claim: dict[str, Any], profile: str, look_up_run: Callable[[Spec], dict[str, Any]]
+    claim: dict[str, Any], profile: str, look_up_state: Callable[[Spec], RunState]
 ) -> words.Verdict:
     """Return the Verdict on one claim: each of its comparisons, estimated from runs,
     with uncorrected p-values.
 
     claim: its row of `claims.csv`.
     profile: the scale of the runs.
-    look_up_run: function from a Spec, the description of a run, to the run's state,
+    look_up_state: function from a Spec, the description of a run, to the run's state,
     such as `Store.look_up_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
     for seeds, group in group_cells_by_seeds(claim, profile).items():
         part = claim | {"cells": "; ".join(cell.text for cell in group)}
-        if why := explain_unreachable_cells(claim, profile, seeds):
+        if why := explain_undecidable_claim(claim, profile, seeds):
             results += [
                 words.Result(claim["id"], cell, "", None, 0, len(seeds), why)
                 for cell in group
             ]
             continue
         collected = [
-            dict(Outcome(row, **look_up_run(row.spec)))
-            for row in make_rows_of_claim(part, profile, seeds)
+            dict(Outcome(row, **look_up_state(row.spec)))
+            for row in list_grid_rows_of_claim(part, profile, seeds)
         ]
         judged_cells, note = words.judge_cells(
             part, collected, collect_judging_inputs(claim, profile, len(seeds))
@@ -175,16 +177,16 @@ def judge_claim(
     )
 
 
-def explain_unreachable_cells(
-    claim: Mapping[str, Any], profile: str, seeds: tuple[int, ...]
+def explain_undecidable_claim(
+    claim: Mapping[str, Any], profile: str, planned_seeds: tuple[int, ...]
 ) -> str:
     """Return in a sentence why no run at a profile (scale of the runs) can decide a
     claim; "" where runs can.
 
-    seeds: the seeds that are planned for it at the profile."""
+    planned_seeds: the seeds that are planned for it at the profile."""
     if claim["cannot"] and profile != "paper":
         return claim["cannot"]
-    planned = profile != SCALE or seeds or claim["role"] != "own"
+    planned = profile != SCALE or planned_seeds or claim["role"] != "own"
     return "" if planned else "this question is planned at the profile base alone"
 
 
@@ -203,7 +205,7 @@ def group_cells_by_seeds(
 
 
 def collect_judging_inputs(
-    claim: Mapping[str, Any], profile: str, planned_count: int
+    claim: Mapping[str, Any], profile: str, planned_seed_count: int
 ) -> words.JudgingInputs:
     """Return what decides whether a claim agrees with its runs, beside the runs
     themselves.
@@ -212,13 +214,15 @@ def collect_judging_inputs(
     scores of unpruned models, the number of planned seeds, and the models that may
     fail."""
     return words.JudgingInputs(
-        grids.list_columns_by_task(profile, list_judged_columns(claim["paper"])),
+        grids.list_columns_by_task(
+            profile, list_metric_columns_of_claims(claim["paper"])
+        ),
         profile,
         checks.compute_printed_effects(claim["id"]),
-        lists.read_effects_of_interest(claim["id"]),
+        lists.read_smallest_effects_of_interest(claim["id"]),
         grids.LEVEL.get(profile, {}),
-        planned_count,
-        list_models_that_may_fail(claim),
+        planned_seed_count,
+        list_models_expected_to_collapse(claim),
     )
 
 
@@ -229,12 +233,12 @@ def add_sentence_and_axis_label(result: words.Result) -> words.Result:
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
-    sentence = words["sentence"] + place + describe_claimed_region(result)
+    sentence = words["sentence"] + place + format_claimed_effect_range(result)
     short = words["short"] + place.replace(" on ", ", ")
     return replace(result, sentence=sentence, short=short, same_as=words["same_as"])
 
 
-def describe_claimed_region(result: words.Result) -> str:
+def format_claimed_effect_range(result: words.Result) -> str:
     """Return the region that a claim allows, as text such as " (at most 0.5)".
 
     It is "" for a region that ends at no effect: the sentence then says the
@@ -242,20 +246,22 @@ def describe_claimed_region(result: words.Result) -> str:
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
         return (
-            f" (within {format_margin(low)} to {format_margin(high)})"
+            f" (within {format_claimed_bound(low)} to {format_claimed_bound(high)})"
             if low < high
             else ""
         )
     end = low if isfinite(low) else high
     if end in (0, result.value_of_no_effect):
         return ""
-    return f" ({'at least' if isfinite(low) else 'at most'} {format_margin(end)})"
+    return (
+        f" ({'at least' if isfinite(low) else 'at most'} {format_claimed_bound(end)})"
+    )
 
 
-def format_margin(value: float) -> str:
+def format_claimed_bound(claimed_bound: float) -> str:
     """Return an end of a claimed region as text with all its digits, since the word
     depends on them."""
-    return f"{value:g}".replace("-", "−")
+    return f"{claimed_bound:g}".replace("-", "−")
 
 
 def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
@@ -281,12 +287,12 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
         summary = f"{run} run, {claim['value']} printed"
     elif not isinstance(value, (bool, str, list)):
         summary = f"{float(value):.6g} computed, {claim['value']} printed"
-    lines = lists.read_published_csv("inconsistencies")
+    lines = lists.read_csv_in_published_folder("inconsistencies")
     notes = dict.fromkeys(
         i["note"] for i in lines if claim["id"] in i["claims"].split("; ")
     )
     note = "; ".join(notes) * (word != equal)
-    return words.Verdict(claim["id"], note=note, word=word, measured=summary)
+    return words.Verdict(claim["id"], note=note, verdict_word=word, measured=summary)
 
 
 def mark_repeated_comparisons(
@@ -365,7 +371,7 @@ def list_central_claims(paper: str | None = None) -> list[str]:
     ]
 
 
-def list_page_claims(notebook_id: str) -> list[str]:
+def list_notebook_claims(notebook_id: str) -> list[str]:
     """Return the ids of the claims that a notebook's page shows: all tested ones that
     name the notebook.
 
@@ -376,11 +382,11 @@ def list_page_claims(notebook_id: str) -> list[str]:
         if notebook_id in line["artefact"].split("; ")
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
-        and not is_counted_elsewhere(id)
+        and not is_counted_under_other_claims(id)
     ]
 
 
-def is_counted_elsewhere(claim_id: str) -> bool:
+def is_counted_under_other_claims(claim_id: str) -> bool:
     """Return whether each comparison of a claim is counted under another claim, which
     has the same comparison."""
     parts = cells.parse_cells(lists.read_claims()[claim_id]["cells"])
@@ -410,7 +416,7 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
-    if lists.list_uninstalled_papers():
+    if lists.list_papers_without_code():
         cells = lists.read_cells_csv()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
@@ -423,7 +429,7 @@ SUMMARIES = (
 ) + " ".join(f"{paper.prefix}_01_summary" for paper in find_papers().values())
 
 
-def digest_records_of_page(notebook_id: str) -> str:
+def digest_notebook_records(notebook_id: str) -> str:
     """Return a digest of what the committed records say of a notebook's page.
 
     It covers the names of the notebook's recorded runs and its comparisons; for a
@@ -433,13 +439,13 @@ def digest_records_of_page(notebook_id: str) -> str:
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
-    ids = list_page_claims(notebook_id)
+    ids = list_notebook_claims(notebook_id)
     if notebook_id in SUMMARIES.split():
-        paper = find_paper_of_page(notebook_id)
+        paper = find_paper_of_notebook(notebook_id)
         ids = [
             id
             for id, line in lists.read_claims().items()
-            if paper in ("", *map(find_paper_of_page, line["artefact"].split("; ")))
+            if paper in ("", *map(find_paper_of_notebook, line["artefact"].split("; ")))
         ]
     keys = "claim cell task profile estimate low high word".split()
     rows = [
@@ -462,7 +468,7 @@ def format_verdicts_csv_rows(
     was planned first."""
     plan = {
         (r["claim"], r["cell"], r["task"]): r
-        for r in lists.read_published_csv("plan_words")
+        for r in lists.read_csv_in_published_folder("plan_words")
     }
     rows = []
     for id, verdict in verdicts.items():
@@ -495,7 +501,7 @@ def format_verdicts_csv_rows(
                     high,
                     *sizes,
                     r.counts,
-                    r.measured_text,
+                    r.measured_effect_text,
                     r.printed,
                     r.interest,
                 )
@@ -503,8 +509,8 @@ def format_verdicts_csv_rows(
                     e.n_seeds if e else 0,
                     r.done,
                     r.planned,
-                    r.word,
-                    r.strength_against_printed_value,
+                    r.verdict_word,
+                    r.effect_strength_against_printed,
                 )
                 + (
                     r.why_unmeasured,
@@ -521,7 +527,7 @@ def format_verdicts_csv_rows(
     ]
 
 
-def format_arithmetic_csv_rows(
+def format_arithmetic_claims_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[str, ...]]:
     """Return the rows of `arithmetic.csv`: the papers' printed numbers that are
@@ -531,7 +537,9 @@ def format_arithmetic_csv_rows(
         for id, line in lists.read_claims().items()
     }
     return [
-        (id, *about[id], v.word, v.measured) for id, v in verdicts.items() if v.word
+        (id, *about[id], v.verdict_word, v.measured)
+        for id, v in verdicts.items()
+        if v.verdict_word
     ]
 
 
@@ -542,7 +550,7 @@ LEGEND = FOUND.replace("found", "words")
 CHOICES = FOUND.replace("found", "methods").strip()
 
 
-def select_counted_results(
+def select_results_without_repeats(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
     """Return the Results (measured comparisons) of some claims that totals count.
@@ -557,28 +565,34 @@ def select_counted_results(
     ]
 
 
-def count_effects_outside_intervals(
+class OutsideCount(NamedTuple):
+    outside: int
+    total: int
+
+
+def count_printed_effects_outside(
     verdicts: Mapping[str, words.Verdict],
-) -> tuple[int, int]:
-    """Return (number outside, total) of the central claims' printed effects, by our 95
-    % intervals."""
+) -> OutsideCount:
+    """Return how many of the central claims' printed effects lie outside our 95 %
+    intervals, and how many there are."""
     held = [
-        r.excludes_printed_value
-        for r in select_counted_results(verdicts, list_central_claims())
+        r.interval_excludes_printed_value
+        for r in select_results_without_repeats(verdicts, list_central_claims())
     ]
     held = [flag for flag in held if flag is not None]
-    return sum(held), len(held)
+    return OutsideCount(sum(held), len(held))
 
 
-def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
+def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     """Return two sentences that count how the central comparisons stand to the papers'
     claims ("agrees", ...), for README and the overview of claims."""
-    every = select_counted_results(verdicts, list_central_claims())
-    sure = [r.word for r in every if r.word != words.NOT_MEASURED]
-    parts = f" ({words.count_words(sure)})" * bool(sure)
-    out, total = count_effects_outside_intervals(verdicts)
+    every = select_results_without_repeats(verdicts, list_central_claims())
+    sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
+    parts = f" ({words.format_word_counts(sure)})" * bool(sure)
+    out, total = count_printed_effects_outside(verdicts)
     agree = sum(
-        bool(r.excludes_printed_value) and r.word == words.AGREES for r in every
+        bool(r.interval_excludes_printed_value) and r.verdict_word == words.AGREES
+        for r in every
     )
     return (
         f"{len(every)} central comparisons: {len(sure)} measured{parts}, "
@@ -588,34 +602,38 @@ def summarise_words(verdicts: Mapping[str, words.Verdict]) -> str:
     )
 
 
-def fill_findings(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
+def format_findings_by_title(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, with measured numbers
     in place of its fields.
 
     The part titled README is copied into README. A line that names a claim of a paper
     that is not installed is left out, and so is a part without any other line."""
     untouched = next(
-        row for row in lists.read_published_csv("untouched") if row["split"] == "dev"
+        row
+        for row in lists.read_csv_in_published_folder("untouched")
+        if row["split"] == "dev"
     )
     fields = dict(verdicts) | {
-        "IN_ONE_LINE": summarise_words(verdicts),
+        "IN_ONE_LINE": summarise_central_verdicts(verdicts),
         "UNTOUCHED": untouched["spearman"],
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
-    if lists.list_uninstalled_papers():
-        lines = [line for line in lines if has_only_installed_claims(line)]
+    if lists.list_papers_without_code():
+        lines = [line for line in lines if names_only_claims_with_code(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled if text}
 
 
-def has_only_installed_claims(findings_line: str) -> bool:
+def names_only_claims_with_code(findings_line: str) -> bool:
     """Return whether all claims that a line of `data/found.md` names belong to
     installed papers."""
     return {*re.findall(r"\{([A-Z]+\d+)", findings_line)} <= {*lists.read_claims()}
 
 
-def fill_readme(readme_text: str, verdicts: Mapping[str, words.Verdict]) -> str:
+def renew_generated_readme_parts(
+    readme_text: str, verdicts: Mapping[str, words.Verdict]
+) -> str:
     """Return the text of README with its generated parts renewed: the findings, the
     legend of words, and the methods that a reader's own runs can choose.
 
@@ -624,7 +642,7 @@ def fill_readme(readme_text: str, verdicts: Mapping[str, words.Verdict]) -> str:
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: fill_findings(verdicts)["README"].strip() + "\n",
+        FOUND: format_findings_by_title(verdicts)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
         CHOICES: "; ".join(frontier.describe_choices()),
     }
@@ -634,7 +652,7 @@ def fill_readme(readme_text: str, verdicts: Mapping[str, words.Verdict]) -> str:
     return readme_text
 
 
-def make_forest_rows(
+def make_forest_plot_rows(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> pd.DataFrame:
     """Return the data of a forest plot: a row for each counted comparison whose unit is
@@ -646,7 +664,7 @@ def make_forest_rows(
     import pandas as pd
 
     rows = []
-    for r in select_counted_results(verdicts, claim_ids):
+    for r in select_results_without_repeats(verdicts, claim_ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (end if isfinite(end) else None for end in r.cell.bounds)
             line = {

@@ -5,18 +5,21 @@ torch."""
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.claims.cells import parse_seeds
 from lib.core import disk
 from lib.core.papers import find_notebook_path, find_papers
 from lib.core.paths import PUBLISHED
 
+ClaimAndCell: TypeAlias = tuple[str, str]  # (claim id, text of a comparison)
+# {(text of a comparison, task): effect}
+EffectByCellAndTask: TypeAlias = dict[tuple[str, str], float]
 PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 
 @cache
-def read_published_csv(table_name: str) -> list[dict[str, str]]:
+def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
     """Return the rows of a CSV file below `data/published` as dicts.
 
     table_name: the path without its suffix, such as "bermo/claims". A plan or a list of
@@ -27,14 +30,14 @@ def read_published_csv(table_name: str) -> list[dict[str, str]]:
         return []
     rows = disk.read_csv(path)
     return (
-        [row for row in rows if belongs_to_installed_papers(row)]
-        if list_uninstalled_papers()
+        [row for row in rows if belongs_to_papers_with_code(row)]
+        if list_papers_without_code()
         else rows
     )
 
 
 @cache
-def list_uninstalled_papers() -> list[str]:
+def list_papers_without_code() -> list[str]:
     """Return the papers whose code is not installed: `central.csv` names them, but
     their folder in lib/papers is missing.
 
@@ -44,19 +47,21 @@ def list_uninstalled_papers() -> list[str]:
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def belongs_to_installed_papers(row: Mapping[str, str]) -> bool:
+def belongs_to_papers_with_code(csv_row: Mapping[str, str]) -> bool:
     """Return whether each paper, notebook and claim that a row of a table names is
     installed.
 
     The column `needs` of `cells.csv` names other papers whose models the row
     compares."""
-    pages = filter(None, (row.get("page") or row.get("artefact") or "").split("; "))
-    papers = {row.get("paper"), *(row.get("needs") or "").split("; ")}
-    if papers & {*list_uninstalled_papers()} or not all(
+    pages = filter(
+        None, (csv_row.get("page") or csv_row.get("artefact") or "").split("; ")
+    )
+    papers = {csv_row.get("paper"), *(csv_row.get("needs") or "").split("; ")}
+    if papers & {*list_papers_without_code()} or not all(
         find_notebook_path(p).exists() for p in pages
     ):
         return False
-    claim = row.get("claim", "") if "id" not in row else ""
+    claim = csv_row.get("claim", "") if "id" not in csv_row else ""
     return (
         not claim
         or not re.fullmatch(r"[A-Z]+[0-9]+", claim)
@@ -71,7 +76,7 @@ def list_claim_ids() -> set[str]:
     return {
         row["id"]
         for paper in (*PAPERS, "own")
-        for row in read_published_csv(f"{paper}/claims")
+        for row in read_csv_in_published_folder(f"{paper}/claims")
     }
 
 
@@ -84,17 +89,20 @@ def read_claims() -> dict[str, dict[str, Any]]:
     None. A planned claim has its `seeds` from the plan, followed by seeds that were
     added later (`added.csv`). Comparisons with models of a paper that is not installed
     are left out."""
-    by_id, plan = {}, {row["claim"]: row for row in read_published_csv("plan")}
+    by_id, plan = (
+        {},
+        {row["claim"]: row for row in read_csv_in_published_folder("plan")},
+    )
     for paper in (*PAPERS, "own"):
-        for row in read_published_csv(f"{paper}/claims"):
+        for row in read_csv_in_published_folder(f"{paper}/claims"):
             by_id[row["id"]] = {"paper": paper, "planned": None} | row
             if planned := plan.get(row["id"]):
                 first = int(planned["first_seed"])
                 seeds = f"{first} to {first + int(planned['seeds']) - 1}"
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
-    for row in read_published_csv("added"):
+    for row in read_csv_in_published_folder("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
-    for id in by_id if list_uninstalled_papers() else ():
+    for id in by_id if list_papers_without_code() else ():
         cells = by_id[id]["cells"].split("; ")
         cells = [cell for cell in cells if (id, cell) in read_cells_csv()]
         by_id[id]["cells"] = "; ".join(cells)
@@ -109,7 +117,9 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
     if profile == "mini":
         return parse_seeds(read_claims()[claim_id]["seeds"])
     rows = [
-        row for row in read_published_csv(f"plan_{profile}") if row["claim"] == claim_id
+        row
+        for row in read_csv_in_published_folder(f"plan_{profile}")
+        if row["claim"] == claim_id
     ]
     planned = set()
     for row in (row for row in rows if row["word"] == "planned"):
@@ -135,7 +145,7 @@ def list_planned_cell_seeds(
 
 
 @cache
-def read_cells_csv() -> dict[tuple[str, str], dict[str, str]]:
+def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
     """Return {(claim id, text of a comparison): its row of `cells.csv`}.
 
     A row has the comparison as a sentence and as an axis label, its smallest effect of
@@ -143,7 +153,7 @@ def read_cells_csv() -> dict[tuple[str, str], dict[str, str]]:
     every = (
         row
         for paper in (*PAPERS, "own")
-        for row in read_published_csv(f"{paper}/cells")
+        for row in read_csv_in_published_folder(f"{paper}/cells")
     )
     return {(row["claim"], row["cell"]): row for row in every}
 
@@ -154,7 +164,7 @@ def find_cells_csv_row(claim_id: str, cell_text: str) -> dict[str, str]:
     return read_cells_csv()[claim_id, cell_text]
 
 
-def read_effects_of_interest(claim_id: str) -> dict[tuple[str, str], float]:
+def read_smallest_effects_of_interest(claim_id: str) -> EffectByCellAndTask:
     """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
     The effects were fixed before the runs. They stand in for a printed value where the

@@ -6,34 +6,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 from lib.stats import measures
 from lib.stats.compare import Column
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# {task: its Columns}, the metrics by which a task is scored.
+MetricColumnsByTask: TypeAlias = Mapping[str, Sequence[Column]]
 MEASURES: dict[str, measures.Measure] = {**measures.MEASURES}
-for _paper in collect_modules("measures").values():
+for _paper in import_module_of_each_paper("measures").values():
     MEASURES |= _paper.MEASURES
 
 
-def add_measure_values(
+def add_measure_column(
     measure_name: str,
-    frame: pd.DataFrame,
-    columns_by_task: Mapping[str, Sequence[Column]],
+    result_frame: pd.DataFrame,
+    columns_by_task: MetricColumnsByTask,
 ) -> pd.DataFrame:
     """Return the rows of a frame whose runs have a measure, with a new column `value`.
 
     Comparisons of a quantity other than the score are computed from this column.
 
     measure_name: a key of MEASURES.
-    frame: a table with one row for each run. A row without a run, or without the
+    result_frame: a table with one row for each run. A row without a run, or without the
     measure, is left out.
     columns_by_task: {task: its Columns}, the metrics by which a task is scored."""
-    measure, frame = MEASURES[measure_name], frame[frame["run"].notna()]
+    measure, frame = MEASURES[measure_name], result_frame[result_frame["run"].notna()]
     if measure.by_run:
         return frame.assign(value=measure.by_run(frame, columns_by_task)).dropna(
             subset="value"

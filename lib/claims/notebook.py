@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
 from lib.claims import planned as planned_rows
 from lib.claims.seeds import add_planned_seeds
@@ -37,10 +37,17 @@ BATCH = "WORKBOOK_BATCH"
 MOST = (100_000, 2**31 - 1)
 
 
+ParameterValues: TypeAlias = Json  # {name of a notebook's parameter: its value}
+# What the JSON file beside a notebook's page holds (HOLDS).
+PageSummary: TypeAlias = Json
+# {"parameters": default values, "cells": digest of all other cells} of a notebook.
+NotebookDigest: TypeAlias = Json
+
+
 @dataclass(frozen=True)
-class Parameter:
-    """A Parameter is an annotated value in a notebook's parameters cell, or a list of
-    such values.
+class NotebookParameter:
+    """A NotebookParameter is an annotated value in a notebook's parameters cell, or a
+    list of such values.
 
     type: that of the value, or of the list's items.
     range: (lowest, highest) allowed value, from an annotation such as `Annotated[float,
@@ -117,7 +124,7 @@ def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
     except Exception as error:  # A damaged file may raise any kind of error here.
-        why = f"{paths.show_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
+        why = f"{paths.format_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
@@ -129,43 +136,45 @@ def read_notebook_title(notebook_path: Path) -> str:
     ):
         return line.lstrip("# ")
     raise Refused(
-        f"{paths.show_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+        f"{paths.format_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
     )
 
 
-def read_parameters(notebook_path: Path) -> dict[str, Parameter]:
-    """Return {name: Parameter} of the annotated values in the notebook's cell tagged
-    `parameters`.
+def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParameter]:
+    """Return {name: NotebookParameter} of the annotated values in the notebook's cell
+    tagged `parameters`.
 
     Raises Refused where there is no such cell, or where its code fails."""
     source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
     if source is None:
         raise Refused(
-            f"{paths.show_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
+            f"{paths.format_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
         )
     try:
         exec(source, values)
     except Exception as error:
-        cell = f"{paths.show_path(notebook_path)}, its cell tagged 'parameters'"
+        cell = f"{paths.format_path(notebook_path)}, its cell tagged 'parameters'"
         raise Refused(f"{cell}: {error_in_one_line(error)}; fix: {FIX}") from None
     declared = {}
     for name, annotation in values.get("__annotations__", {}).items():
         kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
         value_type = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-        declared[name] = Parameter(
+        declared[name] = NotebookParameter(
             value_type, values[name], getattr(kind, "__metadata__", ())
         )
     return declared
 
 
-def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
+def complete_parameter_values(
+    notebook_path: Path, parameter_values: ParameterValues
+) -> ParameterValues:
     """Return {name: value} of all parameters of a notebook: the given values, and
     defaults for the rest.
 
     Raises Refused for an unknown name, with the nearest one, and for a value of a wrong
     type or out of range."""
     declared, suffix = (
-        read_parameters(notebook_path),
+        read_parameter_declarations(notebook_path),
         f"of {make_notebook_id(notebook_path)}",
     )
     for name, value in parameter_values.items():
@@ -177,7 +186,7 @@ def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
             if not planned_rows.has_planned_rows(
                 value, make_notebook_id(notebook_path)
             ):
-                pages = ", ".join(planned_rows.list_planned_pages(value))
+                pages = ", ".join(planned_rows.list_planned_notebooks(value))
                 raise Refused(
                     f"{make_notebook_id(notebook_path)} has no rows at {value}: take one of {pages}"
                 )
@@ -185,9 +194,10 @@ def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
 
 
 def explain_unusable_value(
-    parameter_name: str, value: Any, parameter: Parameter
+    parameter_name: str, value: Any, parameter: NotebookParameter
 ) -> str:
-    """Return why a notebook's parameter cannot have a value, in words; "" where it can."""
+    """Return why a notebook's parameter cannot have a value, in words; "" where it
+    can."""
     kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
         return (
@@ -229,8 +239,10 @@ def is_grid(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def run_grid_cell(
-    notebook_path: Path, parameter_values: Json, with_recorded: bool = True
+def execute_grid_code(
+    notebook_path: Path,
+    parameter_values: ParameterValues,
+    include_recorded_rows: bool = True,
 ) -> dict[str, list[Row]]:
     """Run the notebook's cell tagged `grid` in this process. Return {variable: rows of
     runs} that it defines.
@@ -242,8 +254,8 @@ def run_grid_cell(
     given, rows have the seeds that are planned for the notebook's comparisons
     (lib.claims.seeds).
 
-    with_recorded: whether to call the function `recorded`."""
-    names = check_parameter_values(notebook_path, parameter_values)
+    include_recorded_rows: whether to call the function `recorded`."""
+    names = complete_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_values(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
@@ -256,12 +268,12 @@ def run_grid_cell(
             names,
         )
         if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.list_page_rows(
+            names["grid"] = planned_rows.list_rows_to_run(
                 grid, profile, names, page, list_changed_parameters(page, names)
             )
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
-            names["recorded"] = recorded() if with_recorded else []
+            names["recorded"] = recorded() if include_recorded_rows else []
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -290,7 +302,7 @@ def list_injected_parameters(cell_sources: Iterable[str]) -> list[str]:
 
 
 @cache
-def normalise_notebook(notebook_json: str) -> str:
+def format_committed_notebook(notebook_json: str) -> str:
     """Return a notebook's JSON text in the form that is committed, so that diffs show
     edits alone.
 
@@ -317,14 +329,16 @@ def normalise_notebook(notebook_json: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def digest_notebook(notebook_path: Path) -> Json:
+def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
     """Return {"parameters": default values, "cells": a digest of all other cells} of a
     notebook.
 
     The digests of all notebooks are committed, so that a page made from an edited
     notebook is recognised."""
     others = []
-    for cell in json.loads(normalise_notebook(notebook_path.read_text()))["cells"]:
+    for cell in json.loads(format_committed_notebook(notebook_path.read_text()))[
+        "cells"
+    ]:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
@@ -334,11 +348,11 @@ def digest_notebook(notebook_path: Path) -> Json:
     }
 
 
-def read_parameter_defaults(notebook_path: Path) -> Json:
+def read_parameter_defaults(notebook_path: Path) -> ParameterValues:
     """Return {parameter: default value} of a notebook."""
     return {
         name: parameter.default
-        for name, parameter in read_parameters(notebook_path).items()
+        for name, parameter in read_parameter_declarations(notebook_path).items()
     }
 
 
@@ -346,8 +360,8 @@ def digest_json(value: object) -> str:
     return disk.digest_bytes(json.dumps(value).encode())[:16]
 
 
-def read_notebook_digests() -> dict[str, Json]:
-    """Return {notebook id: `digest_notebook` of its committed form}.
+def read_notebook_digests() -> dict[str, NotebookDigest]:
+    """Return {notebook id: `digest_notebook_parts` of its committed form}.
 
     It is empty where the file of digests is missing. Raises Damaged where the file has
     another form."""
@@ -363,11 +377,12 @@ def read_notebook_digests() -> dict[str, Json]:
             for n, v in forms.items()
         ):
             return forms
-    message = f"{paths.show_path(paths.COMMITTED)} does not have parameters and cells of notebooks"
+    place = paths.format_path(paths.COMMITTED)
+    message = f"{place} does not have parameters and cells of notebooks"
     raise disk.Damaged(f"{message}; fix: {fix}")
 
 
-def normalise_all_notebooks() -> list[Path]:
+def rewrite_notebooks_in_committed_form() -> list[Path]:
     """Rewrite every notebook in its committed form, and the file of their digests.
     Return the files that changed.
 
@@ -378,8 +393,8 @@ def normalise_all_notebooks() -> list[Path]:
     files = [*books, paths.COMMITTED]
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
-        disk.write_text_file(path, normalise_notebook(path.read_text()))
-    forms = {make_notebook_id(path): digest_notebook(path) for path in books}
+        disk.write_text_file(path, format_committed_notebook(path.read_text()))
+    forms = {make_notebook_id(path): digest_notebook_parts(path) for path in books}
     disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
@@ -397,13 +412,18 @@ def list_changed_parameters(
     ]
 
 
-def find_page_folder(
-    notebook_path: Path, parameter_values: Json, is_run_by_hand: bool = False
-) -> tuple[Path, list[str]]:
-    """Return (folder for a notebook's page, sentences on how it differs from the
-    committed page).
+class PageFolder(NamedTuple):
+    path: Path
+    differences: list[str]  # Sentences on how the page differs from the committed one.
 
-    The list of sentences is empty for a standard page, made by a command from a
+
+def find_notebook_page_folder(
+    notebook_path: Path, parameter_values: ParameterValues, is_run_by_hand: bool = False
+) -> PageFolder:
+    """Return the folder for a notebook's page, and how it differs from the committed
+    page.
+
+    The list of differences is empty for a standard page, made by a command from a
     committed notebook with its defaults. Every other page is an experiment in a folder
     of its own, so that it never replaces a standard one. The name of that folder says
     in short what differs, and ends with a digest of the data, the model, the parameters
@@ -413,7 +433,7 @@ def find_page_folder(
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
     its cells may differ from those of the file."""
     now, scope = (
-        digest_notebook(notebook_path),
+        digest_notebook_parts(notebook_path),
         grids.find_profile_of_values(parameter_values),
     )
     before = read_notebook_digests().get(
@@ -444,17 +464,16 @@ def find_page_folder(
         )
         words.append("by-hand")
     if not lines:
-        return paths.FIGURES / scope, []
+        return PageFolder(paths.FIGURES / scope, [])
     key = digest_json(
         [words, grids.digest_reader_inputs(scope), changeable, now["cells"]]
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
-    return paths.FIGURES / "scratch" / make_notebook_id(
-        notebook_path
-    ) / f"{label[:80]}-{key}", lines
+    parent = paths.FIGURES / "scratch" / make_notebook_id(notebook_path)
+    return PageFolder(parent / f"{label[:80]}-{key}", lines)
 
 
-def read_page_json(folder: Path, notebook_id: str) -> Json | None:
+def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | None:
     """Return the JSON file that a notebook's last cell wrote beside its page, for the
     index of pages.
 
@@ -468,14 +487,14 @@ def read_page_json(folder: Path, notebook_id: str) -> Json | None:
             texts = [*fields["differs"], *fields["answer"], *fields["files"]]
             if all(isinstance(text, str) for text in texts):
                 return body
-        how = f"another version of this code wrote {paths.show_path(path)}"
+        how = f"another version of this code wrote {paths.format_path(path)}"
         print_once(
             f"not shown  {how}; fix: `python -m lib report {notebook_id}` makes its page again"
         )
     return None
 
 
-def format_page_command(notebook_id: str, profile: str) -> str:
+def format_notebook_run_command(notebook_id: str, profile: str) -> str:
     """Return the shell command that makes a notebook's runs and its page.
 
     profile: the name of a profile, or a `ReaderProfile` with a reader's own data."""

@@ -15,7 +15,7 @@ from inspect import signature
 from typing import Any
 
 from lib.claims import cells, lists
-from lib.core.papers import find_paper_of_page
+from lib.core.papers import find_paper_of_notebook
 from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
@@ -50,7 +50,7 @@ class PlanLine:
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
         """Return the rows of a notebook's grid that this line of the plan runs, by
         model, labels, task and seed."""
-        place = cells.parse_conditions(self.where)
+        place = cells.parse_row_conditions(self.where)
         return [
             row
             for row in grid_rows
@@ -68,7 +68,7 @@ def read_plan(profile: str) -> list[PlanLine]:
 
     The file also has lines that were dropped because they exceed the budget of
     core-hours. Their column `word` is not "planned"."""
-    rows = lists.read_published_csv(f"plan_{profile[:]}")
+    rows = lists.read_csv_in_published_folder(f"plan_{profile[:]}")
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
@@ -96,13 +96,13 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
     )
 
 
-def list_planned_pages(profile: str) -> tuple[str, ...]:
+def list_planned_notebooks(profile: str) -> tuple[str, ...]:
     """Return the ids of the notebooks with runs in the plan of a profile (scale of the
     runs); () for a profile without a plan."""
     return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
 
 
-def read_planned_core_hours(profile: str) -> dict[str, float]:
+def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     """Return {step of the plan: its core-hours} for the planned runs of a profile, in
     the plan's order; {} without a plan."""
     by_step = {}
@@ -114,10 +114,10 @@ def read_planned_core_hours(profile: str) -> dict[str, float]:
 def has_planned_rows(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has rows of runs at a profile (scale of the runs).
     Where no plan limits the profile, every notebook has."""
-    return notebook_id in (list_planned_pages(profile) or (notebook_id,))
+    return notebook_id in (list_planned_notebooks(profile) or (notebook_id,))
 
 
-def list_page_rows(
+def list_rows_to_run(
     grid_function: Callable[..., list[Row]],
     profile: str,
     parameter_values: Mapping[str, Any],
@@ -128,8 +128,8 @@ def list_page_rows(
 
     At a profile with a plan they are the rows of the plan's lines for the notebook. At
     another profile they are all rows of `grid_function` but those of
-    `list_omitted_labels`. A reader who changes an argument of the grid, or brings data,
-    gets all rows of `grid_function`.
+    `read_omitted_values_by_label`. A reader who changes an argument of the grid, or
+    brings data, gets all rows of `grid_function`.
 
     grid_function: the notebook's function from a profile and further arguments to rows.
     parameter_values: values of the notebook's parameters; `grid_function` gets those
@@ -145,7 +145,7 @@ def list_page_rows(
     if given.keys() & changed_parameters or grids.read_reader_part(profile, "data"):
         return grid_function(profile, **given)
     if not page_lines:
-        away = list_omitted_labels(profile, notebook_id)
+        away = read_omitted_values_by_label(profile, notebook_id)
         return [
             row
             for row in grid_function(profile, **given)
@@ -157,21 +157,23 @@ def list_page_rows(
         made = grid_function(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
-        by_label |= {identify_row(row): row for row in line.select_rows(made)}
+        by_label |= {make_row_key(row): row for row in line.select_rows(made)}
     return list(by_label.values())
 
 
-def list_omitted_labels(profile: str, notebook_id: str) -> dict[str, list[Any]]:
+def read_omitted_values_by_label(
+    profile: str, notebook_id: str
+) -> dict[str, list[Any]]:
     """Return {label: values} of the rows that a notebook leaves out at a profile.
 
     The settings of its paper list them, so that the profile toy stays a quick first
     look."""
-    paper = find_paper_of_page(notebook_id)
+    paper = find_paper_of_notebook(notebook_id)
     tables = vars(grids.read_settings(paper)) if paper else {}
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 
 
-def identify_row(row: Row) -> tuple[tuple[str, Any], ...]:
+def make_row_key(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return a hashable key of a row of a grid: its labels, without `recipe`, and its
     Spec (the description of its run)."""
     return tuple(

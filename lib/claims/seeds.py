@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import nan
-from typing import Any
+from typing import NamedTuple
 
 from lib.claims import cells, lists
-from lib.core.rows import Row
+from lib.core.rows import ResultRow, Row
 
 SCALES = ("mini", "base")  # Profiles (scales of runs) with planned seeds and records.
 
@@ -24,12 +24,14 @@ class PlannedCell:
     claim: str
     cell: cells.Cell
     seeds: tuple[int, ...]
-    may_fail: tuple[str, ...]  # Models whose collapsed runs are compared too.
+    models_expected_to_collapse: tuple[
+        str, ...
+    ]  # Models whose collapsed runs are compared too.
 
-    def find_effect_of_interest(self, task: str) -> float:
+    def find_smallest_effect_of_interest(self, task: str) -> float:
         """Return the smallest effect of interest of this comparison on a task; nan
         where none was fixed."""
-        effects = lists.read_effects_of_interest(self.claim)
+        effects = lists.read_smallest_effects_of_interest(self.claim)
         text = self.cell.text
         return effects.get((text, task), effects.get((text, ""), nan))
 
@@ -47,12 +49,14 @@ def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...
             for cell in cells.parse_cells(line["cells"]):
                 if seeds := lists.list_planned_cell_seeds(claim, cell.text, profile):
                     plans.append(
-                        PlannedCell(claim, cell, seeds, list_models_that_may_fail(line))
+                        PlannedCell(
+                            claim, cell, seeds, list_models_expected_to_collapse(line)
+                        )
                     )
     return tuple(plans)
 
 
-def list_models_that_may_fail(claim: Mapping[str, str]) -> tuple[str, ...]:
+def list_models_expected_to_collapse(claim: Mapping[str, str]) -> tuple[str, ...]:
     """Return the labels of the models that a claim expects to fail, from its row of
     `claims.csv`.
 
@@ -86,17 +90,21 @@ def add_planned_seeds(
     return seeded_rows
 
 
+class PlannedMatch(NamedTuple):
+    comparison: PlannedCell
+    is_reversed: bool  # Whether the comparison has the baseline first.
+
+
 def find_planned_comparison_of_models(
     notebook_id: str,
     profile: str,
-    method_rows: Sequence[Mapping[str, Any]],
-    baseline_rows: Sequence[Mapping[str, Any]],
-) -> tuple[PlannedCell, bool] | None:
-    """Return (planned comparison, whether it is reversed) for two models, or None where
-    no comparison of the notebook has them.
+    method_rows: Sequence[ResultRow],
+    baseline_rows: Sequence[ResultRow],
+) -> PlannedMatch | None:
+    """Return the planned comparison of two models, or None where no comparison of the
+    notebook has them.
 
-    A table uses it to mark a difference by the planned test. Reversed means that the
-    comparison has the baseline first.
+    A table uses it to mark a difference by the planned test.
 
     method_rows, baseline_rows: the table's rows of one model each."""
     for plan in (
@@ -114,5 +122,5 @@ def find_planned_comparison_of_models(
                 if ours and all(
                     cells.row_matches_model(row, *b) for row in baseline_rows
                 ):
-                    return plan, bool(turned)
+                    return PlannedMatch(plan, bool(turned))
     return None

@@ -20,6 +20,7 @@ import csv
 from collections import defaultdict
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeAlias
 
 import pandas as pd
 
@@ -28,12 +29,12 @@ from lib.claims import checks, evidence, judging, lists, notebook, planned
 from lib.claims.committed import (
     FILES,
     FIX,
+    format_digest_csv_lines,
     list_changed_files,
-    list_committed_file_digests,
 )
 from lib.core import disk, paths
 from lib.core.names import error_in_one_line
-from lib.core.papers import find_notebook_path, find_paper_of_page
+from lib.core.papers import find_notebook_path, find_paper_of_notebook
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
@@ -47,6 +48,8 @@ COLUMNS = {
 }
 COLUMNS |= {"arithmetic.csv": ",".join(judging.CHECKED)}
 KEY = 4
+# {first KEY cells of a line of a CSV file: its other cells}.
+CellsByLineKey: TypeAlias = dict[str, list[str]]
 # {column: allowed absolute difference of a computed number from the committed one}.
 NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
@@ -70,11 +73,11 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     else:
         scores = metrics.compute_metrics(task, stored["logits"], stored["labels"])
     if unseen_spec := described.get("unseen"):
-        unseen_predictions = data.unpack_predictions(
+        unseen_predictions = data.decode_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         more = metrics.compute_metrics(
-            task, unseen_predictions, data.read_judging_arrays(described)["labels"]
+            task, unseen_predictions, data.read_labels_and_clusters(described)["labels"]
         )
         scores |= {f"unseen.{name}": value for name, value in more.items()}
     return scores
@@ -82,7 +85,7 @@ def recompute_metrics(run: Run) -> dict[str, float]:
 
 def describe_record_damage(run: Run) -> str:
     """Return one line on what is wrong with a recorded run; "" where it is sound."""
-    place = paths.show_path(run.folder)
+    place = paths.format_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
@@ -112,7 +115,7 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
     A notebook at the profile `paper` has only its variable `grid`, since its other
     variables are at mini. At a profile with a plan it has the planned rows alone."""
     grids = {
-        (claim["id"], judging.SCALE): judging.make_rows_of_claim(claim)
+        (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
         for claim in evidence.select_claims()
     }
     for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
@@ -122,7 +125,7 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
     grids |= {
         (p, name): evidence.make_grid_rows(name, p)
         for name in plans
-        for p in planned.list_planned_pages(name)
+        for p in planned.list_planned_notebooks(name)
     }
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted(
@@ -145,9 +148,9 @@ def find_record_name(spec: Spec, store: Store) -> str:
     recorded."""
     if (
         not (store.records / spec.name).exists()
-        and (store.records / spec.float32_twin.name).exists()
+        and (store.records / spec.float32_spec.name).exists()
     ):
-        return spec.float32_twin.name
+        return spec.float32_spec.name
     return spec.name
 
 
@@ -184,19 +187,19 @@ def recompute_committed_files(store: Store) -> dict[Path, str]:
         tables = (
             list_runs_csv_rows(store),
             lines,
-            judging.format_arithmetic_csv_rows(by_id),
+            judging.format_arithmetic_claims_csv_rows(by_id),
         )
     readme = paths.ROOT / "README.md"
-    texts = {readme: judging.fill_readme(readme.read_text(), by_id)}
+    texts = {readme: judging.renew_generated_readme_parts(readme.read_text(), by_id)}
     for (name, columns), rows in zip(COLUMNS.items(), tables, strict=True):
         table = pd.DataFrame(rows, columns=columns.split(","), dtype=object)
         texts[paths.records_root() / name] = table.to_csv(index=False)
     return texts
 
 
-def group_csv_cells_by_key(csv_text: str) -> dict[str, list[str]]:
-    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a CSV
-    text.
+def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
+    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a
+    CSV text.
 
     Lines with the same first KEY (4) cells are joined."""
     table = defaultdict(list)
@@ -210,23 +213,23 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     that it should have."""
     old, name = (
         disk.read_file_bytes(committed_path).decode(errors="replace"),
-        paths.show_path(committed_path),
+        paths.format_path(committed_path),
     )
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where some are
         # not installed.
-        if lists.list_uninstalled_papers():
+        if lists.list_papers_without_code():
             return []
         return [f"{name} has not what these records show: {FIX}"] * (
             old != expected_text
         )
     columns, before, now = (
         COLUMNS[committed_path.name].split(",")[KEY:],
-        group_csv_cells_by_key(old),
-        group_csv_cells_by_key(expected_text),
+        group_csv_cells_by_first_columns(old),
+        group_csv_cells_by_first_columns(expected_text),
     )
-    if lists.list_uninstalled_papers():
-        before, now = drop_lines_of_absent_papers(before, now)
+    if lists.list_papers_without_code():
+        before, now = drop_rows_of_papers_without_code(before, now)
     lines = []
     for about in before | now:
         cells = before.get(about, []), now.get(about, [])
@@ -234,7 +237,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
         # Holm's correction depends on the number of comparisons, which is smaller where
         # papers are not installed.
-        if lists.list_uninstalled_papers():
+        if lists.list_papers_without_code():
             changes = [change for change in changes if change[0] != "holm"]
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
@@ -246,9 +249,9 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     return lines
 
 
-def drop_lines_of_absent_papers(
-    committed_lines: dict[str, list[str]], computed_lines: dict[str, list[str]]
-) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def drop_rows_of_papers_without_code(
+    committed_cells: CellsByLineKey, computed_cells: CellsByLineKey
+) -> tuple[CellsByLineKey, CellsByLineKey]:
     """Return (committed lines, computed lines) without those that need a paper which is
     not installed.
 
@@ -257,22 +260,22 @@ def drop_lines_of_absent_papers(
     committed file has is kept if its notebook belongs to one installed paper: it is
     then a fault."""
     pages = {
-        about: about.partition(", ")[0] for about in committed_lines | computed_lines
+        about: about.partition(", ")[0] for about in committed_cells | computed_cells
     }
-    shared = {a for a in pages if is_page_of_several_papers(pages[a])}
+    shared = {a for a in pages if is_notebook_of_several_papers(pages[a])}
     alone = {
         a
-        for a in committed_lines.keys() - computed_lines.keys()
-        if not find_paper_of_page(pages[a])
+        for a in committed_cells.keys() - computed_cells.keys()
+        if not find_paper_of_notebook(pages[a])
     }
     return (
-        {a: cells for a, cells in committed_lines.items() if a not in shared | alone},
-        {a: cells for a, cells in computed_lines.items() if a not in shared},
+        {a: cells for a, cells in committed_cells.items() if a not in shared | alone},
+        {a: cells for a, cells in computed_cells.items() if a not in shared},
     )
 
 
-def is_page_of_several_papers(notebook_id: str) -> bool:
-    return find_notebook_path(notebook_id).exists() and not find_paper_of_page(
+def is_notebook_of_several_papers(notebook_id: str) -> bool:
+    return find_notebook_path(notebook_id).exists() and not find_paper_of_notebook(
         notebook_id
     )
 
@@ -289,17 +292,19 @@ def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
         return True
 
 
-def verify_records(store: Store, write_files: bool = False) -> list[str]:
+def list_record_faults(
+    store: Store, rewrite_committed_files: bool = False
+) -> list[str]:
     """Return one line for each fault of the committed records and files; [] where all
     is right.
 
-    write_files: write the computed files and README's findings instead of comparing
-    them, if the records are sound."""
+    rewrite_committed_files: write the computed files and README's findings instead of
+    comparing them, if the records are sound."""
     lines = [line for line in map(describe_record_damage, store.list_records()) if line]
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
-    if not write_files:
+    if not rewrite_committed_files:
         lines += [
-            f"{paths.show_path(path)} is missing: {FIX}"
+            f"{paths.format_path(path)} is missing: {FIX}"
             for path in tables
             if not path.exists()
         ]
@@ -307,12 +312,11 @@ def verify_records(store: Store, write_files: bool = False) -> list[str]:
     if lines:
         return lines
     now = recompute_committed_files(store)
-    if write_files:
+    if rewrite_committed_files:
         for path, text in now.items():
             disk.write_text_file(path, text)
         return (
-            disk.write_text_file(digests_file, "".join(list_committed_file_digests()))
-            or []
+            disk.write_text_file(digests_file, "".join(format_digest_csv_lines())) or []
         )
     return [
         line for path, text in now.items() for line in list_file_differences(path, text)

@@ -3,38 +3,40 @@ does not import torch.
 
 A claim is a row of `claims.csv`, and a cell is one comparison of it
 (`lib.claims.cells`). `judge_cells` takes the rows of the claim's runs. For each cell
-and task it estimates the contrast with its 95 % interval. `Result.word` alone turns an
-interval into a word: it compares the interval with the region that the paper claims,
-and with the value that the paper prints. A claim has no word of its own: a page shows
-those of its cells.
+and task it estimates the contrast with its 95 % interval. `Result.verdict_word` alone
+turns an interval into a word: it compares the interval with the region that the paper
+claims, and with the value that the paper prints. A claim has no word of its own: a page
+shows those of its cells.
 
 A seed in which a model collapsed is left out of the pairs and counted. A model cannot
-be compared if at least half of its runs learned too little: `explain_unlearned_model`
-says which model and why."""
+be compared if at least half of its runs learned too little:
+`explain_model_that_learned_little` says which model and why."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, is_scored_on_examples, parse_cells
+from lib.claims.cells import FIRST, Cell, has_predictions_on_examples, parse_cells
 from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
+    WeightedPairs,
     count_fewest_seeds,
     estimate_cell,
-    group_frames_by_model,
+    group_rows_by_model,
+    make_frame_per_model,
     pair_runs,
-    select_comparable_rows,
-    select_rows_by_model,
+    select_compared_rows_of_one_dtype,
 )
-from lib.claims.measures import add_measure_values
+from lib.claims.lists import EffectByCellAndTask
+from lib.claims.measures import MetricColumnsByTask, add_measure_column
 from lib.core import disk
+from lib.core.rows import ResultRow
 from lib.stats import compare, paired
-from lib.stats.compare import Column
 from lib.stats.measures import list_candidate_scores
 
 # From words.toml. WORDS: {word: (mark, when it is given)} in the order of the rules.
@@ -67,7 +69,7 @@ FAMILIES = {
 DIFFER = 10 / 12
 
 
-def count_words(words: Iterable[str]) -> str:
+def format_word_counts(words: Iterable[str]) -> str:
     """Return how often each word occurs, as text: "3 agree, 1 too noisy to say"."""
     counts = Counter(words)
     order = [*list(WORDS)[1:], NOT_MEASURED]
@@ -86,8 +88,9 @@ class Result:
     """A Result is one comparison of a claim, measured at one profile (scale of the
     runs) on one task or on a mean of tasks.
 
-    Its `word` says how the measurement stands to the paper's claim: "agrees", "the
-    other way round", "no such effect here", "too noisy to say" or "not measured"."""
+    Its `verdict_word` says how the measurement stands to the paper's claim: "agrees",
+    "the other way round", "no such effect here", "too noisy to say" or "not
+    measured"."""
 
     claim: str
     cell: Cell
@@ -144,7 +147,7 @@ class Result:
         return ""
 
     @property
-    def word(self) -> str:
+    def verdict_word(self) -> str:
         """Return how the 95 % interval stands to the claim, in a fixed word or phrase.
 
         Without an interval it is "not measured". It is "agrees" where the interval lies
@@ -159,10 +162,10 @@ class Result:
             return AGREES
         if e.high < low or e.low > high:
             return OPPOSITE
-        return NO_EFFECT if self.excludes_tested_effect else NOISY
+        return NO_EFFECT if self.interval_excludes_tested_effect else NOISY
 
     @property
-    def excludes_tested_effect(self) -> bool:
+    def interval_excludes_tested_effect(self) -> bool:
         """Return whether the interval excludes the tested effect, and lies on that
         side of it where "no effect" is.
 
@@ -174,18 +177,21 @@ class Result:
         return e.high < aim if aim > self.value_of_no_effect else e.low > aim
 
     @property
-    def strength_against_printed_value(self) -> str:
+    def effect_strength_against_printed(self) -> str:
         """Return "weaker than printed" or "stronger than printed" for a measured effect
         that agrees with the claim; else "".
 
         It has text only where the interval excludes the printed value. Without a
         printed value it can be "weaker than the effect of interest"."""
         e, (low, high) = self.estimate, self.cell.bounds
-        if self.word != AGREES or self.tested_effect is None or e is None:
+        if self.verdict_word != AGREES or self.tested_effect is None or e is None:
             return ""
         if self.printed is None:
-            return "weaker than the effect of interest" * self.excludes_tested_effect
-        if not self.excludes_printed_value:
+            return (
+                "weaker than the effect of interest"
+                * self.interval_excludes_tested_effect
+            )
+        if not self.interval_excludes_printed_value:
             return ""
         # The region has two ends or none, so it gives no direction. The distance from
         # no effect is compared.
@@ -198,7 +204,7 @@ class Result:
         return f"{'stronger' if is_stronger else 'weaker'} than printed"
 
     @property
-    def excludes_printed_value(self) -> bool | None:
+    def interval_excludes_printed_value(self) -> bool | None:
         """Return whether the printed value lies outside the 95 % interval; None where
         either is missing."""
         if self.why_unmeasured or self.printed is None:
@@ -214,7 +220,7 @@ class Result:
         The null value is the end of the claimed region; for "no such effect here" it is
         the tested effect (`tested_effect`). For "too noisy to say" it is the larger p
         of both. It is None without an interval."""
-        word, e, aim = self.word, self.estimate, self.tested_effect
+        word, e, aim = self.verdict_word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
             return None
         ends = [e.compute_p_value(end) for end in self.cell.bounds if isfinite(end)]
@@ -255,7 +261,7 @@ class Result:
         return sign + text.replace("-", "−")
 
     @property
-    def measured_text(self) -> str:
+    def measured_effect_text(self) -> str:
         """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts such as "8
         of 8 against 0 of 8".
 
@@ -280,12 +286,12 @@ class Result:
         The mark † is for a result that stays significant after Holm's correction."""
         word = (
             "they differ"
-            if self.word == OPPOSITE and self.claims_equivalence
-            else self.word
+            if self.verdict_word == OPPOSITE and self.claims_equivalence
+            else self.verdict_word
         )
         size = (
-            f" ({self.strength_against_printed_value})"
-            if self.strength_against_printed_value
+            f" ({self.effect_strength_against_printed})"
+            if self.effect_strength_against_printed
             else ""
         )
         return f"{word}{size}{' †' * self.holds_after_correction}"
@@ -298,7 +304,9 @@ class Result:
     def holds_after_correction(self) -> bool:
         """Return whether the comparison's outcome, such as "agrees", stays significant
         after Holm's correction over all comparisons of a paper."""
-        return self.word in DECIDED and self.holm is not None and self.holm < ALPHA
+        return (
+            self.verdict_word in DECIDED and self.holm is not None and self.holm < ALPHA
+        )
 
 
 @dataclass(frozen=True)
@@ -312,7 +320,7 @@ class Verdict:
     profile: str = "any"
     # "finding" (decided by runs) or "arithmetic" (computed again).
     kind: str = "arithmetic"
-    word: str = ""  # Key of CHECKS; "" for a finding.
+    verdict_word: str = ""  # Key of CHECKS; "" for a finding.
     measured: str = ""  # The computed value in words; "" for a finding.
 
     def __getitem__(self, key: str) -> "Verdict":
@@ -367,7 +375,7 @@ class Verdict:
         """Return the effect of the first comparison as text, or "not measured"."""
         first = self.first_result
         return (
-            first.measured_text
+            first.measured_effect_text
             if first and first.estimate and not first.reason
             else NOT_MEASURED
         )
@@ -398,43 +406,50 @@ class JudgingInputs:
     rows of its runs themselves."""
 
     # {task: its Columns}, the metrics by which it is scored.
-    columns_by_task: Mapping[str, Sequence[Column]]
+    columns_by_task: MetricColumnsByTask
     profile: str  # Scale of the runs, such as "mini".
     # {(text of a cell, task): printed value}
-    printed: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    printed: EffectByCellAndTask = field(default_factory=dict)
     # {(text of a cell, task or "" for all): smallest effect of interest}
-    interest: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    interest: EffectByCellAndTask = field(default_factory=dict)
     # {task: score of the unpruned model in a trial, in points}
     unpruned_scores: Mapping[str, float] = field(default_factory=dict)
     planned: int = 0  # Number of planned seeds; 0 for the number in the rows.
-    may_fail: tuple[str, ...] = ()  # Labels of models that the claim expects to fail.
+    models_expected_to_collapse: tuple[
+        str, ...
+    ] = ()  # Labels of models that the claim expects to fail.
 
-    def average_effect_over_tasks(
-        self, effects: Mapping[tuple[str, str], float], cell_text: str, task: str
+    def find_effect_or_average(
+        self, effects: EffectByCellAndTask, cell_text: str, task_or_tasks: str
     ) -> float | None:
         """Return the value of a comparison in a table of effects (`printed` or
         `interest`), as the mean over its tasks.
 
-        effects: {(text of a comparison, task): value}. task: one task, or several with
-        "/" between. Where a single task is missing, the value for all these tasks
-        together counts; None without one."""
+        effects: {(text of a comparison, task): value}. task_or_tasks: one task, or
+        several with "/" between. Where a single task is missing, the value for all
+        these tasks together counts; None without one."""
         parts = [
             effects.get((cell_text, part), effects.get((cell_text, "")))
-            for part in task.split("/")
+            for part in task_or_tasks.split("/")
         ]
         values = [part for part in parts if part is not None]
         if len(values) == len(parts):
             return float(np.mean(values))
-        return effects.get((cell_text, task))
+        return effects.get((cell_text, task_or_tasks))
+
+
+class JudgedCells(NamedTuple):
+    results: list[Result]
+    note: str  # On failed runs and mixed dtypes; "" without any.
 
 
 def judge_cells(
     claim: Mapping[str, str],
-    result_rows: Sequence[Mapping[str, Any]],
+    result_rows: Sequence[ResultRow],
     inputs: JudgingInputs,
-) -> tuple[list[Result], str]:
-    """Return (the Results of a claim's comparisons, a note on failed runs and mixed
-    dtypes).
+) -> JudgedCells:
+    """Return the Results of a claim's comparisons, and a note on failed runs and mixed
+    dtypes.
 
     Each Result says whether the runs agree with the claim.
 
@@ -447,31 +462,31 @@ def judge_cells(
     results, seen, lost, compared = [], set(), set(), []
     for cell in parse_cells(claim["cells"]):
         try:
-            of_cell = select_comparable_rows(cell, result_rows)
+            of_cell = select_compared_rows_of_one_dtype(cell, result_rows)
         except LookupError as error:
             why = describe_missing_row(error.args[0], inputs.profile)
             results.append(Result(claim["id"], cell, "", None, 0, inputs.planned, why))
             continue
-        key = identify_compared_runs(cell, of_cell)
+        key = make_compared_runs_key(cell, of_cell)
         if key not in seen:
             seen.add(key)
             compared.append(of_cell)
             lost |= {
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
-            results += measure_cell(cell, of_cell, claim["id"], inputs)
+            results += make_results_of_cell(cell, of_cell, claim["id"], inputs)
     notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(
         *compared
     )
-    return results, "; ".join(notes)
+    return JudgedCells(results, "; ".join(notes))
 
 
 def describe_missing_row(missing_model: str, profile: str) -> str:
     """Return in a sentence which row a profile (scale of the runs) lacks, so that a
     comparison cannot be made.
 
-    missing_model: the message of `select_comparable_rows`, such as "Ghost at task
-    MRPC"."""
+    missing_model: the message of `select_compared_rows_of_one_dtype`, such as "Ghost at
+    task MRPC"."""
     label, _, place = missing_model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
@@ -482,36 +497,34 @@ def describe_missing_row(missing_model: str, profile: str) -> str:
     return f"the profile {profile} has no row “{missing_model}”"
 
 
-def identify_compared_runs(
-    cell: Cell, rows: Sequence[Mapping[str, Any]]
-) -> tuple[Any, ...]:
+def make_compared_runs_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
     """Return a hashable key of a comparison: its measure, claimed region, weights and
     runs.
 
     Two comparisons of a claim with the same key are counted once."""
     specs = [
         frozenset(row["spec"].id for row in part)
-        for _, part in select_rows_by_model(cell, rows)
+        for _, part in group_rows_by_model(cell, rows)
     ]
     weights = [round(weight, 9) for weight, _ in cell.terms]
     return cell.measure, cell.about, cell.bounds, *weights, *specs
 
 
-def measure_cell(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], claim_id: str, inputs: JudgingInputs
+def make_results_of_cell(
+    cell: Cell, rows: Sequence[ResultRow], claim_id: str, inputs: JudgingInputs
 ) -> list[Result]:
     """Return the Results of one comparison of a claim (a Cell) on the rows of its runs.
 
     A comparison that is tested on each task has one Result for each. Any other has one
     for the mean of all testable tasks, followed by one for each task."""
-    by_task: dict[str, list[Mapping[str, Any]]] = {}
+    by_task: dict[str, list[ResultRow]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
             by_task.setdefault(row["task"], []).append(row)
 
     def measure_on_rows(
         compared_cell: Cell,
-        compared_rows: Sequence[Mapping[str, Any]],
+        compared_rows: Sequence[ResultRow],
         task: str,
         is_part_of_mean: bool = False,
     ) -> Result:
@@ -520,7 +533,10 @@ def measure_cell(
             []
             if compared_cell.measure
             else pair_runs(
-                compared_cell, compared_rows, inputs.columns_by_task, inputs.may_fail
+                compared_cell,
+                compared_rows,
+                inputs.columns_by_task,
+                inputs.models_expected_to_collapse,
             )
         )
         reason = explain_untestable_cell(compared_cell, compared_rows, inputs, groups)
@@ -540,11 +556,11 @@ def measure_cell(
             min(done, planned),
             planned,
             reason,
-            printed=inputs.average_effect_over_tasks(inputs.printed, cell.text, task),
-            interest=inputs.average_effect_over_tasks(inputs.interest, cell.text, task),
+            printed=inputs.find_effect_or_average(inputs.printed, cell.text, task),
+            interest=inputs.find_effect_or_average(inputs.interest, cell.text, task),
             beside=is_part_of_mean,
             collapsed=describe_collapsed_runs(compared_cell, compared_rows, inputs),
-            counts=describe_share_counts(compared_cell, compared_rows, inputs)
+            counts=describe_counts_behind_share(compared_cell, compared_rows, inputs)
             if e
             else "",
         )
@@ -553,9 +569,11 @@ def measure_cell(
         results = []
         for task, part in by_task.items():
             one = read(cell.text.replace("task=each", f"task={task}"))
-            if all(part for _, part in select_rows_by_model(one, part)):
+            if all(part for _, part in group_rows_by_model(one, part)):
                 results.append(
-                    measure_on_rows(one, select_comparable_rows(one, part), task)
+                    measure_on_rows(
+                        one, select_compared_rows_of_one_dtype(one, part), task
+                    )
                 )
         return results
     # A cell whose models are on different tasks compares these tasks with each other,
@@ -579,9 +597,9 @@ def measure_cell(
 
 def explain_untestable_cell(
     cell: Cell,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ResultRow],
     inputs: JudgingInputs,
-    weighted_pairs: Sequence[tuple[list[paired.Pair], float]] = (),
+    weighted_pairs: Sequence[WeightedPairs] = (),
 ) -> str:
     """Return in a sentence why the runs of a comparison cannot be tested; "" where they
     can.
@@ -590,10 +608,12 @@ def explain_untestable_cell(
     models give the same answers on all rows; runs of a ranking are missing; or too few
     of the ranked scores differ.
 
-    weighted_pairs: [(pairs of runs, weight), ...] of the comparison's terms."""
-    for (label, _), part in select_rows_by_model(cell, rows):
-        if label not in inputs.may_fail:
-            if reason := explain_unlearned_model(label, part, cell.measure, inputs):
+    weighted_pairs: those of the comparison's terms."""
+    for (label, _), part in group_rows_by_model(cell, rows):
+        if label not in inputs.models_expected_to_collapse:
+            if reason := explain_model_that_learned_little(
+                label, part, cell.measure, inputs
+            ):
                 return reason
     for group, _ in weighted_pairs:
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
@@ -603,7 +623,7 @@ def explain_untestable_cell(
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
         both = list_candidate_scores(
-            group_frames_by_model(cell, rows), inputs.columns_by_task
+            make_frame_per_model(cell, rows), inputs.columns_by_task
         )
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
@@ -611,10 +631,10 @@ def explain_untestable_cell(
     return ""
 
 
-def explain_unlearned_model(
+def explain_model_that_learned_little(
     model_label: str,
-    rows: Sequence[Mapping[str, Any]],
-    measure: str,
+    rows: Sequence[ResultRow],
+    measure_name: str,
     inputs: JudgingInputs,
 ) -> str:
     """Return a sentence if at least half of a model's runs learned too little; ""
@@ -627,8 +647,8 @@ def explain_unlearned_model(
     for row in rows:
         if not (
             row["run"]
-            and is_scored_on_examples(row["spec"])
-            and has_score_in_first_column(row, inputs)
+            and has_predictions_on_examples(row["spec"])
+            and has_score_in_first_metric(row, inputs)
         ):
             continue
         level = compare.measure_level(
@@ -636,7 +656,7 @@ def explain_unlearned_model(
         )
         floor = inputs.unpruned_scores.get(row["task"], 0.0) / 2
         runs += 1
-        if level.has_collapsed and measure == "diverged":
+        if level.has_collapsed and measure_name == "diverged":
             continue
         if level.has_collapsed or level.score < floor:
             faults.append((level.score, row["task"], level))
@@ -654,13 +674,13 @@ def explain_unlearned_model(
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
-def has_score_in_first_column(row: Mapping[str, Any], inputs: JudgingInputs) -> bool:
+def has_score_in_first_metric(row: ResultRow, inputs: JudgingInputs) -> bool:
     """Return whether the run of a row has a score by the first metric of its task."""
     return row.get(inputs.columns_by_task[row["task"]][0].score_key, np.nan) > -inf
 
 
 def describe_collapsed_runs(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], inputs: JudgingInputs
+    cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
     """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP
     collapsed"; "" for none.
@@ -668,12 +688,12 @@ def describe_collapsed_runs(
     For a model that the claim expects to fail, the text says in how many seeds its
     score comes near the other model's."""
     levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
-    for (label, _), part in select_rows_by_model(cell, rows):
+    for (label, _), part in group_rows_by_model(cell, rows):
         for row in part:
             if (
                 row["run"]
-                and is_scored_on_examples(row["spec"])
-                and has_score_in_first_column(row, inputs)
+                and has_predictions_on_examples(row["spec"])
+                and has_score_in_first_metric(row, inputs)
             ):
                 level = compare.measure_level(
                     row["run"], inputs.columns_by_task[row["task"]][0]
@@ -683,7 +703,11 @@ def describe_collapsed_runs(
     lines, tasks = {}, {task for by_task in levels.values() for task in by_task}
     for label, by_task in levels.items():
         name, rivals = label.replace("*", "a model"), levels.keys() - {label}
-        fails = label in inputs.may_fail and len(rivals) == 1 and not cell.measure
+        fails = (
+            label in inputs.models_expected_to_collapse
+            and len(rivals) == 1
+            and not cell.measure
+        )
         for task, runs in by_task.items():
             place = f" on {task}" * (len(tasks) > 1)
             lost = sum(level.has_collapsed for _, level in runs)
@@ -704,8 +728,8 @@ def describe_collapsed_runs(
     return "; ".join(lines)
 
 
-def describe_share_counts(
-    cell: Cell, rows: Sequence[Mapping[str, Any]], inputs: JudgingInputs
+def describe_counts_behind_share(
+    cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
     """Return the counts behind a measure that is a share of runs: "8 of 8 against 0 of
     8".
@@ -714,7 +738,7 @@ def describe_share_counts(
     if not cell.measured_quantity.share:
         return ""
     frames = [
-        add_measure_values(cell.measure, f, inputs.columns_by_task)
-        for f in group_frames_by_model(cell, rows)
+        add_measure_column(cell.measure, f, inputs.columns_by_task)
+        for f in make_frame_per_model(cell, rows)
     ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

@@ -6,7 +6,7 @@ from dataclasses import astuple
 from pathlib import Path
 
 from lib.cluster import remote
-from lib.cluster.executors import Local, Resources, measure_free_memory
+from lib.cluster.executors import Local, Resources, measure_free_memory_bytes
 from lib.core import paths
 from lib.core.names import Refused, check_name
 
@@ -45,7 +45,8 @@ def open_executor(
         1
         if widest.uses_gpu
         else min(
-            paths.count_cores() // widest.cores, measure_free_memory() // widest.memory
+            paths.count_cores() // widest.cores,
+            measure_free_memory_bytes() // widest.memory,
         )
     )
     return Local(

@@ -71,37 +71,37 @@ def estimate_resources(spec: Spec) -> Resources:
     device = numerics.get("device", "")
     small = "data" not in spec.args or uses_generated_tasks(spec.args)
     memory = PEAK[device or "toy" * small]
-    memory = memory if device else max(memory, estimate_peak_memory(spec))
+    memory = memory if device else max(memory, estimate_peak_memory_bytes(spec))
     return Resources(numerics.get("threads", 1), bool(device), memory)
 
 
-def estimate_peak_memory(spec: Spec) -> float:
+def estimate_peak_memory_bytes(spec: Spec) -> float:
     """Return the peak memory in bytes that a run needs because of the pretrained
     checkpoint it starts from, or 0 where PEAK_OF lists none.
 
     The checkpoint may be an input of an input; the largest one counts."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max(
-        [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory, spec.inputs.values())]
+        [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory_bytes, spec.inputs.values())]
     )
 
 
-def measure_free_memory(system_root: Path = Path("/")) -> int:
+def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:
     """Return the bytes of memory that new processes can use.
 
     It is the smaller of what is free on the machine and what is left under the limit of
     a Linux control group, as containers and batch jobs have one.
 
-    system_root: the folder that has `proc` and `sys`; tests give a false one."""
+    filesystem_root: the folder that has `proc` and `sys`; tests give a false one."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
-        text = (system_root / "proc/meminfo").read_text()
+        text = (filesystem_root / "proc/meminfo").read_text()
         free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
     for names in GROUPS:
         # Skip a group without a limit: it has the text "max", which int() refuses.
         with suppress(OSError, ValueError):
             limit, used, state = (
-                (system_root / "sys/fs/cgroup" / name).read_text() for name in names
+                (filesystem_root / "sys/fs/cgroup" / name).read_text() for name in names
             )
             cached = int(re.findall(r"inactive_file (\d+)", state)[-1])
             free = min(free, int(limit) - int(used) + cached)
@@ -258,7 +258,7 @@ def _prepare_worker(environment_variables: Mapping[str, str]) -> None:
     variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
-    attach_to_parent(environment_variables)
+    end_process_with_parent(environment_variables)
 
 
 _at_work = False  # Whether this worker is running a call.
@@ -287,7 +287,7 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     os._exit(130)
 
 
-def attach_to_parent(environment_variables: Mapping[str, str]) -> None:
+def end_process_with_parent(environment_variables: Mapping[str, str]) -> None:
     """Give this new process the environment variables of its parent, and end it when
     its parent ends.
 

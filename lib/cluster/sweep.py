@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.cluster import backends, executors, remote
 from lib.core import paths
@@ -21,9 +21,17 @@ from lib.core.disk import read_json
 from lib.core.execute import execute_in_worker
 from lib.core.names import error_in_one_line
 from lib.core.spec import Spec, from_json, uses_generated_tasks
-from lib.core.store import Store, count_core_seconds, explain_failed_input, read_ledger
+from lib.core.store import (
+    Origin,
+    RunStatus,
+    Store,
+    count_core_seconds,
+    explain_failed_input,
+    read_run_status,
+)
 from lib.core.types import Json
 
+ErrorBySpec: TypeAlias = dict[Spec, str]  # {Spec: why it could not be run}
 # A forecast of the time to go assumes that this share of the whole work was seen to run
 # at full speed, so that a few slow first seconds do not decide it.
 CALM = 0.25
@@ -47,7 +55,7 @@ def describe_missing_runs(
 class TimeForecast:
     """A TimeForecast predicts how many CPU core seconds a run will take, from finished
     runs: those of the same Spec (description of a run) at other seeds, or else similar
-    ones (`identify_similar_runs`).
+    ones (`make_similar_runs_key`).
 
     `prior` gives each run's seconds by a count of its work. The prediction is the prior
     of the new run, times the median over finished runs of (measured seconds / prior).
@@ -68,19 +76,19 @@ class TimeForecast:
         )  # {Spec's id or key of similar runs: {origin: measured seconds / prior}}
         self.read: set[str] = set()
 
-    def estimate_work(self, spec: Spec, metrics: Json) -> float:
+    def estimate_prior_core_seconds(self, spec: Spec, run_metrics: Json) -> float:
         """Return the core seconds of a run by a count of its work (`prior`), or 1 where
         no such function was given.
 
-        metrics: the metrics of the run, or {} before it has run."""
-        return self.prior(spec, metrics) if self.prior else 1.0
+        run_metrics: the metrics of the run, or {} before it has run."""
+        return self.prior(spec, run_metrics) if self.prior else 1.0
 
     def add_finished_run(
         self,
         spec: Spec,
         seconds: float,
-        origin: str = "run",
-        metrics: Json | None = None,
+        origin: Origin = "run",
+        run_metrics: Json | None = None,
     ) -> None:
         """Add the measured core seconds of a finished run to the runs from which others
         are predicted.
@@ -91,11 +99,11 @@ class TimeForecast:
 
         origin: "run" for a run of this machine, "record" for a committed one."""
         if origin == "run" or spec.step not in ("digits", "latency"):
-            ratio = seconds / self.estimate_work(spec, metrics or {})
-            for key in (spec.id, identify_similar_runs(spec)):
+            ratio = seconds / self.estimate_prior_core_seconds(spec, run_metrics or {})
+            for key in (spec.id, make_similar_runs_key(spec)):
                 self.took[key][origin].append(ratio)
             # Drop the cached property, as it depends on all runs.
-            self.__dict__.pop("seconds_per_record_second", None)
+            self.__dict__.pop("slowdown_against_records", None)
 
     def forecast_run_seconds(self, spec: Spec) -> float | None:
         """Return the expected CPU core seconds of the run that a Spec describes, or
@@ -104,17 +112,19 @@ class TimeForecast:
         Runs of the same Spec at other seeds are used if there are any, and else similar
         runs."""
         self.read_finished_runs(spec.step)
-        for key in (spec.id, identify_similar_runs(spec)):
+        for key in (spec.id, make_similar_runs_key(spec)):
             took = self.took[key]
             ratios = took["run"] + [
-                self.seconds_per_record_second * ratio for ratio in took["record"]
+                self.slowdown_against_records * ratio for ratio in took["record"]
             ]
             if ratios:
-                return statistics.median(ratios) * self.estimate_work(spec, {})
+                return statistics.median(ratios) * self.estimate_prior_core_seconds(
+                    spec, {}
+                )
         return self.prior(spec, {}) if self.prior else None
 
     @cached_property
-    def seconds_per_record_second(self) -> float:
+    def slowdown_against_records(self) -> float:
         """Return how many seconds this machine takes for what took one second on the
         machines of the committed runs ("records").
 
@@ -139,11 +149,11 @@ class TimeForecast:
                     read_json(run.folder / f"{name}.json")
                     for name in ("spec", "metrics")
                 )
-                ledger = read_ledger(run.folder)
+                run_status = read_run_status(run.folder)
                 # Skip old committed runs without CPU seconds: they have only seconds of
                 # a wall clock, on a machine that also did other work.
-                if ledger["core_seconds"] or run.origin == "run":
-                    seconds = count_core_seconds(ledger)
+                if run_status["core_seconds"] or run.origin == "run":
+                    seconds = count_core_seconds(run_status)
                     self.add_finished_run(from_json(body), seconds, run.origin, metrics)
 
     def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
@@ -163,14 +173,14 @@ class TimeForecast:
         one worker, "about 2 min on 2 workers", or "time unknown"."""
         if (forecasts := self.forecast_seconds(specs)) is None:
             return "time unknown"
-        about = format_seconds(simulate_schedule(specs, forecasts, workers))
+        about = format_seconds(estimate_schedule_seconds(specs, forecasts, workers))
         return (
             f"about {about} {'of a core' if workers == 1 else f'on {workers} workers'}"
         )
 
 
-def simulate_schedule(
-    specs: Collection[Spec], seconds_of_specs: Iterable[float], workers: int
+def estimate_schedule_seconds(
+    specs: Collection[Spec], seconds_per_spec: Iterable[float], workers: int
 ) -> float:
     """Return the seconds until a number of workers have made all runs, by a simulation.
 
@@ -178,11 +188,13 @@ def simulate_schedule(
     So a chain of runs, each an input of the next, keeps only one worker busy.
 
     specs: the Specs (descriptions) of the runs, inputs before the Specs that need them.
-    seconds_of_specs: the seconds that each run takes."""
-    took = dict(zip(specs, seconds_of_specs, strict=True))
+    seconds_per_spec: the seconds that each run takes."""
+    took = dict(zip(specs, seconds_per_spec, strict=True))
     place = {spec: number for number, spec in enumerate(took)}
     heirs: dict[Spec, list[Spec]] = defaultdict(list)
-    waits = {spec: {*spec.inputs_with_seeds.values()} & took.keys() for spec in took}
+    waits = {
+        spec: {*spec.input_specs_with_seeds.values()} & took.keys() for spec in took
+    }
     for spec, inputs in waits.items():
         for parent in inputs:
             heirs[parent].append(spec)
@@ -200,7 +212,7 @@ def simulate_schedule(
     return now
 
 
-def identify_similar_runs(spec: Spec) -> tuple[Any, ...]:
+def make_similar_runs_key(spec: Spec) -> tuple[Any, ...]:
     """Return a key that is equal for runs that take about the same time for equal work.
 
     It has the step, whether the data are generated toy data, the numerics (dtype,
@@ -217,12 +229,12 @@ def execute_specs(
     store: Store | None = None,
     workers: int | None = None,
     keep_weights: bool = False,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_interval_seconds: float = 30.0,
     call_after_run: Callable[[Spec], object] | None = None,
     backend: str = "local",
-    ignore_float32_twins: bool = False,
+    ignore_float32_runs: bool = False,
     time_forecast: TimeForecast | None = None,
-) -> dict[Spec, str]:
+) -> ErrorBySpec:
     """Execute the Specs (descriptions of runs) that have no run yet, and their inputs
     before them. Return {Spec: reason in one line} of those that could not be run.
 
@@ -232,24 +244,25 @@ def execute_specs(
     store: the folders of runs.
     workers: the number of runs at once; by default as many as cores and memory allow.
     keep_weights: whether the weights of the Specs themselves are saved.
-    checkpoint_seconds: seconds between two checkpoints of a run.
+    checkpoint_interval_seconds: seconds between two checkpoints of a run.
     call_after_run: f(Spec), called after each run.
     backend: "local", "ray" or "slurm" (`lib.cluster.backends.open_executor`).
-    ignore_float32_twins: whether a Spec in bfloat16 is run although the same Spec in
+    ignore_float32_runs: whether a Spec in bfloat16 is run although the same Spec in
     float32 has a run already.
     time_forecast: predicts the time to go; by default one is made from the store."""
     store = store or Store()
-    todo = store.list_missing_specs(specs, keep_weights, ignore_float32_twins)
+    todo = store.list_missing_specs(specs, keep_weights, ignore_float32_runs)
     if not todo:
         return {}
     graph = {
-        spec: {p for p in spec.inputs_with_seeds.values() if p in todo} for spec in todo
+        spec: {p for p in spec.input_specs_with_seeds.values() if p in todo}
+        for spec in todo
     }
     waiting = dict(todo)
     running: dict[Any, Spec] = {}
     began: dict[Spec, float] = {}
     ended: set[Spec] = set()
-    lost: dict[Spec, str] = {}
+    lost: ErrorBySpec = {}
     needed = [executors.estimate_resources(spec) for spec in todo]
     executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
     place = store.runs.absolute(), store.records.absolute()
@@ -258,7 +271,12 @@ def execute_specs(
         while True:
             ready = [spec for spec in waiting if graph[spec] <= ended]
             for spec in ready[: executor.slots - len(running)]:
-                job = spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds
+                job = (
+                    spec.to_json(),
+                    *place,
+                    waiting.pop(spec),
+                    checkpoint_interval_seconds,
+                )
                 future = executor.submit(
                     execute_in_worker,
                     *job,
@@ -347,17 +365,18 @@ class ProgressBar:
         ):
             return
         self.drawn, store = time.monotonic(), self.clock.store
-        ledgers = {
-            spec: read_ledger(store.unfinished_folder(spec)) for spec in running_specs
+        statuses = {
+            spec: read_run_status(store.unfinished_folder(spec))
+            for spec in running_specs
         }
-        shares = {spec: line.get("progress", 0.0) for spec, line in ledgers.items()}
+        shares = {spec: line.get("progress", 0.0) for spec, line in statuses.items()}
         shares |= dict.fromkeys(ended_specs, 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
         self.bar.set_description_str(
             f"{len(ended_specs)}/{len(self.todo)} runs", refresh=False
         )
         left = self.estimate_seconds_left(
-            [shares.get(spec, 0.0) for spec in self.todo], ledgers.values()
+            [shares.get(spec, 0.0) for spec in self.todo], statuses.values()
         )
         to_go = (
             "time unknown" if left is None else f"about {format_seconds(left)} to go"
@@ -367,8 +386,8 @@ class ProgressBar:
 
     def estimate_seconds_left(
         self,
-        finished_shares: Sequence[float],
-        unfinished_ledgers: Collection[Json] = (),
+        finished_fractions: Sequence[float],
+        run_statuses: Collection[RunStatus] = (),
     ) -> float | None:
         """Return the clock seconds until all runs are made, or None where there is no
         forecast.
@@ -378,23 +397,21 @@ class ProgressBar:
         slows the machine. A quarter of the whole work (CALM) counts as seen at a ratio
         of 1, so that a few slow first seconds do not decide.
 
-        finished_shares: the share of each run that is done, 0 to 1, in the order of
+        finished_fractions: the share of each run that is done, 0 to 1, in the order of
         the runs.
-        unfinished_ledgers: the contents of `status.json` of unfinished runs, which have
+        run_statuses: the contents of `status.json` of unfinished runs, which have
         the times they have taken so far."""
         if (forecasts := self.clock.forecast_seconds(self.todo)) is None:
             return None
         rest = [
             (1 - share) * seconds
-            for share, seconds in zip(finished_shares, forecasts, strict=True)
+            for share, seconds in zip(finished_fractions, forecasts, strict=True)
         ]
         calm = CALM * sum(forecasts)
-        wall = (
-            self.wall + calm + sum(ledger["seconds"] for ledger in unfinished_ledgers)
-        )
-        core = self.core + calm + sum(map(count_core_seconds, unfinished_ledgers))
+        wall = self.wall + calm + sum(status["seconds"] for status in run_statuses)
+        core = self.core + calm + sum(map(count_core_seconds, run_statuses))
         pace = wall / core if core else 1.0
-        return simulate_schedule(self.todo, rest, self.slots) * pace
+        return estimate_schedule_seconds(self.todo, rest, self.slots) * pace
 
 
 def format_seconds(seconds: float) -> str:

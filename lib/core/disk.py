@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from lib.core import paths
 from lib.core.names import Refused
@@ -52,12 +52,12 @@ def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Pa
     sync_to_disk: whether the content is flushed to the disk (fsync) before the rename,
     so that it survives a power loss."""
     path = Path(path)
-    with explain_full_disk(path.parent):
+    with translate_full_disk_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_temporary_files(path)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        with explain_full_disk(path.parent):
+        with translate_full_disk_errors(path.parent):
             yield beside / path.name
             if sync_to_disk:
                 fsync_tree(beside / path.name)
@@ -103,7 +103,7 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 
 
 @contextmanager
-def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
+def translate_full_disk_errors(folder: str | Path = "") -> Iterator[None]:
     """Turn errors of a full disk, inside a `with` block, into an OSError that names the
     folder and a fix.
 
@@ -113,7 +113,8 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
         yield
     except Exception as error:
         folder = folder or next(
-            filter(is_disk_full, paths.list_folders_and_temporary().values()), ""
+            filter(is_disk_full, paths.list_movable_and_temporary_folders().values()),
+            "",
         )
         number = getattr(error, "errno", None)
         # Errors of torch, safetensors and shutil have no errno: search their message.
@@ -122,7 +123,7 @@ def explain_full_disk(folder: str | Path = "") -> Iterator[None]:
             torn = is_disk_full(folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.find_environment_variable(folder)
+        name = paths.find_folder_environment_variable(folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
@@ -185,7 +186,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return convert_lists_to_tuples(tomllib.loads(read_file_bytes(path).decode()))
     except ValueError as error:
         raise Damaged(
-            f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
+            f"{paths.format_path(path)} is damaged ({error}); fix: take it from git"
         ) from None
 
 
@@ -228,7 +229,7 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     except (ValueError, csv.Error) as caught:
         error = caught
     raise Damaged(
-        f"{paths.show_path(path)} is damaged ({error}); fix: take it from git"
+        f"{paths.format_path(path)} is damaged ({error}); fix: take it from git"
     )
 
 
@@ -242,15 +243,27 @@ def read_json(path: str | Path, error_advice: str = "") -> Any:
         return json.loads(read_file_bytes(path))
     except (ValueError, RecursionError) as error:
         advice = error_advice and f"; advice: {error_advice}"
-        raise Damaged(f"{paths.show_path(path)} is damaged ({error}){advice}") from None
+        raise Damaged(
+            f"{paths.format_path(path)} is damaged ({error}){advice}"
+        ) from None
 
 
 def digest_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_file_stamp(path: str | Path) -> tuple[str, int, int, int, int]:
-    """Return (path, size, mtime, ctime, inode) of a file, by which caches notice that
+class FileStamp(NamedTuple):
+    """A FileStamp is equal only while the content of a file is."""
+
+    path: str
+    size_bytes: int
+    modified_ns: int
+    changed_ns: int  # Content or attributes.
+    inode: int
+
+
+def read_file_stamp(path: str | Path) -> FileStamp:
+    """Return path, size, mtime, ctime and inode of a file, by which caches notice that
     its content has changed, without reading it.
 
     Times are in nanoseconds. rsync, tar and containers can write new content with the
@@ -258,8 +271,9 @@ def read_file_stamp(path: str | Path) -> tuple[str, int, int, int, int]:
     regular file."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
-        raise Refused(f"{paths.show_path(path)} is no regular file")
-    return str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+        raise Refused(f"{paths.format_path(path)} is no regular file")
+    times = state.st_mtime_ns, state.st_ctime_ns
+    return FileStamp(str(path), state.st_size, *times, state.st_ino)
 
 
 def digest_file(path: str | Path) -> str:
@@ -268,18 +282,15 @@ def digest_file(path: str | Path) -> str:
 
     The digest of a file that changed less than a second ago (TICK) is not cached: a
     second write could get the same modification time."""
-    place, *state = read_file_stamp(path)
-    is_fresh = abs(time.time_ns() - state[2]) < TICK
-    return (
-        _digest_file_by_stamp.__wrapped__(place)
-        if is_fresh
-        else _digest_file_by_stamp(place, *state)
-    )
+    stamp = read_file_stamp(path)
+    is_fresh = abs(time.time_ns() - stamp.changed_ns) < TICK
+    digest = _digest_file_cached.__wrapped__ if is_fresh else _digest_file_cached
+    return digest(stamp)
 
 
 @lru_cache(100_000)
-def _digest_file_by_stamp(path: str, *file_stamp: int) -> str:
-    with open(path, "rb") as file:
+def _digest_file_cached(file_stamp: FileStamp) -> str:
+    with open(file_stamp.path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -317,7 +328,7 @@ def write_manifest(folder: str | Path) -> None:
     ]
     for path in map(folder.joinpath, names):
         if path.is_symlink() or not path.is_file():
-            raise Damaged(f"{paths.show_path(path)} is no regular file: delete it")
+            raise Damaged(f"{paths.format_path(path)} is no regular file: delete it")
         path.chmod(0o666 & ~mask)
     files = {name: digest_file(folder / name) for name in names}
     write_json(folder / MANIFEST, {"version": 1, "files": files})
@@ -336,7 +347,7 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
-            raise Damaged(f"{paths.show_path(place)} is no regular file")
+            raise Damaged(f"{paths.format_path(place)} is no regular file")
         manifest = read_json(place)
         if manifest["version"] != 1:
             raise KeyError
@@ -350,23 +361,23 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
                 continue
             if name not in (above if is_folder else written):
                 raise Damaged(
-                    f"{paths.show_path(place)} is not in the manifest of its folder"
+                    f"{paths.format_path(place)} is not in the manifest of its folder"
                 )
             if not (is_folder or stat.S_ISREG(mode)):
-                raise Damaged(f"{paths.show_path(place)} is no regular file")
+                raise Damaged(f"{paths.format_path(place)} is no regular file")
             if not is_folder and digest_file(place) != written[name]:
                 raise Damaged(
-                    f"{paths.show_path(place)} has another digest than when written"
+                    f"{paths.format_path(place)} has another digest than when written"
                 )
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(
-            f"{paths.show_path(place)} cannot be read ({error.strerror})"
+            f"{paths.format_path(place)} cannot be read ({error.strerror})"
         ) from None
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, Damaged):
             raise
         raise Damaged(
-            f"{paths.show_path(place)} lists no digests of version 1"
+            f"{paths.format_path(place)} lists no digests of version 1"
         ) from None
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from lib.core import disk, paths, processor
 from lib.core.names import error_in_one_line
@@ -40,7 +41,7 @@ def execute(
     spec: Spec,
     store: Store | None = None,
     keep_weights: bool = False,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_interval_seconds: float = 30.0,
 ) -> Run:
     """Return the finished run of a Spec (the description of a run); execute the Spec if
     it has not run yet.
@@ -51,7 +52,7 @@ def execute(
 
     store: the folders of runs; by default those of this machine.
     keep_weights: whether the model's weights are saved.
-    checkpoint_seconds: seconds between two checkpoints of a training."""
+    checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     store = store or Store()
     if run := store.find_run(spec, needs_weights=keep_weights):
         return run
@@ -59,46 +60,50 @@ def execute(
         print_once(f"waiting  {spec.name}: another process is making it")
     with hold_lock(store.lock_path(spec)):
         return store.find_run(spec, needs_weights=keep_weights) or _execute_and_save(
-            spec, store, keep_weights, checkpoint_seconds
+            spec, store, keep_weights, checkpoint_interval_seconds
         )
 
 
 def _execute_and_save(
-    spec: Spec, store: Store, keep_weights: bool, checkpoint_seconds: float
+    spec: Spec, store: Store, keep_weights: bool, checkpoint_interval_seconds: float
 ) -> Run:
     # Execute inputs here too: another process may have deleted an input's weights since
     # this run was planned.
     inputs = {
-        name: execute(parent, store, STEPS[parent.step].weights, checkpoint_seconds)
-        for name, parent in spec.inputs_with_seeds.items()
+        name: execute(
+            parent, store, STEPS[parent.step].weights, checkpoint_interval_seconds
+        )
+        for name, parent in spec.input_specs_with_seeds.items()
     }
     # Cache the commit's hash now: it is saved after the run, and somebody may check out
     # another commit meanwhile.
-    read_commit()
+    read_git_commit_entry()
     keep_weights = (keep_weights or uses_generated_tasks(spec.args)) and STEPS[
         spec.step
     ].weights
-    writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_seconds)
+    writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_interval_seconds)
     try:
-        args = spec.resolve_outputs({name: run.metrics for name, run in inputs.items()})
-        with disk.explain_full_disk(writer.folder):
+        args = spec.make_step_arguments(
+            {name: run.metrics for name, run in inputs.items()}
+        )
+        with disk.translate_full_disk_errors(writer.folder):
             writer.write_final_files(
                 find_step_function(spec.step)(writer, **args),
                 describe_environment(spec),
             )
     except KeyboardInterrupt:
         with suppress(OSError):
-            writer.write_ledger("stopped")
+            writer.write_status("stopped")
         raise
     except Exception as error:
         failure = {"error": error_in_one_line(error)}
         try:
-            writer.write_ledger("failed", **failure, traceback=traceback.format_exc())
+            writer.write_status("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # The disk is full: overwrite the old bytes of the file.
             with suppress(OSError):
-                writer.write_ledger("failed", in_place=True, **failure)
+                writer.write_status("failed", overwrite_bytes=True, **failure)
         raise
-    return store.move_finished_run(spec)
+    return store.rename_finished_run_folder(spec)
 
 
 def describe_environment(spec: Spec) -> Json:
@@ -120,12 +125,12 @@ def describe_environment(spec: Spec) -> Json:
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if numerics.get("device") else "cpu",
-        **read_commit(),
+        **read_git_commit_entry(),
     }
 
 
 @cache
-def read_commit() -> dict[str, str]:
+def read_git_commit_entry() -> dict[str, str]:
     """Return {"commit": abbreviated hash} of this repository, as of the first call.
 
     "-dirty" is appended where files differ from the commit. Outside a git checkout the
@@ -139,36 +144,35 @@ def read_commit() -> dict[str, str]:
         return {}
 
 
+class WorkerResult(NamedTuple):
+    core_seconds: float | None  # None after an error.
+    error: str  # In one line; "" after success.
+
+
 def execute_in_worker(
     spec_json: Json,
     runs_folder: Path,
     records_folder: Path,
     keep_weights: bool,
-    checkpoint_seconds: float,
-) -> tuple[float | None, str]:
-    """Execute a Spec (the description of a run) in a worker process, and return (CPU
-    core seconds of the run, error in one line).
+    checkpoint_interval_seconds: float,
+) -> WorkerResult:
+    """Execute a Spec (the description of a run) in a worker process, and return the CPU
+    core seconds of the run, or the error.
 
-    The core seconds are None after an error, and the error is "" after success. An
-    error is returned as text, because exceptions reach the caller in different forms
+    An error is returned as text, because exceptions reach the caller in different forms
     from a process, from Ray and from Slurm.
 
     spec_json: the Spec as JSON.
     runs_folder, records_folder: folders of this machine's runs and of committed ones.
     keep_weights: whether the model's weights are saved.
-    checkpoint_seconds: seconds between two checkpoints of a training."""
+    checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     spec = from_json(spec_json)
     try:
-        return count_core_seconds(
-            execute(
-                spec,
-                Store(runs_folder, records_folder),
-                keep_weights,
-                checkpoint_seconds,
-            ).status
-        ), ""
+        store = Store(runs_folder, records_folder)
+        run = execute(spec, store, keep_weights, checkpoint_interval_seconds)
+        return WorkerResult(count_core_seconds(run.status), "")
     except Exception as error:
-        return None, error_in_one_line(error)
+        return WorkerResult(None, error_in_one_line(error))
     finally:
         release_memory()
 

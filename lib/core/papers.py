@@ -45,7 +45,7 @@ def find_papers() -> dict[str, Paper]:
 
 
 @cache
-def collect_modules(module_name: str) -> dict[str, ModuleType]:
+def import_module_of_each_paper(module_name: str) -> dict[str, ModuleType]:
     """Import the module of one name, such as "steps", from the folder of each paper,
     and return {paper: module} of the papers that have it."""
     return {
@@ -55,13 +55,13 @@ def collect_modules(module_name: str) -> dict[str, ModuleType]:
     }
 
 
-def find_paper_of_page(page_id: str) -> str:
+def find_paper_of_notebook(notebook_id: str) -> str:
     """Return the name of the paper that a notebook's page belongs to, or "" for a page
     about several papers.
 
-    page_id: the id of a notebook, such as "ghostbert_t03"; its first word is the
+    notebook_id: the id of a notebook, such as "ghostbert_t03"; its first word is the
     paper's prefix."""
-    prefix = page_id.partition("_")[0]
+    prefix = notebook_id.partition("_")[0]
     names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
     return next(names, "")
 
@@ -79,7 +79,7 @@ def find_notebook_path(notebook_id: str) -> Path:
     `notebooks` itself. The file may be missing."""
     flat, paper = (
         paths.NOTEBOOKS / f"{notebook_id}.ipynb",
-        find_paper_of_page(notebook_id),
+        find_paper_of_notebook(notebook_id),
     )
     if not paper or flat.exists():
         return flat

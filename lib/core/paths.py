@@ -14,8 +14,10 @@ import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 ROOT = Path(__file__).resolve().parents[2]
+FolderByVariable: TypeAlias = dict[str, Path]  # {environment variable: folder}
 ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_ROOT")
 
 
@@ -72,12 +74,12 @@ def records_root() -> Path:
     return read_folder_from_environment("RECORDS_ROOT", f"{DATA}/records")
 
 
-def resolve_path(path: str | Path) -> Path:
+def resolve_user_path(user_path: str | Path) -> Path:
     """Return the absolute path, without symbolic links, of a path that a user wrote.
 
     A relative path is looked for in the working folder, then in the project's folder.
     Where neither has it, the path in the working folder is returned."""
-    places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
+    places = [root / Path(user_path).expanduser() for root in (Path(), ROOT)]
     place = next((place for place in places if place.exists()), places[0])
     return Path(os.path.realpath(place))  # Path.resolve fails for a cycle of links.
 
@@ -88,14 +90,14 @@ def is_in_jupyter_lab() -> bool:
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 
-def show_path(path: str | Path) -> str:
+def format_path(path: str | Path) -> str:
     """Return a path as text for a message: relative to the project's folder if it lies
     in that folder."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def list_folders_by_variable() -> dict[str, Path]:
+def list_movable_folders() -> FolderByVariable:
     """Return {environment variable: folder} of the folders that variables can move,
     defaults included."""
     return {
@@ -107,29 +109,29 @@ def list_folders_by_variable() -> dict[str, Path]:
     }
 
 
-def list_folders_and_temporary() -> dict[str, Path]:
+def list_movable_and_temporary_folders() -> FolderByVariable:
     """Return {environment variable: folder} of the folders that variables can move, and
     of the temporary folder, under TMPDIR."""
-    return {**list_folders_by_variable(), "TMPDIR": Path(tempfile.gettempdir())}
+    return {**list_movable_folders(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def find_environment_variable(path: str | Path) -> str:
+def find_folder_environment_variable(path: str | Path) -> str:
     """Return the environment variable, such as "RUNS_ROOT", whose folder a path lies
     in, or "" for none."""
-    for name, root in list_folders_and_temporary().items():
+    for name, root in list_movable_and_temporary_folders().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
 
 
-def suggest_environment_variable(path: str | Path | None) -> str:
+def format_environment_variable_advice(path: str | Path | None) -> str:
     """Return advice for an error about a file that cannot be written or read: which
     environment variable moves its folder. It is "" where none does.
 
     path: the path of the file; None is without advice."""
-    if not path or not (name := find_environment_variable(path)):
+    if not path or not (name := find_folder_environment_variable(path)):
         return ""
-    folder = show_path(list_folders_and_temporary()[name])
+    folder = format_path(list_movable_and_temporary_folders()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
@@ -155,7 +157,7 @@ def hide_local_paths(text: str) -> str:
     }
     placeholders |= {
         p: f"${name}"
-        for name, p in list_folders_by_variable().items()
+        for name, p in list_movable_folders().items()
         if not p.is_relative_to(ROOT)
     }
     for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):

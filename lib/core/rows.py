@@ -11,17 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.core.spec import Spec
 from lib.core.store import Run
 
+# A row of results: labels, Spec, run, state and metrics, as in dict(Outcome).
+ResultRow: TypeAlias = Mapping[str, Any]
 # Heads of BERT-base. A pruned model that keeps m heads has the width m/12, unless its
 # Row has another number of heads as the label `of`.
 PARTS = 12
 
 
-def format_width(row_labels: Mapping[str, Any]) -> str:
+def format_model_width(row_labels: Mapping[str, Any]) -> str:
     """Return the width of a pruned model as text for tables, such as "3/12": kept heads
     of all heads.
 
@@ -33,18 +35,18 @@ def format_width(row_labels: Mapping[str, Any]) -> str:
 
 class Columns(Mapping[str, Any]):
     """A Columns is a line of a table as a read-only mapping {column: value}; subclasses
-    define `cells`, the dict with the values."""
+    define `value_by_column`, the dict with the values."""
 
-    cells: dict[str, Any]
+    value_by_column: dict[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        return self.cells[name]
+        return self.value_by_column[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.cells)
+        return iter(self.value_by_column)
 
     def __len__(self) -> int:
-        return len(self.cells)
+        return len(self.value_by_column)
 
 
 class Row(Columns):
@@ -61,7 +63,7 @@ class Row(Columns):
             spec.with_seed(seed) if spec.seed is None and seed is not None else spec
         )
         self.labels = labels
-        self.cells = labels | {"spec": self.spec}
+        self.value_by_column = labels | {"spec": self.spec}
 
     @property
     def task(self) -> str | None:
@@ -103,7 +105,7 @@ class Outcome(Columns):
 
     @cached_property
     # pyrefly: ignore[bad-override]  The base class has a field here, not a property.
-    def cells(self) -> dict[str, Any]:
+    def value_by_column(self) -> dict[str, Any]:
         """Return {column: value}: the Row's labels and Spec (description of the
         run), run, state, error, then the metrics of the run."""
         values = dict(self.row) | {

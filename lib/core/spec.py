@@ -88,19 +88,19 @@ class Spec:
         # below do.
         made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
-        for derived in ("inputs_with_seeds", "float32_twin"):
+        for derived in ("input_specs_with_seeds", "float32_spec"):
             made.__dict__.pop(derived, None)
         return made
 
     @cached_property
-    def float32_twin(self) -> Spec:
+    def float32_spec(self) -> Spec:
         """Return this Spec (description of a run) with float32 in place of bfloat16,
         also in all its inputs.
 
         A processor without bfloat16 instructions executes it instead. It is the Spec
         itself where nothing is computed in bfloat16. Specs for a GPU keep bfloat16, as
         GPUs have such instructions."""
-        inputs = {name: spec.float32_twin for name, spec in self.inputs.items()}
+        inputs = {name: spec.float32_spec for name, spec in self.inputs.items()}
         numerics = self.args.get("numerics") or {}
         if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
             numerics = numerics | {"dtype": "float32"}
@@ -111,7 +111,7 @@ class Spec:
         return self if same else Spec(self.step, self.args, inputs, self.seed)
 
     @cached_property
-    def inputs_with_seeds(self) -> dict[str, Spec]:
+    def input_specs_with_seeds(self) -> dict[str, Spec]:
         """Return {name, such as "teacher": Spec of the run that is this input}, where
         inputs without a seed take the seed of this Spec."""
         return {
@@ -125,7 +125,7 @@ class Spec:
             n: s.id + f"/{s.seed}" * (s.seed is not None)
             for n, s in self.inputs.items()
         }
-        version, args = STEPS[self.step].version, drop_full_paths(self.args)
+        version, args = STEPS[self.step].version, remove_absolute_paths(self.args)
         return digest_bytes(canonical([self.step, version, args, inputs]).encode())[:12]
 
     @property
@@ -139,17 +139,17 @@ class Spec:
             )
         return f"{self.step}-{self.id}/{self.seed}"
 
-    def resolve_outputs(self, metrics_of_inputs: Mapping[str, Json]) -> Json:
+    def make_step_arguments(self, metrics_by_input: Mapping[str, Json]) -> Json:
         """Return the step's arguments, with every Output (an argument that is a metric
         of an input) replaced by its value.
 
-        metrics_of_inputs: {input name: metrics of its run}.
+        metrics_by_input: {input name: metrics of its run}.
         """
         args = dict(self.args)
         for name, value in args.items():
             if isinstance(value, dict) and "$output" in value:
                 source, key = value["$output"]
-                args[name] = metrics_of_inputs[source][key]
+                args[name] = metrics_by_input[source][key]
         return args
 
     def to_json(self) -> Json:
@@ -192,7 +192,7 @@ def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
     the inputs of those, and so on."""
     ancestors, left = set(), list(specs)
     while left:
-        new = set(left.pop().inputs_with_seeds.values()) - ancestors
+        new = set(left.pop().input_specs_with_seeds.values()) - ancestors
         ancestors |= new
         left += new
     return ancestors
@@ -238,16 +238,16 @@ def to_plain_json(value: Any) -> Any:
     )
 
 
-def drop_full_paths(json_value: Any) -> Any:
+def remove_absolute_paths(json_value: Any) -> Any:
     """Return the JSON arguments of a Spec (the description of a run) with "" in place
     of absolute paths, also in nested dicts and lists.
 
     So a Spec has the same identity on every machine. Digests beside the paths identify
     the files."""
     if isinstance(json_value, dict):
-        return {k: drop_full_paths(v) for k, v in json_value.items()}
+        return {k: remove_absolute_paths(v) for k, v in json_value.items()}
     if isinstance(json_value, list):
-        return [drop_full_paths(v) for v in json_value]
+        return [remove_absolute_paths(v) for v in json_value]
     return (
         "" if isinstance(json_value, str) and json_value.startswith("/") else json_value
     )

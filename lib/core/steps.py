@@ -12,7 +12,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 
 SHARED = "lib.train.steps"
 
@@ -74,7 +74,7 @@ def collect_steps() -> dict[str, Step]:
         place = f"{SHARED}.{module}"
         sides = tuple(inputs.split()), tuple(args.split())
         steps[name] = Step(name, version, *sides, place, name in MAKING)
-    for paper, table in collect_modules("steps").items():
+    for paper, table in import_module_of_each_paper("steps").items():
         for name, line in table.STEPS.items():
             place = f"lib.papers.{paper}.{line['module']}"
             on_task = f"{TASK_TRAINING} " if line.get("on_task") else ""

@@ -8,7 +8,7 @@ and its run is found again.
     data/records/<step>-<identity>/<seed>/   is a record: a run without weights and events, small
                                              enough to commit.
 
-A run folder holds `spec.json`, `status.json` (its "ledger": state, times, attempts),
+A run folder holds `spec.json`, `status.json` (state, times, attempts),
 `metrics.json`, `env.json` (versions and processor), `events.jsonl` (the log of the
 training), arrays such as `predictions.safetensors`, and `model/` where another Spec
 needs the weights. A folder without `.part` is complete: it gets its name by one rename
@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -37,11 +37,16 @@ from safetensors.numpy import load_file, save_file
 from lib.core import disk, paths, processor
 from lib.core.disk import Damaged, read_json, write_json
 from lib.core.names import Absent
-from lib.core.spec import Spec, drop_full_paths, from_json
+from lib.core.spec import Spec, from_json, remove_absolute_paths
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
 JSON_FILES = ("spec", "status", "metrics", "env")  # Stems of the JSON files of a run.
+# "run" for a run of this machine, "record" for a committed one.
+Origin: TypeAlias = Literal["run", "record"]
+RunStatus: TypeAlias = Json  # Content of `status.json`: state, times, attempts.
+# {Spec of a missing run: whether its weights are needed}.
+NeedsWeightsBySpec: TypeAlias = dict[Spec, bool]
 # Files that are not copied when a run is committed as a record: weights and log are
 # large, and the manifest is written anew.
 NOT_RECORDED = ("model", "events.jsonl", disk.MANIFEST)
@@ -58,7 +63,7 @@ def make_json_property(file_stem: str) -> property:
     run, read on first use.
 
     file_stem: "spec", "status", "metrics" or "env"."""
-    return property(lambda run: run.checked_json[file_stem])
+    return property(lambda run: run.content_by_json_file[file_stem])
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,12 @@ class Run:
     from its digest in the manifest."""
 
     folder: Path
-    origin: str  # "run" for a run of this machine, "record" for a committed one.
+    origin: Origin
 
     spec, status, metrics, env = map(make_json_property, JSON_FILES)
 
     @cached_property
-    def checked_json(self) -> dict[str, Json]:
+    def content_by_json_file(self) -> dict[str, Json]:
         """Return {"spec", "status", "metrics", "env": content of that JSON file}, after
         a check of the digests of all files but the weights.
 
@@ -82,7 +87,7 @@ class Run:
         disk.check_manifest(self.folder, ("model/",))
         for name in JSON_FILES:
             if not (self.folder / f"{name}.json").exists():
-                raise Damaged(f"{paths.show_path(self.folder)} has no {name}.json")
+                raise Damaged(f"{paths.format_path(self.folder)} has no {name}.json")
         return {name: read_json(self.folder / f"{name}.json") for name in JSON_FILES}
 
     @property
@@ -90,7 +95,7 @@ class Run:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
-    def model(self) -> Path:
+    def model_folder(self) -> Path:
         """Return the path of the folder of the weights, which lib.model.backbone.load
         reads; it may be missing."""
         return self.folder / "model"
@@ -108,14 +113,14 @@ class Run:
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
-    def float32_twin(self) -> Run | None:
+    def float32_run(self) -> Run | None:
         """Return the run that is equal to this one but computed in float32 instead of
         bfloat16, from the same folder of runs, or None."""
         spec, root = from_json(self.spec), self.folder.parent.parent
         return (
             None
-            if spec.float32_twin == spec
-            else open_run(spec.float32_twin, {self.origin: root})
+            if spec.float32_spec == spec
+            else open_run(spec.float32_spec, {self.origin: root})
         )
 
     def check_files(self, spec: Spec, check_weights: bool = False) -> None:
@@ -128,16 +133,28 @@ class Run:
         check_weights: whether the digests of the weights are checked too, which takes
         time."""
         stored, asked = self.spec, spec.to_json()
-        if stored != asked and drop_full_paths(stored) != drop_full_paths(asked):
+        if stored != asked and remove_absolute_paths(stored) != remove_absolute_paths(
+            asked
+        ):
             raise Damaged(
-                f"{paths.show_path(self.folder)} holds the run of another Spec"
+                f"{paths.format_path(self.folder)} holds the run of another Spec"
             )
         if check_weights:
             disk.check_manifest(self.folder)
 
 
+class RunState(TypedDict):
+    run: Run | None
+    state: str
+
+
+class SpecAndRun(NamedTuple):
+    spec: Spec
+    run: Run | None
+
+
 @contextmanager
-def hold_lock(lock_path: Path, max_seconds: float = -1) -> Iterator[None]:
+def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
     """Hold the lock of a run during a `with` block, so that no other process makes the
     run at the same time.
 
@@ -145,11 +162,12 @@ def hold_lock(lock_path: Path, max_seconds: float = -1) -> Iterator[None]:
     (filelock), so it ends with the process that holds it.
 
     lock_path: the lock file of the run.
-    max_seconds: seconds after which Timeout is raised; below 0 there is no limit."""
+    max_wait_seconds: seconds after which Timeout is raised; below 0 there is no
+    limit."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
-        disk.explain_full_disk(lock_path.parent),
-        FileLock(lock_path, max_seconds, thread_local=False),
+        disk.translate_full_disk_errors(lock_path.parent),
+        FileLock(lock_path, max_wait_seconds, thread_local=False),
     ):
         try:
             yield
@@ -185,7 +203,7 @@ def read_run_index() -> list[dict[str, str]]:
 
 
 def open_run(
-    spec: Spec, folders_by_origin: Mapping[str, Path], needs_weights: bool = False
+    spec: Spec, folder_by_origin: Mapping[Origin, Path], needs_weights: bool = False
 ) -> Run | None:
     """Return the finished run of a Spec (description of a run) from the first of
     several folders that has it, or None.
@@ -193,12 +211,12 @@ def open_run(
     A run that is damaged or belongs to another Spec is not used, and a line is printed
     that says why.
 
-    folders_by_origin: {"record" or "run": folder of committed runs, or of this
+    folder_by_origin: {"record" or "run": folder of committed runs, or of this
     machine's runs}.
     needs_weights: whether the run must have its weights."""
-    for origin, root in folders_by_origin.items():
+    for origin, root in folder_by_origin.items():
         run = Run(root / spec.name, origin)
-        if run.folder.exists() and (run.model.exists() or not needs_weights):
+        if run.folder.exists() and (run.model_folder.exists() or not needs_weights):
             try:
                 run.check_files(spec, needs_weights)
                 return run
@@ -231,25 +249,26 @@ class Store:
         needs_weights: whether the run must have its weights."""
         return open_run(spec, {"record": self.records, "run": self.runs}, needs_weights)
 
-    def find_run_or_twin(
+    def find_run_or_float32_run(
         self, spec: Spec, needs_weights: bool = False
-    ) -> tuple[Spec, Run | None]:
-        """Return (Spec, its finished run or None), where the Spec may be replaced by
-        its float32 twin: the same Spec in float32 instead of bfloat16.
+    ) -> SpecAndRun:
+        """Return the Spec and its finished run or None, where the Spec may be replaced
+        by the same Spec in float32 instead of bfloat16.
 
-        If the Spec has a run, that is returned; else that of the twin, if it has one.
-        Where neither has a run, it is the one to execute: the twin on a processor
-        without bfloat16 instructions, and else the Spec.
+        If the Spec has a run, that is returned; else that in float32, if there is one.
+        Where neither has a run, it is the one to execute: in float32 on a processor
+        without bfloat16 instructions, and else the Spec itself.
 
         needs_weights: whether the run must have its weights."""
         needs_weights = needs_weights and STEPS[spec.step].weights
         run = self.find_run(spec, needs_weights)
-        if run or spec.float32_twin is spec:
-            return spec, run
-        run = self.find_run(spec.float32_twin, needs_weights)
-        return (spec.float32_twin if run or not processor.has_bfloat16() else spec), run
+        if run or spec.float32_spec is spec:
+            return SpecAndRun(spec, run)
+        run = self.find_run(spec.float32_spec, needs_weights)
+        in_float32 = run or not processor.has_bfloat16()
+        return SpecAndRun(spec.float32_spec if in_float32 else spec, run)
 
-    def move_finished_run(self, spec: Spec) -> Run:
+    def rename_finished_run_folder(self, spec: Spec) -> Run:
         """Rename the folder of a run that has just finished from `<seed>.part` to its
         final name, and return the run.
 
@@ -269,26 +288,26 @@ class Store:
     def lock_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def look_up_state(self, spec: Spec) -> dict[str, Any]:
+    def look_up_state(self, spec: Spec) -> RunState:
         """Return {"run": finished run of a Spec (description of a run) or None,
         "state": text}.
 
         The state is "finished", "running", "failed", "stopped", "died" or "missing". A
         run in float32 stands for a Spec in bfloat16."""
-        spec, run = self.find_run_or_twin(spec)
+        spec, run = self.find_run_or_float32_run(spec)
         status, part = {"state": "missing"}, self.unfinished_folder(spec)
         if run:
             status = run.status
         elif part.exists():
-            status = self.read_ledger_with_true_state(part)
+            status = self.read_status_with_current_state(part)
         return {"run": run, "state": status["state"]}
 
     def list_missing_specs(
         self,
         specs: Iterable[Spec],
         keep_weights: bool = False,
-        ignore_float32_twins: bool = False,
-    ) -> dict[Spec, bool]:
+        ignore_float32_runs: bool = False,
+    ) -> NeedsWeightsBySpec:
         """Return {Spec: whether its weights are needed} of all runs that are still to
         be made for some Specs (descriptions of runs), inputs before the Specs that need
         them.
@@ -298,10 +317,10 @@ class Store:
         run are left out, since its result does not need them any more.
 
         keep_weights: whether the weights of the Specs themselves are needed.
-        ignore_float32_twins: whether Specs are never replaced by their float32
+        ignore_float32_runs: whether Specs are never replaced by their float32
         version."""
-        looked: dict[Spec, bool] = {}
-        todo: dict[Spec, bool] = {}
+        looked: NeedsWeightsBySpec = {}
+        todo: NeedsWeightsBySpec = {}
 
         def add_missing(spec: Spec, needs_weights: bool) -> None:
             needs_weights = bool(needs_weights and STEPS[spec.step].weights)
@@ -310,15 +329,15 @@ class Store:
             looked[spec] = needs_weights
             if self.find_run(spec, needs_weights):
                 return
-            for parent in spec.inputs_with_seeds.values():
+            for parent in spec.input_specs_with_seeds.values():
                 add_missing(parent, True)
             todo[spec] = needs_weights
 
         for spec in specs:
             stands, run = (
                 (spec, None)
-                if ignore_float32_twins
-                else self.find_run_or_twin(spec, keep_weights)
+                if ignore_float32_runs
+                else self.find_run_or_float32_run(spec, keep_weights)
             )
             if not run:
                 add_missing(stands, keep_weights)
@@ -331,23 +350,25 @@ class Store:
         # Inputs come before the Specs that need them, so the first error is the cause
         # of those that follow.
         for missing_spec in self.list_missing_specs([spec]):
-            if error := read_ledger(self.unfinished_folder(missing_spec)).get("error"):
+            if error := read_run_status(self.unfinished_folder(missing_spec)).get(
+                "error"
+            ):
                 return (
                     error
-                    if missing_spec == self.find_run_or_twin(spec)[0]
+                    if missing_spec == self.find_run_or_float32_run(spec)[0]
                     else explain_failed_input(missing_spec, error)
                 )
         return ""
 
-    def read_ledger_with_true_state(self, unfinished_folder: Path) -> Json:
-        """Return the `status.json` of an unfinished run (its ledger: state, times,
+    def read_status_with_current_state(self, unfinished_folder: Path) -> RunStatus:
+        """Return the `status.json` of an unfinished run (state, times,
         attempts), where the state "started" is replaced by a truer one.
 
         It becomes "running" where a process holds the lock of the run, and "died" where
-        none does: a killed process cannot correct its ledger.
+        none does: a killed process cannot correct its `status.json`.
 
         unfinished_folder: the folder `<seed>.part` of the run."""
-        status = read_ledger(unfinished_folder)
+        status = read_run_status(unfinished_folder)
         if status["state"] not in ("failed", "stopped"):
             status["state"] = (
                 "running"
@@ -362,7 +383,8 @@ class Store:
 
         folder_pattern: a glob pattern of folder names, which are "<step>-<identity>",
         such as "finetune-*"; by default all that do not begin with a dot."""
-        for origin, root in {"record": self.records, "run": self.runs}.items():
+        folders: dict[Origin, Path] = {"record": self.records, "run": self.runs}
+        for origin, root in folders.items():
             files = root.glob(f"{folder_pattern}/[!.]*/*.json")
             for folder in sorted({path.parent for path in files}):
                 if folder.suffix != ".part":
@@ -391,24 +413,29 @@ class Store:
         return target
 
 
-def count_core_seconds(ledger: Json) -> float:
+def count_core_seconds(run_status: RunStatus) -> float:
     """Return the CPU seconds that a run took, summed over all its cores.
 
     Unlike wall-clock seconds, they hardly grow with other work on the machine. Old runs
     have no CPU seconds; then the wall-clock seconds are returned.
 
-    ledger: the content of the run's `status.json`."""
-    return ledger.get("core_seconds") or ledger["seconds"]
+    run_status: the content of the run's `status.json`."""
+    return run_status.get("core_seconds") or run_status["seconds"]
 
 
-def read_ledger(unfinished_folder: Path) -> Json:
-    """Return the `status.json` of an unfinished run (its ledger: state, times, number
+def read_run_status(unfinished_folder: Path) -> RunStatus:
+    """Return the `status.json` of an unfinished run (state, times, number
     of attempts).
 
     Where it is damaged or missing, the state is "died", with no time and no attempts.
 
     unfinished_folder: the folder `<seed>.part` of the run."""
-    status: Json = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
+    status: RunStatus = {
+        "state": "died",
+        "seconds": 0.0,
+        "core_seconds": 0.0,
+        "attempts": 0,
+    }
     try:
         return status | read_json(unfinished_folder / "status.json")
     except (OSError, Damaged):
@@ -438,7 +465,7 @@ class Scratch:
     result: Json  # Return value of `lib.train.learn.Trainer.fit`.
 
     # Seconds between checkpoints: by default so many that none is written.
-    checkpoint_seconds = 1e9
+    checkpoint_interval_seconds = 1e9
 
     def __init__(self, folder: str | Path, seed: int) -> None:
         self.folder, self.seed = Path(folder), seed
@@ -491,6 +518,12 @@ class Scratch:
         fraction: the share that is done, 0 to 1."""
 
 
+class FolderStamp(NamedTuple):
+    folder_inode: int
+    spec_inode: int  # Of the file `spec.json`.
+    spec_modified_ns: int
+
+
 class RunWriter(Scratch):
     """A RunWriter is the folder of a run that is being made, for writing.
 
@@ -499,7 +532,7 @@ class RunWriter(Scratch):
 
     inputs: {name, such as "teacher": finished run}.
     keep_weights: whether the model's weights are saved.
-    checkpoint_seconds: seconds between two checkpoints."""
+    checkpoint_interval_seconds: seconds between two checkpoints."""
 
     def __init__(
         self,
@@ -507,14 +540,14 @@ class RunWriter(Scratch):
         spec: Spec,
         inputs: dict[str, Run],
         keep_weights: bool,
-        checkpoint_seconds: float = 30.0,
+        checkpoint_interval_seconds: float = 30.0,
     ) -> None:
         folder = store.unfinished_folder(spec)
         # For the type checker: unfinished_folder raises Refused for a Spec without
         # seed.
         assert spec.seed is not None
         super().__init__(folder, spec.seed)
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_interval_seconds = checkpoint_interval_seconds
         self.store, self.spec, self.inputs, self.keep = (
             store,
             spec,
@@ -522,7 +555,7 @@ class RunWriter(Scratch):
             keep_weights,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = read_ledger(self.folder)
+        before = read_run_status(self.folder)
         self.attempts = before["attempts"] + 1
         # Add the time of earlier attempts, so that a resumed run reports all its time.
         self.spent = before["seconds"]
@@ -534,13 +567,13 @@ class RunWriter(Scratch):
             disk.remove_path(path)
         write_json(self.folder / "spec.json", spec.to_json())
         self.made_as = self.folder_stamp()
-        self.write_ledger("started")
+        self.write_status("started")
 
-    def folder_stamp(self) -> tuple[int, int, int]:
+    def folder_stamp(self) -> FolderStamp:
         """Return inodes and a modification time of this folder, by which it is noticed
         if another process has deleted the folder and made it again."""
         spec = (self.folder / "spec.json").stat()
-        return self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns
+        return FolderStamp(self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns)
 
     def check_folder_exists(self) -> None:
         """Raise Absent where somebody has deleted this folder while the run is made.
@@ -549,15 +582,18 @@ class RunWriter(Scratch):
         with suppress(FileNotFoundError):
             if self.folder_stamp() == self.made_as:
                 return
-        where = f"{paths.show_path(self.folder)} was deleted while the run was made"
+        where = f"{paths.format_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
 
-    def write_ledger(self, state: str, in_place: bool = False, **values: Any) -> None:
-        """Write the run's `status.json` (its ledger): state, date, seconds, CPU
+    def write_status(
+        self, state: str, overwrite_bytes: bool = False, **values: Any
+    ) -> None:
+        """Write the run's `status.json`: state, date, seconds, CPU
         seconds, number of attempts, and further `values`.
 
         state: "started", "finished", "failed" or "stopped".
-        in_place: whether to overwrite the old bytes, which works on a full disk too."""
+        overwrite_bytes: whether to overwrite the old bytes, which works on a full disk
+        too."""
         self.check_folder_exists()
         status = {
             "state": state,
@@ -567,7 +603,7 @@ class RunWriter(Scratch):
             "attempts": self.attempts,
             **values,
         }
-        if in_place:
+        if overwrite_bytes:
             with open(self.folder / "status.json", "r+b") as file:
                 file.write(json.dumps(status).encode())
                 file.truncate()
@@ -581,7 +617,7 @@ class RunWriter(Scratch):
         fraction: the share that is done, 0 to 1."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
-            self.write_ledger("started", progress=round(fraction, 4), **values)
+            self.write_status("started", progress=round(fraction, 4), **values)
 
     def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
         self.check_folder_exists()
@@ -591,7 +627,7 @@ class RunWriter(Scratch):
         save_file(arrays, self.folder / f"{file_stem}.safetensors")
 
     @property
-    def model(self) -> Path | None:
+    def model_folder(self) -> Path | None:
         """Return the path of the folder to which weights are saved, or None where they
         are not to be saved."""
         return self.folder / "model" if self.keep else None
@@ -599,7 +635,7 @@ class RunWriter(Scratch):
     def write_final_files(self, metrics: Json, environment: Json) -> None:
         """Write the last files of a run, and its manifest with a digest of each file.
 
-        Then `Store.move_finished_run` gives the folder its final name.
+        Then `Store.rename_finished_run_folder` gives the folder its final name.
 
         metrics: the result of the run, for `metrics.json`.
         environment: versions, processor and commit, for `env.json`."""
@@ -609,5 +645,5 @@ class RunWriter(Scratch):
         body = "".join(json.dumps(line) + "\n" for line in self.lines)
         disk.write_text_file(self.folder / "events.jsonl", body, sync_to_disk=False)
         shutil.rmtree(self.checkpoint_folder, ignore_errors=True)
-        self.write_ledger("finished")
+        self.write_status("finished")
         disk.write_manifest(self.folder)

@@ -1,6 +1,6 @@
 """This package reads the rows of every task (GLUE, SQuAD, SentEval, generated toy
-tasks, a user's files): `describe_task_rows` chooses and describes them for a Spec (the
-description of a run), and `load` reads them. It does not import torch.
+tasks, a user's files): `make_data_descriptor` chooses and describes them for a Spec
+(the description of a run), and `load` reads them. It does not import torch.
 
 A **source** is where rows come from. The source `toy` generates them, `own` reads the
 files of a user (`lib.data.own`), and `lib.data.read` reads the tasks that `tasks.toml`
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -37,6 +37,11 @@ from lib.core import disk, paths
 from lib.core.names import Absent, Refused, check_name, derive_seed
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
+
+# The dict in a Spec that says which rows of a task its run has.
+DataDescriptor: TypeAlias = Json
+DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
+AbsentDataNames: TypeAlias = set[str]
 
 
 @dataclass(frozen=True)
@@ -182,18 +187,18 @@ def task(source_name: str, task_name: str) -> Task:
     return list_tasks(source_name)[task_name]
 
 
-def find_described_task(data_descriptor: Json) -> Task:
+def find_described_task(data_descriptor: DataDescriptor) -> Task:
     """Return the Task of a descriptor, the dict in a Spec (the description of a run)
     that says which rows the run has."""
     return task(data_descriptor["source"], data_descriptor["task"])
 
 
-_absent: set[str] | None = None
+_absent: AbsentDataNames | None = None
 _look = True
 
 
 @contextmanager
-def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
+def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
     """Let Specs (descriptions of runs) be built within a `with` block although data
     sets, texts or checkpoints are missing, so that runs can be planned. Yield a set, to
     which the names of the missing data are added.
@@ -208,7 +213,7 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[set[str]]:
         _absent, _look = before
 
 
-def read_official_digests() -> Json:
+def read_committed_data_digests() -> DataDigests:
     """Return {name, such as "glue/CoLA": digest} of official data sets, texts and
     checkpoints, from the committed file `data/digests.json`.
 
@@ -216,20 +221,19 @@ def read_official_digests() -> Json:
     machine that lacks the data."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
-    return read_digest_file(*disk.read_file_stamp(paths.DIGESTS))
+    return read_data_digests_cached(disk.read_file_stamp(paths.DIGESTS))
 
 
 @cache
-def read_digest_file(path: str, *file_stamp: int) -> Json:
+def read_data_digests_cached(file_stamp: disk.FileStamp) -> DataDigests:
     """Return {name: digest} of a JSON file, cached, as it is read for every planned
     run.
 
-    path, file_stamp: what `disk.read_file_stamp` returns, so that a changed file is
-    read again."""
-    return disk.read_json(path, "take it from git")
+    file_stamp: that of the file, so that a changed file is read again."""
+    return disk.read_json(file_stamp.path, "take it from git")
 
 
-def digest_local_or_official(
+def find_local_or_committed_digest(
     data_name: str,
     digest_local: Callable[[], str],
     has_local_folder: Callable[[], bool] = lambda: True,
@@ -243,7 +247,7 @@ def digest_local_or_official(
     digest_local: function that computes the digest of the local data.
     has_local_folder: function that returns whether the folder of the data exists. If
     not, and there is an official digest, `digest_local` is not called."""
-    official = read_official_digests().get(data_name)
+    official = read_committed_data_digests().get(data_name)
     try:
         if not _look or (official and not has_local_folder()):
             raise FileNotFoundError(f"{data_name} is not looked at")
@@ -256,7 +260,9 @@ def digest_local_or_official(
         return official or "absent"
 
 
-def find_checkpoint(checkpoint_name: str, file_name: str) -> Path | None:
+def find_checkpoint_folder_with_file(
+    checkpoint_name: str, file_name: str
+) -> Path | None:
     """Return the local folder of a pretrained checkpoint, if it has a file `file_name`,
     or None."""
     roots = paths.models_root(), paths.data_root() / "models"
@@ -270,12 +276,12 @@ def find_checkpoint(checkpoint_name: str, file_name: str) -> Path | None:
     )
 
 
-def locate_checkpoint(checkpoint_name: str) -> Path:
+def require_checkpoint_folder(checkpoint_name: str) -> Path:
     """Return the local folder of a pretrained checkpoint. Raises Absent, with ways to
     get it, where it is missing."""
-    if folder := find_checkpoint(checkpoint_name, WEIGHTS):
+    if folder := find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS):
         return folder
-    why = f"no checkpoint {checkpoint_name!r} under {paths.show_path(paths.models_root())}"
+    why = f"no checkpoint {checkpoint_name!r} under {paths.format_path(paths.models_root())}"
     fix = f"run `python -m lib fetch {checkpoint_name}`, or put its folder there, with {WEIGHTS}"
     raise Absent(f"{why}: {fix}")
 
@@ -289,7 +295,7 @@ def digest_weights(checkpoint_name: str) -> str:
 
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder."""
-    folder = locate_checkpoint(checkpoint_name)
+    folder = require_checkpoint_folder(checkpoint_name)
     if not Path(checkpoint_name).is_absolute():
         return disk.digest_file(folder / WEIGHTS)
     files = sorted(list_checkpoint_files(folder))
@@ -309,10 +315,10 @@ def digest_checkpoint(checkpoint_name: str) -> str:
     """Return the digest of a pretrained checkpoint, which identifies it in a Spec (the
     description of a run): of the local files, or the official digest where they are
     missing."""
-    return digest_local_or_official(
+    return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
-        lambda: find_checkpoint(checkpoint_name, WEIGHTS) is not None,
+        lambda: find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -346,23 +352,25 @@ def read_split(source_name: str, task_name: str, split_name: str) -> Split:
         names = ", ".join(task_splits)
         lacking = f"{source_name}/{task_name} has no split {split_name!r}, only {names}"
         raise Absent(
-            f"{lacking}: add its file under {paths.show_path(paths.data_root())}"
+            f"{lacking}: add its file under {paths.format_path(paths.data_root())}"
         )
     return task_splits[split_name]
 
 
 def digest_splits(
     splits: dict[str, Split],
-    labels_or_scale: tuple[str, ...] | tuple[float, float] = (),
+    class_names_or_score_range: tuple[str, ...] | tuple[float, float] = (),
 ) -> str:
     """Return the digest of the rows of several splits: 16 hex digits of a SHA-256.
 
     Test splits are left out, since only some copies of a data set have them.
 
-    labels_or_scale: for a user's file, the class names, or the lowest and highest
-    score, which are inferred from its rows; they become part of the digest."""
+    class_names_or_score_range: for a user's file, the class names, or the lowest and
+    highest score, which are inferred from its rows; they become part of the digest."""
     body = hashlib.sha256(
-        json.dumps(labels_or_scale).encode() if labels_or_scale else b""
+        json.dumps(class_names_or_score_range).encode()
+        if class_names_or_score_range
+        else b""
     )
     for key, split in splits.items():
         if not key.startswith("test"):
@@ -385,9 +393,19 @@ def digest_task_rows(source_name: str, task_name: str) -> str:
     return digest_splits(read_splits(source_name, task_name), labels)
 
 
-def digest_local_rows(source_name: str, task_name: str) -> tuple[str, list[str]]:
-    """Return (digest, names of the splits) of a task's local rows. Raises Absent where
-    they are missing.
+class RowsDigest(NamedTuple):
+    digest: str
+    split_names: list[str]
+
+
+class FileDigest(NamedTuple):
+    path: str
+    digest: str
+
+
+def digest_local_rows(source_name: str, task_name: str) -> RowsDigest:
+    """Return the digest and the names of the splits of a task's local rows. Raises
+    Absent where they are missing.
 
     The result is cached, as it is asked for every planned run: for official rows while
     the process lives, for a user's files until they change."""
@@ -395,23 +413,24 @@ def digest_local_rows(source_name: str, task_name: str) -> tuple[str, list[str]]
         import_source(source_name).files(task_name) if source_name == "own" else ()
     )
     return digest_rows_cached(
-        source_name, task_name, *((str(f), disk.digest_file(f)) for f in user_files)
+        source_name,
+        task_name,
+        *(FileDigest(str(f), disk.digest_file(f)) for f in user_files),
     )
 
 
 @cache
 def digest_rows_cached(
-    source_name: str, task_name: str, *files_with_digests: tuple[str, str]
-) -> tuple[str, list[str]]:
-    """Return (digest, names of the splits) of a task's local rows, cached in this
-    process and on disk.
+    source_name: str, task_name: str, *file_digests: FileDigest
+) -> RowsDigest:
+    """Return the digest and the names of the splits of a task's local rows, cached in
+    this process and on disk.
 
     The cache on disk holds until a data file or the code of this package changes. It
     saves seconds for each command, as most commands need the digests of most tasks.
 
-    files_with_digests: (path, digest) of each of a user's files; none for an official
-    task."""
-    files = [Path(path) for path, _ in files_with_digests]
+    file_digests: one for each of a user's files; none for an official task."""
+    files = [Path(path) for path, _ in file_digests]
     for root in list_source_folders(source_name):
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
@@ -421,12 +440,12 @@ def digest_rows_cached(
             *read_splits(source_name, task_name),
         ]
 
-    note = ["rows", source_name, task_name, *files_with_digests]
+    note = ["rows", source_name, task_name, *file_digests]
     rows_digest, *names = disk.cache_on_disk(note, [*CODE, *files], digest_rows)
-    return rows_digest, names
+    return RowsDigest(rows_digest, names)
 
 
-def describe_task_rows(
+def make_data_descriptor(
     source_name: str,
     task_name: str,
     rows: int | None = None,
@@ -436,7 +455,7 @@ def describe_task_rows(
     in_order: bool = False,
     words: int = 0,
     drawn: bool = False,
-) -> Json:
+) -> DataDescriptor:
     """Return a descriptor for a Spec (the description of a run): a dict that says which
     rows of a task a run trains on and is scored on, and has their digests, so that
     `load` gives the same rows on every machine.
@@ -461,15 +480,15 @@ def describe_task_rows(
     Raises Refused where there are too few rows, where `drawn` and `in_order` are both
     given, and for unseen rows from the training rows where `rows` is None, `in_order`
     is given, or `beside` is less than `rows` + `held_out`."""
-    key, digests = f"{source_name}/{task_name}", read_official_digests()
+    key, digests = f"{source_name}/{task_name}", read_committed_data_digests()
     task(source_name, task_name)
-    rows_digest = digest_local_or_official(
+    rows_digest = find_local_or_committed_digest(
         key,
         lambda: digest_local_rows(source_name, task_name)[0],
         lambda: has_source_folder(source_name),
     )
     noted = digests if rows_digest == digests.get(key) else {}
-    body: Json = {
+    body: DataDescriptor = {
         "source": source_name,
         "task": task_name,
         "digest": rows_digest,
@@ -493,13 +512,13 @@ def describe_task_rows(
             entry["words"] = words
         body["unseen"] = noted.get("/".join(map(str, [key, *entry.values()])))
         if not body["unseen"]:
-            split = read_unseen_rows(source_name, task_name, entry)
+            split = read_unseen_test_rows(source_name, task_name, entry)
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if drawn:
-        drawn_entry: Json | None = noted.get(format_pool_key(body))
+        drawn_entry: Json | None = noted.get(make_training_candidates_key(body))
         if not drawn_entry:
-            split = read_pool_of_training_rows(body)
+            split = read_training_candidates(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
         body["drawn"] = drawn_entry
         check_enough_rows(
@@ -527,7 +546,7 @@ def check_enough_rows(
         )
 
 
-def load(data_descriptor: Json, seed: int | None = None) -> dict[str, Split]:
+def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, Split]:
     """Return {split name: Split} of the rows that a descriptor in a Spec describes:
     "train", "held_out" and "unseen" as described, "dev" and others whole.
 
@@ -536,7 +555,7 @@ def load(data_descriptor: Json, seed: int | None = None) -> dict[str, Split]:
     changed since they were described or have too few rows, and for "drawn" rows (each
     seed has its own) without a seed.
 
-    data_descriptor: the dict that `describe_task_rows` returned.
+    data_descriptor: the dict that `make_data_descriptor` returned.
     seed: the seed of the run, which decides the order of "drawn" rows. Runs of one seed
     have the same training rows, also if they hold out more or fewer rows."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
@@ -552,7 +571,7 @@ def load(data_descriptor: Json, seed: int | None = None) -> dict[str, Split]:
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
         train, what = (
-            read_pool_of_training_rows(data_descriptor),
+            read_training_candidates(data_descriptor),
             f"{key}, the rows to draw from,",
         )
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
@@ -570,7 +589,7 @@ def load(data_descriptor: Json, seed: int | None = None) -> dict[str, Split]:
             np.sort(order[first : first + held])
         )
     if "unseen" in data_descriptor:
-        task_splits["unseen"] = load_unseen_rows(data_descriptor)
+        task_splits["unseen"] = load_unseen_test_rows(data_descriptor)
     return task_splits
 
 
@@ -595,42 +614,46 @@ def permute_row_numbers(split: Split) -> np.ndarray:
 
 
 @cache
-def find_unseen_rows(
-    train_split: Split, skipped_rows: int, max_unseen: int, min_words: int
+def choose_unseen_test_rows(
+    train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
 ) -> list[int]:
     """Choose unseen rows (labelled test rows) among the training rows of a task, and
     return their positions.
 
-    They are the first `max_unseen` rows, in a fixed random order after the first
-    `skipped_rows` rows, that share no text with those skipped rows and have at least
-    `min_words` words. Runs train on the skipped rows."""
+    They are the first `max_rows` rows, in a fixed random order after the first
+    `skipped_row_count` rows, that share no text with those skipped rows and have at
+    least `min_words` words. Runs train on the skipped rows."""
     order = permute_row_numbers(train_split)
-    behind = order[skipped_rows:]
+    behind = order[skipped_row_count:]
     if min_words:
         behind = behind[left.count_words(train_split)[behind] >= min_words]
     return left.select_rows_without_shared_text(
-        train_split, order[:skipped_rows], behind, max_unseen
+        train_split, order[:skipped_row_count], behind, max_rows
     )
 
 
-def read_unseen_rows(source_name: str, task_name: str, unseen_entry: Json) -> Split:
+def read_unseen_test_rows(
+    source_name: str, task_name: str, unseen_descriptor: Json
+) -> Split:
     """Return a Split of a task's unseen rows: labelled test rows on which models are
     scored, but never trained or selected.
 
     Raises Refused where there are none.
 
-    unseen_entry: {"rows": largest number, "beside", "words": least number of words}.
-    With "beside" 0 they are official test rows of the source. Otherwise they are
-    training rows that share no text with the first "beside" rows of a fixed random
+    unseen_descriptor: {"rows": largest number, "beside", "words": least number of
+    words}. With "beside" 0 they are official test rows of the source. Otherwise they
+    are training rows that share no text with the first "beside" rows of a fixed random
     order."""
-    beside, count = unseen_entry["beside"], unseen_entry["rows"]
+    beside, count = unseen_descriptor["beside"], unseen_descriptor["rows"]
     if not beside:
         split = import_source(source_name).load_official_test_rows(
             task_name, *list_source_folders(source_name)
         )
         return split.select_rows(np.sort(permute_row_numbers(split)[:count]))
     train = read_split(source_name, task_name, "train")
-    chosen = find_unseen_rows(train, beside, count, unseen_entry.get("words", 0))
+    chosen = choose_unseen_test_rows(
+        train, beside, count, unseen_descriptor.get("words", 0)
+    )
     if not chosen:
         key = f"{source_name}/{task_name}"
         few = f"every other row of {key} shares text with the {beside} first drawn"
@@ -638,12 +661,12 @@ def read_unseen_rows(source_name: str, task_name: str, unseen_entry: Json) -> Sp
     return train.select_rows(np.sort(chosen))
 
 
-def load_unseen_rows(data_descriptor: Json) -> Split:
+def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     """Return the Split of the unseen rows (labelled test rows) that a descriptor (the
     dict in a Spec that says which rows a run has) names. Raises Refused where their
     digest has changed."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
-    split = read_unseen_rows(name, task_name, data_descriptor["unseen"])
+    split = read_unseen_test_rows(name, task_name, data_descriptor["unseen"])
     what = f"{name}/{task_name}, its unseen rows,"
     check_digest(
         what, digest_splits({"unseen": split}), data_descriptor["unseen"]["digest"]
@@ -651,7 +674,7 @@ def load_unseen_rows(data_descriptor: Json) -> Split:
     return split
 
 
-def format_pool_key(data_descriptor: Json) -> str:
+def make_training_candidates_key(data_descriptor: DataDescriptor) -> str:
     """Return the name in `data/digests.json` of the rows from which each seed draws its
     training rows, such as "glue/CoLA/pool".
 
@@ -662,7 +685,7 @@ def format_pool_key(data_descriptor: Json) -> str:
     return "/".join([data_descriptor["source"], data_descriptor["task"], "pool", *rest])
 
 
-def read_pool_of_training_rows(data_descriptor: Json) -> Split:
+def read_training_candidates(data_descriptor: DataDescriptor) -> Split:
     """Return the pool: the training rows from which each seed draws its own, in the
     order of the file.
 
@@ -674,18 +697,18 @@ def read_pool_of_training_rows(data_descriptor: Json) -> Split:
     entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
         return train
-    return select_pool_of_training_rows(
+    return select_training_candidates(
         train, entry["beside"], entry["rows"], entry.get("words", 0)
     )
 
 
 @cache
-def select_pool_of_training_rows(
-    train_split: Split, skipped_rows: int, max_unseen: int, min_words: int
+def select_training_candidates(
+    train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
 ) -> Split:
     """Return the training rows that share no text with the unseen (test) rows that
-    `find_unseen_rows` chooses for the same arguments; seeds draw from them."""
-    taken = find_unseen_rows(train_split, skipped_rows, max_unseen, min_words)
+    `choose_unseen_test_rows` chooses for the same arguments; seeds draw from them."""
+    taken = choose_unseen_test_rows(train_split, skipped_row_count, max_rows, min_words)
     rest = np.setdiff1d(np.arange(len(train_split)), taken)
     return train_split.select_rows(
         np.array(
@@ -697,7 +720,7 @@ def select_pool_of_training_rows(
     )
 
 
-def read_judging_arrays(data_descriptor: Json) -> Arrays:
+def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
     """Return the arrays that are needed to score predictions for the unseen (test) rows
     of a descriptor: their labels, which rows count, clusters of rows that share text,
     and numbers of words (lib.data.unseen.compute_labels_and_clusters).
@@ -716,11 +739,13 @@ def read_judging_arrays(data_descriptor: Json) -> Arrays:
     )
     every = None if unseen_entry["beside"] else read_split(name, task_name, "train")
     return left.compute_labels_and_clusters(
-        load_unseen_rows(data_descriptor), read_split(name, task_name, "dev"), every
+        load_unseen_test_rows(data_descriptor),
+        read_split(name, task_name, "dev"),
+        every,
     )
 
 
-def pack_predictions(class_names: tuple[str, ...], scores: np.ndarray) -> Arrays:
+def encode_predictions(class_names: tuple[str, ...], logits: np.ndarray) -> Arrays:
     """Return the predictions for N test rows as {kind: one small array}, which a run
     saves.
 
@@ -728,18 +753,18 @@ def pack_predictions(class_names: tuple[str, ...], scores: np.ndarray) -> Arrays
     and scores of a regression are not changed ("scores").
 
     class_names: the names of the C classes; () for a regression.
-    scores: logits [N, C], or scores [N, 1]."""
+    logits: [N, C], or the scores of a regression [N, 1]."""
     if not class_names:
-        return {"scores": scores[:, 0]}
-    said = scores.argmax(1)
+        return {"scores": logits[:, 0]}
+    said = logits.argmax(1)
     if len(class_names) == 2:
         return {"bits": np.packbits(said == 1)}
     return {"classes": said.astype(np.min_scalar_type(len(class_names) - 1))}
 
 
-def unpack_predictions(arrays: Arrays, row_count: int) -> np.ndarray:
+def decode_predictions(arrays: Arrays, row_count: int) -> np.ndarray:
     """Return the predicted class codes or scores [N] from the arrays that
-    `pack_predictions` made.
+    `encode_predictions` made.
 
     row_count: N, the number of rows."""
     [(kind, values)] = arrays.items()

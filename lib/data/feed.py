@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class TokenizerCoverage:
     length: int
 
     @property
-    def truncated_share(self) -> float:
+    def truncated_row_share(self) -> float:
         """Return the share of rows, 0 to 1, that are longer than the model's input and
         are cut."""
         return float(np.mean(self.lengths > self.length)) if self.length else 0.0
@@ -52,8 +52,10 @@ class TokenizerCoverage:
         if not self.length:
             return line
         usual = int(np.quantile(self.lengths, 0.95))
-        cut = f"{self.truncated_share:.0%} of the rows are cut at {self.length} tokens"
-        more = "; the length of 92_your_task sets it" * (self.truncated_share > MUCH)
+        cut = f"{self.truncated_row_share:.0%} of the rows are cut at {self.length} tokens"
+        more = "; the length of 92_your_task sets it" * (
+            self.truncated_row_share > MUCH
+        )
         return f"{line}, {cut} (95 % have at most {usual}{more})"
 
     @property
@@ -61,7 +63,7 @@ class TokenizerCoverage:
         """Return whether more than 5 % (MUCH) of the tokens are unknown, or of the rows
         cut or empty."""
         return (
-            max(self.unknown, self.truncated_share, self.empty / len(self.lengths))
+            max(self.unknown, self.truncated_row_share, self.empty / len(self.lengths))
             > MUCH
         )
 
@@ -82,7 +84,7 @@ def measure_tokenizer_coverage(
 
 @lru_cache(8)
 def _measure_coverage_cached(
-    split: Split, tokenizer_folder: str, max_length: int, *file_stamps: Any
+    split: Split, tokenizer_folder: str, max_length: int, *file_stamps: disk.FileStamp
 ) -> TokenizerCoverage | None:
     tokenizer = _load_tokenizer(Path(tokenizer_folder))
     if tokenizer is None:

@@ -134,7 +134,7 @@ def make_noun_phrase(entity: Entity) -> list[Word]:
         pronoun = "who" if CLASS[entity.noun] == "person" else "that"
         words += [
             Word(pronoun, "WP"),
-            *make_clause(entity.clause, modified_entity=entity),
+            *make_clause(entity.clause, relative_clause_antecedent=entity),
         ]
     return words
 
@@ -160,15 +160,17 @@ def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
     return [*auxiliary, *negation, Word(VERB[event.verb][tag], tag, event.verb)]
 
 
-def make_clause(event: Event, modified_entity: Entity | None = None) -> list[Word]:
+def make_clause(
+    event: Event, relative_clause_antecedent: Entity | None = None
+) -> list[Word]:
     """Return the words of the clause that expresses an event: "the dog chased the pig".
 
-    modified_entity: for a relative clause without a subject of its own ("who slept"),
-    the entity that it modifies, with which the verb agrees."""
+    relative_clause_antecedent: for a relative clause without a subject of its own ("who
+    slept"), the entity that it modifies, with which the verb agrees."""
     subject, other = (
         (event.patient, event.agent) if event.passive else (event.agent, event.patient)
     )
-    head = subject or modified_entity
+    head = subject or relative_clause_antecedent
     assert head is not None
     words = [
         *(make_noun_phrase(subject) if subject else []),
@@ -186,7 +188,10 @@ def make_question(event: Event, asked_role: str) -> list[Word]:
     asked_role: "agent" or "patient": which of the two the question asks for."""
     out: dict[str, Any] = {asked_role: None}
     asked = replace(event, passive=asked_role == "patient", **out)
-    return [Word("who", "WP"), *make_clause(asked, modified_entity=Entity("boy"))]
+    return [
+        Word("who", "WP"),
+        *make_clause(asked, relative_clause_antecedent=Entity("boy")),
+    ]
 
 
 def join_clauses(clauses: Iterable[Iterable[Word]]) -> list[Word]:
@@ -225,7 +230,7 @@ def sample_entity(
         )
         return replace(e, place=(pick_option(rng, PREPOSITIONS), where))
     if roll < place_probability + clause_probability:
-        return replace(e, clause=drop_modified_role(rng, sample_event(rng)))
+        return replace(e, clause=make_relative_clause_event(rng, sample_event(rng)))
     return e
 
 
@@ -259,7 +264,7 @@ def sample_event(
     return Event(verb, agent, patient, **drawn | event_fields)
 
 
-def drop_modified_role(rng: Random, event: Event) -> Event:
+def make_relative_clause_event(rng: Random, event: Event) -> Event:
     """Return an event as the meaning of a relative clause, with its agent or its
     patient set to None: the noun that the clause modifies takes that role.
 

@@ -13,7 +13,7 @@ import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lib.core.disk import write_text_file
 from lib.core.names import Refused
@@ -34,9 +34,15 @@ csv.field_size_limit(2**31 - 1)
 QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
-def refuse_content(
+class ErrorText(NamedTuple):
+    problem: str
+    expected: str
+    fix: str
+
+
+def make_content_error(
     path: Path | str,
-    fault: object,
+    problem: object,
     expected: str,
     fix: str = "download the file again",
 ) -> Refused:
@@ -44,8 +50,8 @@ def refuse_content(
     caller to raise.
 
     path: the path, with the number of the line if known.
-    fault, expected, fix: what is wrong, what is allowed, and what to do."""
-    return Refused(f"{path}: {fault}; expected {expected}; fix: {fix}")
+    problem, expected, fix: what is wrong, what is allowed, and what to do."""
+    return Refused(f"{path}: {problem}; expected {expected}; fix: {fix}")
 
 
 def quote_for_message(text: str) -> str:
@@ -80,7 +86,7 @@ def iterate_lines(path: Path) -> Iterator[str]:
         file = shlex.quote(shorten_path(str(path)))
         fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
         fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
-        raise refuse_content(path, error, "UTF-8 text", fix) from None
+        raise make_content_error(path, error, "UTF-8 text", fix) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -92,19 +98,19 @@ def read_lines(path: Path) -> list[str]:
     return lines
 
 
-def format_cell(value: Any, error_location: str) -> str:
+def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
     """Return a cell of a table as text without tabs and line breaks, which become
     blanks; a missing value (None or NaN) becomes "".
 
     "NA" counts as text. Raises Refused for lists, objects and bytes.
 
     error_location: the file and line of the cell, for the error."""
-    if isinstance(value, (list, dict, bytes)):
-        fault, fix = f"a cell {value!r:.60}", "mend or drop the row"
-        raise refuse_content(error_location, fault, "text or a number", fix)
-    if value is None or value != value:
+    if isinstance(cell_value, (list, dict, bytes)):
+        fault, fix = f"a cell {cell_value!r:.60}", "mend or drop the row"
+        raise make_content_error(error_location, fault, "text or a number", fix)
+    if cell_value is None or cell_value != cell_value:
         return ""
-    return re.sub("[\t\r\n]", " ", str(value)).strip()
+    return re.sub("[\t\r\n]", " ", str(cell_value)).strip()
 
 
 def parse_number(text: str, default: T = None) -> float | T:
@@ -117,7 +123,9 @@ def parse_number(text: str, default: T = None) -> float | T:
 
 
 def parse_table(
-    path: Path, file_ending: str | None = None, blank_lines: list[str] | None = None
+    path: Path,
+    file_ending: str | None = None,
+    add_blank_lines_to: list[str] | None = None,
 ) -> Table:
     """Return the table in a file as [(file and line, cells)]. The ending of the file
     says its format. Raises Refused with the file, and the line if known.
@@ -129,21 +137,22 @@ def parse_table(
 
     file_ending: an ending, such as ".csv", by which the file is read instead of its
     own.
-    blank_lines: a list to which file and number of each line without text are added."""
-    file_ending, blank_lines = (
+    add_blank_lines_to: a list to which file and number of each line without text are
+    added."""
+    file_ending, add_blank_lines_to = (
         file_ending or path.suffix.lower(),
-        [] if blank_lines is None else blank_lines,
+        [] if add_blank_lines_to is None else add_blank_lines_to,
     )
     if file_ending in (".json", ".jsonl", ".parquet"):
-        rows = _read_objects_as_table(path, blank_lines)
+        rows = _read_objects_as_table(path, add_blank_lines_to)
     elif file_ending == ".csv":
-        rows = _parse_csv(path, blank_lines)
+        rows = _parse_csv(path, add_blank_lines_to)
     else:
         lines = [(f"{path}:{n}", line) for n, line in enumerate(iterate_lines(path), 1)]
         rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
-        blank_lines += [place for place, line in lines if not line.strip()]
+        add_blank_lines_to += [place for place, line in lines if not line.strip()]
     if not rows:
-        raise refuse_content(path, "no rows", "a header line, then one row a line")
+        raise make_content_error(path, "no rows", "a header line, then one row a line")
     return rows
 
 
@@ -157,7 +166,7 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
-def _parse_csv(path: Path, blank_lines: list[str]) -> Table:
+def _parse_csv(path: Path, add_blank_lines_to: list[str]) -> Table:
     lines, rows, first = list(iterate_lines(path)), [], 1
 
     def count_columns(delimiter: str) -> int:
@@ -175,25 +184,25 @@ def _parse_csv(path: Path, blank_lines: list[str]) -> Table:
             if "".join(cells).strip():
                 rows.append((place, cells))
             else:
-                blank_lines.append(place)
+                add_blank_lines_to.append(place)
     except csv.Error as error:
         place = f"{path}:{reader.line_num + first - 1}"
         fix = (
             "double each quote inside a quoted cell; or, where cells have tabs between "
         )
         fix += "them and quotes are text, name the file .tsv"
-        raise refuse_content(place, error, "quoted cells", fix) from None
+        raise make_content_error(place, error, "quoted cells", fix) from None
     return rows
 
 
-def read_json_value(path: Path, blank_lines: list[str] | None = None) -> Any:
+def read_json_value(path: Path, add_blank_lines_to: list[str] | None = None) -> Any:
     """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
     file. Raises Refused with the file.
 
     A .json file may have one JSON value on each line too, as many programs write it so.
 
-    blank_lines: a list to which file and number of each blank line of a .jsonl file are
-    added."""
+    add_blank_lines_to: a list to which file and number of each blank line of a .jsonl
+    file are added."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
 
@@ -201,45 +210,45 @@ def read_json_value(path: Path, blank_lines: list[str] | None = None) -> Any:
             return parquet.read_table(path).to_pylist()
         except ValueError as error:
             what = str(error).splitlines()[0]
-            raise refuse_content(path, what, "a Parquet file", MEND) from None
+            raise make_content_error(path, what, "a Parquet file", MEND) from None
     lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
-        return _parse_json_lines(path, lines, blank_lines)
+        return _parse_json_lines(path, lines, add_blank_lines_to)
     try:
         return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
-            return _parse_json_lines(path, lines, blank_lines)
-        raise refuse_content(path, error, "JSON", MEND) from None
+            return _parse_json_lines(path, lines, add_blank_lines_to)
+        raise make_content_error(path, error, "JSON", MEND) from None
 
 
 def _parse_json_lines(
-    path: Path, lines: list[str], blank_lines: list[str] | None
+    path: Path, lines: list[str], add_blank_lines_to: list[str] | None
 ) -> list[Any]:
     values = []
     for n, line in enumerate(lines, 1):
         try:
             if line.strip():
                 values.append(json.loads(line))
-            elif blank_lines is not None:
-                blank_lines.append(f"{path}:{n}")
+            elif add_blank_lines_to is not None:
+                add_blank_lines_to.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
-            raise refuse_content(
+            raise make_content_error(
                 f"{path}:{n}", error, "JSON on each line", MEND
             ) from None
     return values
 
 
-def _read_objects_as_table(path: Path, blank_lines: list[str]) -> Table:
+def _read_objects_as_table(path: Path, add_blank_lines_to: list[str]) -> Table:
     """Return the table in a JSON or Parquet file, whose rows are objects: a header of
     all their keys, then a row for each object.
 
     The list of objects may be the value of the key "data". The file may also be stored
     by column ({column: values}), as pandas writes it.
 
-    blank_lines: a list to which file and number of each blank line of a .jsonl file are
-    added."""
-    value = read_json_value(path, blank_lines)
+    add_blank_lines_to: a list to which file and number of each blank line of a .jsonl
+    file are added."""
+    value = read_json_value(path, add_blank_lines_to)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict):
@@ -247,7 +256,7 @@ def _read_objects_as_table(path: Path, blank_lines: list[str]) -> Table:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         form = "a list of objects, one for each row, or lists of equal length by column"
         fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
-        raise refuse_content(path, f"{value!r:.60}", form, fix)
+        raise make_content_error(path, f"{value!r:.60}", form, fix)
     return tabulate_objects(str(path), value)
 
 

@@ -18,10 +18,10 @@ from lib.data import (
     WEIGHTS,
     check_digest,
     digest_weights,
-    find_checkpoint,
+    find_checkpoint_folder_with_file,
     list_checkpoint_files,
-    locate_checkpoint,
-    read_official_digests,
+    read_committed_data_digests,
+    require_checkpoint_folder,
 )
 
 HUB = disk.read_toml(Path(__file__).with_name("models.toml"))["HUB"]
@@ -56,9 +56,9 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     target = paths.models_root() / checkpoint_name
     if (target / WEIGHTS).exists():
         return target
-    here = find_checkpoint(checkpoint_name, WEIGHTS) or find_checkpoint(
-        checkpoint_name, PICKLE
-    )
+    here = find_checkpoint_folder_with_file(
+        checkpoint_name, WEIGHTS
+    ) or find_checkpoint_folder_with_file(checkpoint_name, PICKLE)
     is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", checkpoint_name)
     if not (is_name and (here or "/" in checkpoint_name)):
         check_name("checkpoint", checkpoint_name, HUB)
@@ -72,7 +72,9 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             if not (made / WEIGHTS).exists():
                 convert_pickle(source / PICKLE, made / WEIGHTS)
             actual = disk.digest_file(made / WEIGHTS)
-            expected = read_official_digests().get(f"models/{checkpoint_name}", actual)
+            expected = read_committed_data_digests().get(
+                f"models/{checkpoint_name}", actual
+            )
             if actual != expected:
                 digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
                 fix = "fetch them again; nothing was stored"
@@ -128,7 +130,8 @@ def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
     try:
         snapshot_download(HUB.get(checkpoint_name, checkpoint_name), **options)
     except Exception as error:
-        fix = f"copy its folder to {paths.show_path(paths.models_root() / checkpoint_name)} by hand"
+        place = paths.format_path(paths.models_root() / checkpoint_name)
+        fix = f"copy its folder to {place} by hand"
         raise OSError(
             f"the hub did not give {checkpoint_name} ({type(error).__name__}): {fix}"
         ) from None
@@ -145,15 +148,15 @@ def copy_checkpoint(
     changed since it was downloaded.
 
     expected_digest: the digest that the Spec of the run has for this checkpoint."""
-    folder = locate_checkpoint(checkpoint_name)
+    folder = require_checkpoint_folder(checkpoint_name)
     if (folder / disk.MANIFEST).exists() and (
         why := disk.describe_folder_damage(folder)
     ):
         raise Refused(
-            f"{why}: move {paths.show_path(folder)} away, and fetch {checkpoint_name} again"
+            f"{why}: move {paths.format_path(folder)} away, and fetch {checkpoint_name} again"
         )
     check_digest(
-        f"the checkpoint in {paths.show_path(folder)}",
+        f"the checkpoint in {paths.format_path(folder)}",
         digest_weights(checkpoint_name),
         expected_digest,
     )

@@ -1,6 +1,6 @@
 """This module reads a user's data: a file, a folder with training and development
-files, or a data set of the Hugging Face hub. One line of text, here called the user's
-line, names them:
+files, or a data set of the Hugging Face hub. One line of text, here called the
+dataset line, names them:
 
     reviews.tsv                              has a header, one or two texts, and a label
     reviews.csv: title, body, stars          names its columns: texts first, then the label
@@ -27,14 +27,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused
 from lib.data import Split, Task, lines, read, roles, squad
-from lib.data.lines import SUFFIXES, Table, format_cell, refuse_content, shorten_path
+from lib.data.lines import (
+    SUFFIXES,
+    Table,
+    convert_cell_to_text,
+    make_content_error,
+    shorten_path,
+)
 from lib.data.roles import FEW
 
 if TYPE_CHECKING:
@@ -73,86 +79,94 @@ class UserData:
 def format_task_title(task_name: str) -> str:
     """Return the title of a user's task in tables: the name of its file or folder.
 
-    task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""
-    place = Path(_divide_user_line(task_name)[0])
+    task_name: the dataset line, such as "/data/reviews.csv: body, stars: scores"."""
+    place = Path(_divide_dataset_line(task_name)[0])
     return place.name + "/" * place.is_dir()
 
 
 def files(task_name: str) -> list[Path]:
     """Return the paths of the files from which a user's task is read.
 
-    task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""
-    place = Path(_resolve_location(_divide_user_line(task_name)[0]))
+    task_name: the dataset line, such as "/data/reviews.csv: body, stars: scores"."""
+    place = Path(_find_or_download_data(_divide_dataset_line(task_name)[0]))
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     return list(_find_split_files(str(place))[0].values())
 
 
-def task(user_line: str) -> Task:
-    """Return the Task (labels, metrics) of the data that a user's line names, such as
+def task(dataset_line: str) -> Task:
+    """Return the Task (labels, metrics) of the data that a dataset line names, such as
     "reviews.csv: body, stars: scores".
 
     A path may be relative to the working folder or to the project. Raises Absent where
     files are missing, and Refused with file and row where columns or rows are not
     clear."""
-    return read_user_line(user_line).task
+    return read_dataset_line(dataset_line).task
 
 
 def load(task_name: str) -> dict[str, Split]:
     """Return {split name: Split} of a user's task: "train", "dev", and "test" if the
     data have it. Raises Refused with file and row where a row is malformed.
 
-    task_name: the user's line, such as "/data/reviews.csv: body, stars: scores"."""
-    return dict(read_user_line(task_name).splits)
+    task_name: the dataset line, such as "/data/reviews.csv: body, stars: scores"."""
+    return dict(read_dataset_line(task_name).splits)
 
 
-def read_user_line(user_line: str) -> UserData:
-    """Read the data that a user's line names, and return task, rows and remarks, cached
-    in this process until a file changes.
+def read_dataset_line(dataset_line: str) -> UserData:
+    """Read the data that a dataset line names, and return task, rows and remarks,
+    cached in this process until a file changes.
 
-    user_line: such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
-    place, columns = _divide_user_line(user_line)
-    place = _resolve_location(place)
-    return _read_files(place, columns, *map(disk.digest_file, files(place)))
+    dataset_line: such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
+    place, columns = _divide_dataset_line(dataset_line)
+    place = _find_or_download_data(place)
+    return _read_files_cached(place, columns, *map(disk.digest_file, files(place)))
 
 
 def read_dataset(
-    dataset: Dataset | Mapping[str, Dataset], columns_text: str = ""
+    dataset: Dataset | Mapping[str, Dataset], column_choice: str = ""
 ) -> UserData:
     """Read a `datasets.Dataset`, or a `DatasetDict` with a split train, and return
     task, rows and remarks.
 
-    columns_text: the columns to read, the label last, such as "title, body, stars:
+    column_choice: the columns to read, the label last, such as "title, body, stars:
     scores"; "" infers texts and label from the names of the columns."""
-    return _interpret_tables(
-        "the data set", *_read_dataset_tables("the data set", dataset), columns_text
+    return _convert_tables_to_user_data(
+        "the data set", *_read_dataset_tables("the data set", dataset), column_choice
     )
 
 
-def _divide_user_line(user_line: str) -> tuple[str, str]:
-    """Divide a user's line, such as "reviews.csv: body, stars", into (file, folder or
-    "hub:NAME", text on the columns).
+class DatasetLine(NamedTuple):
+    location: str  # File, folder or "hub:NAME".
+    column_choice: str  # Such as "body, stars: scores", or "".
+
+
+def _divide_dataset_line(dataset_line: str) -> DatasetLine:
+    """Divide a dataset line, such as "reviews.csv: body, stars", into location and
+    columns.
 
     Paths may contain colons, so the longest beginning of the line that is an existing
     path is taken."""
-    marks = [match.start() for match in re.finditer(":", user_line)]
-    for end in [len(user_line), *reversed(marks)]:
-        if user_line[:end].strip() and paths.resolve_path(user_line[:end]).exists():
-            return user_line[:end], user_line[end + 1 :].strip()
-    hub_name, mark, columns = user_line.removeprefix(HUB).partition(":")
-    if user_line.startswith(HUB):
-        return HUB + hub_name, columns.strip()
-    place, _, columns = user_line.partition(": ")
-    return place, columns
+    marks = [match.start() for match in re.finditer(":", dataset_line)]
+    for end in [len(dataset_line), *reversed(marks)]:
+        if (
+            dataset_line[:end].strip()
+            and paths.resolve_user_path(dataset_line[:end]).exists()
+        ):
+            return DatasetLine(dataset_line[:end], dataset_line[end + 1 :].strip())
+    hub_name, mark, columns = dataset_line.removeprefix(HUB).partition(":")
+    if dataset_line.startswith(HUB):
+        return DatasetLine(HUB + hub_name, columns.strip())
+    place, _, columns = dataset_line.partition(": ")
+    return DatasetLine(place, columns)
 
 
-def _resolve_location(location: str) -> str:
+def _find_or_download_data(location: str) -> str:
     """Return the full path of a user's file or folder; a data set "hub:NAME" is
     downloaded first."""
     return str(
         _download_hub_dataset(location)
         if location.startswith(HUB)
-        else paths.resolve_path(location)
+        else paths.resolve_user_path(location)
     )
 
 
@@ -180,12 +194,16 @@ def _is_saved_dataset(location: Path) -> bool:
     return any((location / name).is_file() for name in SAVED)
 
 
-def _assign_names_to_splits(
+class SplitParts(NamedTuple, Generic[T]):
+    by_split: dict[str, T]  # {"train", "dev" or "test": file or rows}
+    unused_names: list[str]  # Names of the other files or parts.
+
+
+def _assign_parts_to_splits(
     location: str, files_or_rows_by_name: Mapping[str, T]
-) -> tuple[dict[str, T], list[str]]:
+) -> SplitParts[T]:
     """Find out by their names which files or parts of a data set are training,
-    development and test rows. Return ({"train", "dev" or "test": file or rows}, names
-    that are none of these).
+    development and test rows.
 
     Raises Refused where two names are of one split, such as "val" and "dev".
 
@@ -195,31 +213,32 @@ def _assign_names_to_splits(
         split = SPLITS.get(Path(name).stem.lower())
         if split in names:
             fault = f"both {names[split]} and {name}"
-            raise refuse_content(
+            raise make_content_error(
                 location, fault, f"one table of {split} rows", "move one away"
             )
         if split:
             by_split[split], names[split] = part, name
         else:
             rest.append(name)
-    return by_split, rest
+    return SplitParts(by_split, rest)
 
 
-def _find_split_files(location: str) -> tuple[dict[str, Path], list[str]]:
-    """Return ({"train", "dev" or "test": path}, names of files that are not read) of a
-    user's file or folder. Raises Absent where there is no training file."""
+def _find_split_files(location: str) -> SplitParts[Path]:
+    """Return the files of a user's file or folder by split, and the names of those that
+    are not read. Raises Absent where there is no training file."""
     path = Path(location)
     if path.is_file() and path.suffix.lower() in SUFFIXES:
-        return {"train": path}, []
+        return SplitParts({"train": path}, [])
     tables = {
         file.name: file
         for file in (sorted(path.iterdir()) if path.is_dir() else ())
         if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
     }
-    split_paths, rest = _assign_names_to_splits(location, tables)
+    split_paths, rest = _assign_parts_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
-        return {name: split_paths[name] for name in order if name in split_paths}, rest
+        ordered = {name: split_paths[name] for name in order if name in split_paths}
+        return SplitParts(ordered, rest)
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
         raise Absent(
@@ -236,23 +255,25 @@ def _find_split_files(location: str) -> tuple[dict[str, Path], list[str]]:
 
 
 @lru_cache(8)
-def _read_files(location: str, columns_text: str, *file_digests: object) -> UserData:
+def _read_files_cached(
+    location: str, column_choice: str, *file_digests: str
+) -> UserData:
     """Read a user's file or folder, and return task, rows and remarks, cached. Raises
     Refused for a malformed row, and for too few rows.
 
     location: the full path of the file or folder.
-    columns_text: the columns to read, such as "body, stars: scores", or "".
+    column_choice: the columns to read, such as "body, stars: scores", or "".
     file_digests: the digests of the files, so that changed files are read again."""
     if _is_saved_dataset(Path(location)):
         from datasets import load_from_disk
 
         dataset: Any = load_from_disk(location)
-        return _interpret_tables(
-            location, *_read_dataset_tables(location, dataset), columns_text
+        return _convert_tables_to_user_data(
+            location, *_read_dataset_tables(location, dataset), column_choice
         )
     split_paths, rest = _find_split_files(location)
     remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
-    if not columns_text and all(map(_has_squad_layout, split_paths.values())):
+    if not column_choice and all(map(_has_squad_layout, split_paths.values())):
         return _read_squad_files(location, split_paths, remarks)
     tables = {}
     for split, path in split_paths.items():
@@ -267,19 +288,24 @@ def _read_files(location: str, columns_text: str, *file_digests: object) -> User
     if len(split_paths) > 1 or rest:
         names = [f"{split} {path.name}" for split, path in split_paths.items()]
         remarks.insert(0, f"files: {', '.join(names)}")
-    return _interpret_tables(location, tables, {}, remarks, columns_text)
+    return _convert_tables_to_user_data(location, tables, {}, remarks, column_choice)
+
+
+class DatasetTables(NamedTuple):
+    table_by_split: dict[str, Table]
+    label_kind_by_column: dict[str, str]  # "classes" or "scores", as far as known.
+    remarks: list[str]  # Sentences for the user.
 
 
 def _read_dataset_tables(
     location: str, dataset: Dataset | Mapping[str, Dataset]
-) -> tuple[dict[str, Table], dict[str, str], list[str]]:
-    """Return ({split name: table}, {column: "classes" or "scores"}, remarks for the
-    user) of a `datasets.Dataset` or `DatasetDict`.
+) -> DatasetTables:
+    """Return the tables of a `datasets.Dataset` or `DatasetDict`.
 
     The kind of a label is known for columns whose feature type has class names, or is a
     float."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, rest = _assign_names_to_splits(location, parts)
+    by_split, rest = _assign_parts_to_splits(location, parts)
     if "train" not in by_split:
         raise Refused(
             f"{location} has no split train, but {', '.join(parts)}: name it so"
@@ -298,32 +324,32 @@ def _read_dataset_tables(
             remarks.append(f"left out {count} without a class")
         if table := lines.tabulate_objects(f"{location}, {split}", body):
             tables[split] = table
-    return tables, kinds, remarks
+    return DatasetTables(tables, kinds, remarks)
 
 
-def _interpret_tables(
+def _convert_tables_to_user_data(
     location: str,
-    tables: Mapping[str, Table],
-    column_kinds: Mapping[str, str],
+    table_by_split: Mapping[str, Table],
+    label_kind_by_column: Mapping[str, str],
     remarks: Iterable[str],
-    columns_text: str,
+    column_choice: str,
 ) -> UserData:
     """Find out which columns of a user's tables are texts and label, and return task,
     rows and remarks.
 
     location: the path of the data, for the task's name and for errors.
-    tables: {split name: table}.
-    column_kinds: {column: "classes" or "scores"}, as far as known.
+    table_by_split: {split name: table}.
+    label_kind_by_column: {column: "classes" or "scores"}, as far as known.
     remarks: sentences on the files, for the user.
-    columns_text: the columns that the user named, such as "body, stars: scores", or
+    column_choice: the columns that the user named, such as "body, stars: scores", or
     ""."""
-    names, kind = roles.parse_column_line(columns_text)
-    chosen = roles.recognise_columns(location, tables["train"], names)
-    known_kind = kind or column_kinds.get(chosen.label, "")
+    names, kind = roles.parse_column_choice(column_choice)
+    chosen = roles.recognise_column_roles(location, table_by_split["train"], names)
+    known_kind = kind or label_kind_by_column.get(chosen.label, "")
     remarks = list(remarks)
     layout = {"texts": [[name] for name in chosen.texts], "label": [chosen.label]}
     rows = {}
-    for split, body in tables.items():
+    for split, body in table_by_split.items():
         if split == "test" and not _is_labelled(body, chosen.label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
@@ -335,59 +361,63 @@ def _interpret_tables(
         for split, part in rows.items()
     }
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
-    name = f"{location}: {chosen.format_columns(coding.kind)}"
+    name = f"{location}: {chosen.format_column_choice(coding.kind)}"
     about, *more = coding.lines
     first = f"texts: {', '.join(chosen.texts)}; label: {chosen.label}, {about}"
     if chosen.unused:
         more.append(f"left out: {', '.join(chosen.unused)}")
     if coding.is_open:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{shorten_path(location)}: {chosen.format_columns(other)}"
+        typed = f"{shorten_path(location)}: {chosen.format_column_choice(other)}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     pair = len(chosen.texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
     return _build_user_data(location, task, splits, [first, *more, *remarks])
 
 
-def _drop_empty_rows(
-    rows: Table, required_columns: Sequence[str]
-) -> tuple[Table, list[str]]:
-    """Return (table without the rows that have an empty cell in one of some columns,
-    remarks on these rows for the user). Raises Refused where more than 5 % of the rows
-    (FEW) have one."""
+class FullRows(NamedTuple):
+    rows: Table
+    remarks: list[str]  # Sentences for the user on the rows that were dropped.
+
+
+def _drop_empty_rows(rows: Table, required_columns: Sequence[str]) -> FullRows:
+    """Return a table without the rows that have an empty cell in one of some columns.
+    Raises Refused where more than 5 % of the rows (FEW) have one."""
     (file, head), *body = rows
-    names = [format_cell(name, file) for name in head]
+    names = [convert_cell_to_text(name, file) for name in head]
     positions = [names.index(name) for name in required_columns if name in names]
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
         present = [i for i in positions if i < len(cells)]
-        lacking = [names[i] for i in present if not format_cell(cells[i], place)]
+        lacking = [
+            names[i] for i in present if not convert_cell_to_text(cells[i], place)
+        ]
         gaps.update(lacking[:1])
         (empty if lacking else full).append((place, cells))
     if not empty:
-        return rows, []
+        return FullRows(rows, [])
     where = f"such as {Path(empty[0][0]).name}"
     counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
     about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
     if len(empty) > FEW * len(body):
         fault = f"{about}, {where}"
         fix = "fill them in, drop these rows, or name other columns"
-        raise refuse_content(
+        raise make_content_error(
             file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
         )
-    return [rows[0], *full], [f"left out {about}, {where}"]
+    return FullRows([rows[0], *full], [f"left out {about}, {where}"])
 
 
 def _is_labelled(rows: Table, label_column: str) -> bool:
     """Return whether the rows of a table have labels. Test files of public contests
     have no such column, or only -1 in it."""
     (place, head), *body = rows
-    names = [format_cell(name, place) for name in head]
+    names = [convert_cell_to_text(name, place) for name in head]
     if label_column not in names:
         return False
     position = names.index(label_column)
     return any(
-        format_cell(cells[position], place) not in ("", "-1", "-1.0")
+        convert_cell_to_text(cells[position], place) not in ("", "-1", "-1.0")
         for place, cells in body
         if position < len(cells)
     )
@@ -424,10 +454,10 @@ def _read_squad_files(
             if len(lost) > FEW * len(rows):
                 fault = f"the answers of {count} stand elsewhere, such as: {first}"
                 fix = "count `answer_start` in characters of the passage, from 0"
-                raise refuse_content(path, fault, squad.PLACED, fix)
+                raise make_content_error(path, fault, squad.PLACED, fix)
             remarks.append(f"left out {count} of {path.name}: {first}")
         if not placed:
-            raise refuse_content(path, "no questions", "some")
+            raise make_content_error(path, "no questions", "some")
         splits[split] = squad.build_split(placed)
     task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
@@ -449,7 +479,7 @@ def _build_user_data(
         remarks.append(f"rows that repeat the texts of another: {repeated} ({why})")
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
-        raise refuse_content(location, fault, f"at least {LEAST}", "add some")
+        raise make_content_error(location, fault, f"at least {LEAST}", "add some")
     for split, rows in splits.items():
         same = sum(texts in different for texts in _list_text_pairs(rows))
         if split == "train" or not same:
@@ -457,7 +487,7 @@ def _build_user_data(
         if same == len(rows):
             fault = f"every {split} row is a training row"
             fix = f"take rows for {split} that no training row has"
-            raise refuse_content(location, fault, "other rows", fix)
+            raise make_content_error(location, fault, "other rows", fix)
         cautions.append(f"{same} of {len(rows)} {split} rows are training rows too")
     if "dev" not in splits:
         splits |= _divide_into_train_and_dev(train)

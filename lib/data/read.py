@@ -24,13 +24,13 @@ from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
     Table,
+    convert_cell_to_text,
     download_dataset,
-    format_cell,
     list_dataset_rows,
+    make_content_error,
     parse_number,
     parse_table,
     quote_for_message,
-    refuse_content,
     write_json_lines,
 )
 
@@ -62,7 +62,7 @@ GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
-def _list_existing_files(official_file: Path) -> list[Path]:
+def _list_files_to_read(official_file: Path) -> list[Path]:
     """Return the files to read for an official file: itself if it exists, or else its
     rows downloaded from the hub (.jsonl), or else all stand-ins of another origin
     (STAND_INS); an empty list without any."""
@@ -83,7 +83,7 @@ def files(task_name: str, source_folder: Path | str) -> dict[str, list[Path]]:
     layout = LAYOUTS[task_name]
     folder = Path(source_folder) / layout["folder"]
     split_paths = {
-        split: _list_existing_files(folder / name)
+        split: _list_files_to_read(folder / name)
         for split, name in layout["files"].items()
     }
     if not any(split_paths.values()):
@@ -154,7 +154,7 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
         if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
             counts = ", ".join(f"{len(part)} {name}" for name, part in parted.items())
             fault = f"{counts} of {len(all_rows)} rows"
-            raise refuse_content(
+            raise make_content_error(
                 split_paths["all"][0], fault, "tr, va or te before each"
             )
     if task_name == "WordContent":
@@ -187,7 +187,7 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
     column_layout: {"texts": allowed names of each text column, "label": those of the
     label}, and exceptions, such as "torn": how many incomplete rows may be skipped."""
     (place, head), *body = header_and_rows
-    head = [format_cell(cell, place) for cell in head]
+    head = [convert_cell_to_text(cell, place) for cell in head]
     positions, lacking = [], []
     for names in (*column_layout["texts"], column_layout["label"]):
         present = [head.index(name) for name in names if name in head]
@@ -199,7 +199,7 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
         more = bare.get("more", False)
     elif lacking:
         fault = f"a first line {quote_for_message(', '.join(head))} without {', '.join(lacking)}"
-        raise refuse_content(
+        raise make_content_error(
             place, fault, "the names of the columns", "add a header line"
         )
     parsed_rows = []
@@ -213,19 +213,21 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
             given = f"{len(cells)} field(s) in {quote_for_message(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
-            raise refuse_content(place, given, f"{width} as in the first line", fix)
-        *texts, label = (format_cell(cells[i], place) for i in positions)
+            raise make_content_error(place, given, f"{width} as in the first line", fix)
+        *texts, label = (convert_cell_to_text(cells[i], place) for i in positions)
         has_texts = any(texts) if column_layout.get("empty") else all(texts)
         if not has_texts or not label:
             given = (
                 f"nothing in a cell of {quote_for_message(' | '.join(map(str, cells)))}"
             )
-            raise refuse_content(
+            raise make_content_error(
                 place, given, "texts and a label", "fill it in or drop it"
             )
-        parsed_rows.append(Row(place, texts, label, format_cell(cells[0], place)))
+        parsed_rows.append(
+            Row(place, texts, label, convert_cell_to_text(cells[0], place))
+        )
     if not parsed_rows:
-        raise refuse_content(place, "no rows", "one row a line")
+        raise make_content_error(place, "no rows", "one row a line")
     return parsed_rows
 
 
@@ -260,7 +262,7 @@ def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
         if not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
-            raise refuse_content(
+            raise make_content_error(
                 row.place, f"label {quote_for_message(row.label)}", allowed, fix
             )
         return value

@@ -13,13 +13,15 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lib.core.names import check_name
 from lib.data.lines import (
+    ErrorText,
     Table,
-    format_cell,
+    convert_cell_to_text,
+    make_content_error,
     quote_for_message,
-    refuse_content,
     shorten_path,
 )
 from lib.data.read import Row
@@ -60,6 +62,11 @@ FEW = 0.05
 SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
 
+class ColumnChoice(NamedTuple):
+    column_names: list[str]  # Texts first, the label last.
+    label_kind: str  # "classes", "scores" or "".
+
+
 @dataclass(frozen=True)
 class ColumnRoles:
     """A ColumnRoles says which columns of a user's table are read: one or two texts,
@@ -71,7 +78,7 @@ class ColumnRoles:
     label: str
     unused: tuple[str, ...]
 
-    def format_columns(self, label_kind: str) -> str:
+    def format_column_choice(self, label_kind: str) -> str:
         """Return the text by which a user chooses these columns and a kind of label,
         such as "title, body, stars: scores".
 
@@ -101,20 +108,20 @@ class LabelCoding:
     is_open: bool
 
 
-def parse_column_line(column_line: str) -> tuple[list[str], str]:
-    """Return (names of columns, "classes", "scores" or "") of the text by which a user
+def parse_column_choice(column_choice: str) -> ColumnChoice:
+    """Return the names of columns and the kind of label of the text by which a user
     chooses columns, such as "title, body, stars: scores"."""
     kind = next(
-        (k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", column_line)), ""
+        (k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", column_choice)), ""
     )
     if kind:
-        column_line = column_line.rpartition(":")[0]
-    cells = next(csv.reader([column_line], skipinitialspace=True), [])
-    return [cell.strip() for cell in cells if cell.strip()], kind
+        column_choice = column_choice.rpartition(":")[0]
+    cells = next(csv.reader([column_choice], skipinitialspace=True), [])
+    return ColumnChoice([cell.strip() for cell in cells if cell.strip()], kind)
 
 
-def recognise_columns(
-    location: str, rows: Table, column_names: Sequence[str]
+def recognise_column_roles(
+    location: str, rows: Table, chosen_columns: Sequence[str]
 ) -> ColumnRoles:
     """Find out which columns of a user's training table are texts and which one is the
     label.
@@ -122,19 +129,19 @@ def recognise_columns(
     Raises Refused, with the text to type, where that is not clear.
 
     location: the path of the data, for errors.
-    column_names: the columns that the user named, the label last; without any they are
-    inferred from the header and from the values."""
-    header = [format_cell(name, location) for name in rows[0][1]]
+    chosen_columns: the columns that the user named, the label last; without any they
+    are inferred from the header and from the values."""
+    header = [convert_cell_to_text(name, location) for name in rows[0][1]]
     if _header_looks_like_data_row(header) and not (
-        column_names and {*column_names} <= {*header}
+        chosen_columns and {*chosen_columns} <= {*header}
     ):
-        raise refuse_content(
+        raise make_content_error(
             location, *_describe_missing_header(location, rows, header)
         )
-    if column_names:
-        for name in column_names:
+    if chosen_columns:
+        for name in chosen_columns:
             check_name(f"column of {location}", name, header)
-        texts, labels, unclear = list(column_names[:-1]), [column_names[-1]], []
+        texts, labels, unclear = list(chosen_columns[:-1]), [chosen_columns[-1]], []
     else:
         labels = [name for name in header if is_label_name(name)]
         texts = [name for name in header if is_text_name(name) and name not in labels]
@@ -142,18 +149,18 @@ def recognise_columns(
             name for name in header if not (is_label_name(name) or is_text_name(name))
         ]
     decided = (
-        _count_values_decided_by_label(rows, header, labels[0])
+        _count_values_fixed_by_label(rows, header, labels[0])
         if len(labels) == 1
         else {}
     )
-    for name in texts if column_names else ():
+    for name in texts if chosen_columns else ():
         if decided.get(name, 0) > 1:
             text, label = map(quote_for_message, (name, labels[0]))
             fault = f"the text {text} is the label {label} in other words"
-            raise refuse_content(
+            raise make_content_error(
                 location, fault, "a text that leaves it open", "leave it out"
             )
-    if not column_names:
+    if not chosen_columns:
         texts = [name for name in texts if decided.get(name, 0) < 2] or texts
         unclear = [
             name for name in unclear if not (name in decided or is_metadata_name(name))
@@ -161,45 +168,45 @@ def recognise_columns(
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
-        raise refuse_content(
+        raise make_content_error(
             location, *_describe_unclear_columns(location, rows, header)
         )
     unused: dict[str, list[str]] = {}
-    for name, why in _explain_unused(rows, header, chosen, decided).items():
+    for name, why in _explain_unused_columns(rows, header, chosen, decided).items():
         unused.setdefault(why, []).append(name or "a column without a name")
     unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
     return ColumnRoles(tuple(texts), labels[0], tuple(unused_texts))
 
 
-def _explain_unused(
+def _explain_unused_columns(
     rows: Table,
     header: list[str],
     chosen_columns: Sequence[str],
-    value_counts_decided_by_label: Mapping[str, int],
+    value_count_by_fixed_column: Mapping[str, int],
 ) -> dict[str, str]:
     """Return {column: reason} for the columns of a user's table that are not read.
 
     chosen_columns: the columns that are read, texts first, the label last.
-    value_counts_decided_by_label: {column: number of different values} of the columns
+    value_count_by_fixed_column: {column: number of different values} of the columns
     whose value follows from the label."""
     reasons, label = {}, chosen_columns[-1]
     for name in header:
         if name in chosen_columns:
             continue
-        if value_counts_decided_by_label.get(name, 0) > 1:
+        if value_count_by_fixed_column.get(name, 0) > 1:
             reasons[name] = "the label decides it"
-        elif _count_values_decided_by_label(rows, header, name).get(label, 0) > 1:
+        elif _count_values_fixed_by_label(rows, header, name).get(label, 0) > 1:
             reasons[name] = "it decides the label"
         elif is_metadata_name(name):
             reasons[name] = "no text, by its name"
-        elif name in value_counts_decided_by_label:
+        elif name in value_count_by_fixed_column:
             reasons[name] = "always the same"
         else:
             reasons[name] = "not named by you"
     return reasons
 
 
-def split_column_name(column_name: str) -> set[str]:
+def list_column_name_words(column_name: str) -> set[str]:
     """Return the words in the name of a column, in lower case: "review" and "text" for
     "reviewText2". A word with a final "s" is returned without it too."""
     every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column_name)]
@@ -212,14 +219,16 @@ def is_label_name(column_name: str) -> bool:
 
 def is_text_name(column_name: str) -> bool:
     has_word = (
-        split_column_name(column_name) & TEXTS
-        and not split_column_name(column_name) & OTHERS
+        list_column_name_words(column_name) & TEXTS
+        and not list_column_name_words(column_name) & OTHERS
     )
     return column_name.lower() in LETTERS or bool(has_word)
 
 
 def is_metadata_name(column_name: str) -> bool:
-    return column_name.lower() in INDEX or bool(split_column_name(column_name) & OTHERS)
+    return column_name.lower() in INDEX or bool(
+        list_column_name_words(column_name) & OTHERS
+    )
 
 
 def _header_looks_like_data_row(header: Sequence[str]) -> bool:
@@ -229,7 +238,7 @@ def _header_looks_like_data_row(header: Sequence[str]) -> bool:
     return any(looks) and not any(map(is_label_name, header))
 
 
-def _count_values_decided_by_label(
+def _count_values_fixed_by_label(
     rows: Table, header: list[str], label_column: str
 ) -> dict[str, int]:
     """Return {column: number of different values} of the columns whose value follows
@@ -264,8 +273,8 @@ def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str
 
 def _describe_unclear_columns(
     location: str, rows: Table, header: list[str]
-) -> tuple[str, str, str]:
-    """Return (fault, what is expected, fix) for the error that it is not clear which
+) -> ErrorText:
+    """Return the ErrorText for the error that it is not clear which
     columns of a user's table are texts and label.
 
     The fix is an option to type that names the most probable ones."""
@@ -278,7 +287,7 @@ def _describe_unclear_columns(
     }
     labels = [n for n in dict.fromkeys(header) if is_label_name(n)]
     labels = labels or [
-        n for n in columns if split_column_name(n) & LABELS and not is_text_name(n)
+        n for n in columns if list_column_name_words(n) & LABELS and not is_text_name(n)
     ]
     labels = labels or [_find_probable_label(columns) or "LABEL"]
     texts = [n for n in columns if is_text_name(n) and n not in labels]
@@ -288,13 +297,14 @@ def _describe_unclear_columns(
     choices = [
         f"--data {shlex.quote(f'{shorten_path(location)}: {names}')}" for names in lists
     ]
-    return fault, expected, f"name them, the label last: {' or '.join(choices)}"
+    fix = f"name them, the label last: {' or '.join(choices)}"
+    return ErrorText(fault, expected, fix)
 
 
 def _describe_missing_header(
     location: str, rows: Table, header: list[str]
-) -> tuple[str, str, str]:
-    """Return (fault, what is expected, fix) for the error that a user's file has no row
+) -> ErrorText:
+    """Return the ErrorText for the error that a user's file has no row
     of column names.
 
     The fix is a shell command that adds one, with probable names."""
@@ -312,7 +322,8 @@ def _describe_missing_header(
     line = ("\\t" if ending == ".tsv" else ",").join(names)
     form = f"(printf '{line}\\n'; cat {shlex.quote(shorten_path(location))}) > names{ending}"
     fault = f"a first line {quote_for_message(', '.join(header))} that is a row"
-    return fault, "the names of the columns", f"put them before it, such as {form}"
+    fix = f"put them before it, such as {form}"
+    return ErrorText(fault, "the names of the columns", fix)
 
 
 def _find_longest_columns(cells_by_column: Mapping[str, Sequence[str]]) -> list[str]:
@@ -375,7 +386,7 @@ def fit_label_coding(
             is_sound, expected = row.label.lower() != "nan", "the name of a class"
         if not is_sound:
             fault = f"label {quote_for_message(row.label)}"
-            raise refuse_content(row.place, fault, expected, "mend or drop the row")
+            raise make_content_error(row.place, fault, expected, "mend or drop the row")
     if label_kind == SCORES:
         count, most = len({*values.values()}), len(every)
         coding = _code_labels_as_scores(values, count <= most_classes)
@@ -386,7 +397,9 @@ def fit_label_coding(
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
         fix = f"name the columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
-        raise refuse_content(f"{location}, column {label_column}", fault, kinds, fix)
+        raise make_content_error(
+            f"{location}, column {label_column}", fault, kinds, fix
+        )
     return coding
 
 
@@ -402,7 +415,7 @@ def _infer_label_kind(
     for row in rows:
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
-            raise refuse_content(row.place, fault, "one", "drop such rows")
+            raise make_content_error(row.place, fault, "one", "drop such rows")
     numbers = {value for value in number_by_label.values() if value is not None}
     if 2 * sum(value is not None for value in number_by_label.values()) <= len(
         number_by_label
@@ -418,7 +431,7 @@ def _infer_label_kind(
 
 
 def _code_labels_as_scores(
-    number_by_label: Mapping[str, float | None], may_be_classes: bool
+    number_by_label: Mapping[str, float | None], labels_could_be_classes: bool
 ) -> LabelCoding:
     numbers = {
         label: value for label, value in number_by_label.items() if value is not None
@@ -434,7 +447,7 @@ def _code_labels_as_scores(
         (low, high),
         scale_label,
         (f"scores from {low:g} to {high:g}",),
-        may_be_classes,
+        labels_could_be_classes,
     )
 
 
@@ -464,11 +477,11 @@ def _code_labels_as_classes(
         name, fault = names[row.label], f"label {quote_for_message(row.label)}"
         if number_by_label[name] is None and name != row.label:
             fault, fix = f"{fault} beside {quote_for_message(name)}", "spell them alike"
-            raise refuse_content(row.place, fault, "one spelling of a class", fix)
+            raise make_content_error(row.place, fault, "one spelling of a class", fix)
         if name not in classes:
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
-            raise refuse_content(row.place, fault, expected, fix)
+            raise make_content_error(row.place, fault, expected, fix)
     first = ", ".join(order[:10])
     first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}

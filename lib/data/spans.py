@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -113,6 +113,12 @@ def cut_span_texts(split: Split, answer_spans: np.ndarray) -> list[str]:
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
+class BestSpans(NamedTuple):
+    character_spans: np.ndarray  # int64 [N, 2].
+    # Score of "no answer" minus score of the best span, float64 [N].
+    no_answer_margins: np.ndarray
+
+
 def find_best_spans(
     start_logits: Sequence[np.ndarray] | np.ndarray,
     end_logits: Sequence[np.ndarray] | np.ndarray,
@@ -120,10 +126,8 @@ def find_best_spans(
     split: Split,
     n_best: int = 20,
     max_answer_tokens: int = 30,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> BestSpans:
     """Find the best answer to each of N questions from the logits over its W windows.
-    Return (best spans, int64 [N, 2], score of "no answer" minus score of the best span,
-    float64 [N]).
 
     A span is its start and end (exclusive) in characters of the passage. Its score is
     the sum of its start and end logit. It is returned even where "no answer" (token 0)
@@ -162,7 +166,7 @@ def find_best_spans(
             text = split.b[row][begin:stop]  # Blanks at the ends are removed below.
             lead, tail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
             places[row] = begin + lead, stop - tail
-    return places, null - best
+    return BestSpans(places, null - best)
 
 
 def _find_top_tokens(
@@ -183,26 +187,34 @@ def _find_top_tokens(
     return places[allowed_tokens[places]]
 
 
-def _read_pair_format(
-    tokenizer: PreTrainedTokenizerFast,
-) -> tuple[list[int], list[int], list[int], np.ndarray]:
-    """Return how a tokenizer encodes a pair of texts: (ids of the special tokens before
-    the first text, between the texts, and after the second, token type ids [2] of the
-    two texts)."""
+class PairFormat(NamedTuple):
+    ids_before: list[int]  # Special tokens before the first text, ...
+    ids_between: list[int]
+    ids_after: list[int]
+    token_type_ids: np.ndarray  # Of the two texts [2].
+
+
+def _read_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
+    """Return how a tokenizer encodes a pair of texts."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
     types = np.array(form["token_type_ids"], np.int32)[[a, b]]
-    return ids[:a], ids[a + size : b], ids[b + sides.count(1) :], types
+    return PairFormat(ids[:a], ids[a + size : b], ids[b + sides.count(1) :], types)
+
+
+class Window(NamedTuple):
+    start: int  # First token.
+    end: int  # Last token + 1.
+    # bool [n] for its n tokens: whether no other window has more context around it.
+    has_most_context: np.ndarray
 
 
 @lru_cache(maxsize=10_000)
 def _divide_into_windows(
     token_count: int, window_tokens: int, stride: int
-) -> list[tuple[int, int, np.ndarray]]:
-    """Cut a passage into overlapping windows, and return for each (first token, last
-    token + 1, bool [n] for its n tokens: whether no other window has more context
-    around the token).
+) -> list[Window]:
+    """Cut a passage into overlapping windows.
 
     token_count: the number of tokens of the passage.
     window_tokens: the number of passage tokens that fit into a window.
@@ -218,4 +230,4 @@ def _divide_into_windows(
     # Of several windows with equal context around a token the first one counts.
     owner = context.argmax(axis=0)
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
-    return [(start, end, owner[start:end] == w) for w, (start, end) in windows]
+    return [Window(start, end, owner[start:end] == w) for w, (start, end) in windows]

@@ -13,7 +13,7 @@ import numpy as np
 from lib.core.names import Refused
 from lib.core.types import Json
 from lib.data import Split
-from lib.data.lines import read_json_value, refuse_content
+from lib.data.lines import make_content_error, read_json_value
 
 # What is expected, for the error that an answer is not in the passage at its position.
 PLACED = "text that begins there in the passage"
@@ -48,10 +48,10 @@ def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
     for path in json_paths:
         for row in read_questions(path):
             if not row.is_placed or (task_name == "SQuAD1" and not row.answers):
-                raise refuse_content(path, row, PLACED)
+                raise make_content_error(path, row, PLACED)
             rows.append(row)
     if not rows:
-        raise refuse_content(json_paths[0], "no questions", "some")
+        raise make_content_error(json_paths[0], "no questions", "some")
     return build_split(rows)
 
 
@@ -91,7 +91,7 @@ def read_questions(path: Path) -> list[Question]:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         layout = "SQuAD's layout, data[].paragraphs[].qas[]"
-        raise refuse_content(path, repr(error), layout) from None
+        raise make_content_error(path, repr(error), layout) from None
 
 
 def _iterate_questions(path: Path) -> Iterator[Json]:

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from lib.core import paths
 from lib.core.disk import cache_on_disk
 from lib.core.names import Absent, Refused, check_name
 from lib.core.types import Json
-from lib.data import check_digest, digest_local_or_official
+from lib.data import check_digest, find_local_or_committed_digest
 from lib.data.lines import iterate_lines
 
 # {corpus: (largest number of paragraphs in a document or None, number of paragraphs at
@@ -42,7 +42,7 @@ def files(corpus_name: str) -> list[Path]:
         text_files = sorted(folder.glob("*.txt"))
         if not text_files:
             fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
-            raise Absent(f"no text under {paths.show_path(folder)}: {fix}")
+            raise Absent(f"no text under {paths.format_path(folder)}: {fix}")
         chosen += [path for path in text_files if "train" in path.name] or text_files
     return chosen
 
@@ -79,10 +79,17 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
     )
 
 
+class CorpusDigest(NamedTuple):
+    document_count: int
+    digest: str
+
+
 @cache
-def digest_documents(corpus_name: str, document_count: int | None = None) -> list[Any]:
-    """Return [number of documents, digest of their text] of the first documents of a
-    corpus, by which the description of a run identifies its pre-training text.
+def digest_documents(
+    corpus_name: str, document_count: int | None = None
+) -> CorpusDigest:
+    """Return the number and the digest of the first documents of a corpus, by which the
+    description of a run identifies its pre-training text.
 
     The result is cached on disk until a file changes.
 
@@ -96,9 +103,8 @@ def digest_documents(corpus_name: str, document_count: int | None = None) -> lis
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    return cache_on_disk(
-        ["text", corpus_name, document_count], files(corpus_name), count_and_digest
-    )
+    key = ["text", corpus_name, document_count]
+    return CorpusDigest(*cache_on_disk(key, files(corpus_name), count_and_digest))
 
 
 def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
@@ -108,7 +114,7 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     Where the corpus is missing, the digest is the official one, so that runs that were
     made elsewhere are found."""
     key = f"texts/{corpus_name}/{document_count or 'all'}"
-    digest = digest_local_or_official(
+    digest = find_local_or_committed_digest(
         key, lambda: digest_documents(corpus_name, document_count)[1]
     )
     return {"text": corpus_name, "digest": digest} | (

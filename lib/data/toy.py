@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -234,9 +234,14 @@ def _make_rte_row(rng: Random, label: int) -> Texts:
     return tuple(join_words(join_clauses(map(make_clause, events))) for events in both)
 
 
-def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
-    """Generate a row of the toy imitations of SQuAD: (question, passage, (start, end)
-    of the answer in characters, or (-1, -1) for none).
+class SquadTexts(NamedTuple):
+    question: str
+    passage: str
+    answer_span: tuple[int, int]  # In characters; (-1, -1) without an answer.
+
+
+def _make_squad_row(rng: Random, label: int) -> SquadTexts:
+    """Generate a row of the toy imitations of SQuAD.
 
     The passage has two events: A does something to B, and B does the same to C. In
     place of the event that is not asked about, D may do something else.
@@ -261,7 +266,7 @@ def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]
         asked = _replace_by_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
     span = (place, place + len(answer)) if label < 2 else (-1, -1)
-    return join_words(g.make_question(asked, role)), passage, span
+    return SquadTexts(join_words(g.make_question(asked, role)), passage, span)
 
 
 def _make_tense_row(rng: Random, label: int) -> Texts:
@@ -276,7 +281,9 @@ def _make_tense_row(rng: Random, label: int) -> Texts:
         join_words(
             make_clause(
                 _attach_clause(
-                    p, pick_option(rng, g.ROLES), g.drop_modified_role(rng, inner)
+                    p,
+                    pick_option(rng, g.ROLES),
+                    g.make_relative_clause_event(rng, inner),
                 )
             )
         ),

@@ -36,19 +36,22 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from lib.core.names import Absent, Refused
 from lib.data import Split
-from lib.data.lines import MEND, read_lines, refuse_content
+from lib.data.lines import MEND, make_content_error, read_lines
 from lib.data.read import SENTEVAL
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Form = tuple[str, str, str]  # (word, part of speech, morphological features).
+# (word, part of speech, morphological features).
+Form: TypeAlias = tuple[str, str, str]
+FormAtPosition: TypeAlias = tuple[Form, int]
+SplitByKey: TypeAlias = dict[str, str]  # {key of rows: "train", "dev" or "test"}
 
 # Numbers of words that a sentence may have. SentEval ends at 28, which would lose a
 # tenth of the sentences of a small treebank.
@@ -136,7 +139,7 @@ def read_sentences(path: Path | str) -> list[Sentence]:
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
-                raise refuse_content(place, fault, tree, MEND) from None
+                raise make_content_error(place, fault, tree, MEND) from None
             rows = []
     return sentences
 
@@ -185,14 +188,19 @@ def _read_feature(sentence: Sentence, position: int, feature: str) -> str:
     return match[1] if match else ""
 
 
+class TargetWord(NamedTuple):
+    label: str
+    lemma: str
+
+
 def _find_target_word(
     sentence: Sentence,
     part_of_speech: str,
     feature_by_position: Mapping[int, str],
     main_clause_depth: int,
-) -> tuple[str, str] | None:
-    """Find the word whose tense or grammatical number a probing task asks about, and
-    return (class, lemma), or None.
+) -> TargetWord | None:
+    """Find the word whose tense or grammatical number a probing task asks about, or
+    return None.
 
     It is the first word that has the depth of the main clause. Where there is none, it
     is the word nearest to the root, provided that all words agree.
@@ -213,10 +221,10 @@ def _find_target_word(
     if not candidates:
         return None
     i = candidates[0]
-    return _NAMES[feature_by_position[i]], sentence.lemmas[i]
+    return TargetWord(_NAMES[feature_by_position[i]], sentence.lemmas[i])
 
 
-def find_tense(sentence: Sentence) -> tuple[str, str] | None:
+def find_tense(sentence: Sentence) -> TargetWord | None:
     """Return ("PAST" or "PRES", lemma) for the task Tense: of the finite full verb of
     the main clause, or of another clause if all finite verbs agree in tense.
 
@@ -229,24 +237,24 @@ def find_tense(sentence: Sentence) -> tuple[str, str] | None:
 
 
 def find_grammatical_number(
-    sentence: Sentence, relation: str
-) -> tuple[str, str] | None:
+    sentence: Sentence, dependency_relation: str
+) -> TargetWord | None:
     """Return ("NN" for singular or "NNS" for plural, lemma) for the tasks SubjNumber
     and ObjNumber: of the common noun that is subject or object of the main clause, or
     of another clause if all subjects or objects agree in number.
 
     Returns None where there is no such noun. Pronouns without a number are ignored.
 
-    relation: "nsubj" for subjects or "obj" for objects."""
+    dependency_relation: "nsubj" for subjects or "obj" for objects."""
     values = {}
     for i, name in enumerate(sentence.relations):
         value = _read_feature(sentence, i, "Number")
-        if name == relation and (value or sentence.kinds[i] == "NOUN"):
+        if name == dependency_relation and (value or sentence.kinds[i] == "NOUN"):
             values[i] = value
     return _find_target_word(sentence, "NOUN", values, 1)
 
 
-def describe_constituents(sentence: Sentence) -> str:
+def format_top_constituents(sentence: Sentence) -> str:
     """Return the sequence of the root and its clause-level dependents in the order of
     the words, such as "nsubj root obj"; it is the class of TopConstituents."""
     root = sentence.heads.index(-1)
@@ -258,14 +266,19 @@ def describe_constituents(sentence: Sentence) -> str:
     return " ".join(names)
 
 
-def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
+class SwappedClauses(NamedTuple):
+    words: list[str]
+    # 1 if the clause that was first is the longer one, -1 if it is the shorter one, 0
+    # for equal lengths.
+    longer_first: int
+
+
+def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
     """Swap the two coordinated main clauses of a sentence, for the task
     CoordinationInversion: "He left , but she stayed ." becomes "She stayed , but he
     left .".
 
-    Returns (words of the new sentence, 1 if the clause that was first is the longer
-    one, -1 if it is the shorter one, 0 for equal lengths), or None where there are no
-    such clauses."""
+    Returns None where there are no such clauses."""
     words, root = sentence.words, sentence.heads.index(-1)
     links = list(zip(sentence.heads, sentence.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
@@ -297,7 +310,14 @@ def swap_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
             and not first[0][1:2].isupper()
         ):
             first[0] = first[0].lower()
-    return [*last, *words[comma : mark + 1], *first, *words[end:]], longer
+    swapped = [*last, *words[comma : mark + 1], *first, *words[end:]]
+    return SwappedClauses(swapped, longer)
+
+
+class FrequencyClass(NamedTuple):
+    part_of_speech: str
+    features: str
+    count_bit_length: int
 
 
 @cache
@@ -322,7 +342,7 @@ class _Treebank:
         for s in self.sentences:
             said = dict.fromkeys(map(str.lower, s.words))
             words.update(word for word in said if len(word) > 3 and word.isalpha())
-        shapes = Counter(map(describe_constituents, self.sentences))
+        shapes = Counter(map(format_top_constituents, self.sentences))
         self.names = {
             "WordContent": sorted([*dict(words.most_common(RANK + WORDS))][RANK:]),
             "TopConstituents": [*dict(shapes.most_common(SHAPES))],
@@ -335,12 +355,12 @@ class _Treebank:
         self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
         for form, lemma in forms:
             if self.times[form] in _ODD:
-                self.peers[self._frequency_class(form)].append((form[0], lemma))
+                self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
-    def _frequency_class(self, form: Form) -> tuple[str, str, int]:
+    def _find_frequency_class(self, form: Form) -> FrequencyClass:
         # Words count as equally frequent if the bit lengths of their counts are equal:
         # such counts differ by less than a factor of two.
-        return *form[1:], self.times[form].bit_length()
+        return FrequencyClass(*form[1:], self.times[form].bit_length())
 
     def make_row(self, task_name: str, sentence: Sentence, rng: Random) -> Row | None:
         """Return the example that a probing task makes of a sentence, or None where the
@@ -362,8 +382,8 @@ class _Treebank:
                 TASKS[task_name].labels[bin], sentence.document, words, len(words)
             )
         if task_name == "TopConstituents":
-            code = [*self.names[task_name], describe_constituents(sentence)].index(
-                describe_constituents(sentence)
+            code = [*self.names[task_name], format_top_constituents(sentence)].index(
+                format_top_constituents(sentence)
             )
             return Row(str(code), sentence.document, words)
         if task_name == "BigramShift":
@@ -373,7 +393,7 @@ class _Treebank:
         # The stratum is whether the first clause is the longer one, so that the lengths
         # of the clauses do not reveal the label.
         if task_name == "CoordinationInversion":
-            swapped, longer = swap_clauses(sentence) or (None, 0)
+            swapped, longer = swap_coordinate_clauses(sentence) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
             return Row(label, sentence.document, words, longer) if swapped else None
@@ -382,7 +402,7 @@ class _Treebank:
             if task_name == "Tense"
             else find_grammatical_number(sentence, _RELATION[task_name])
         )
-        return label_and_key and Row(*label_and_key, words)
+        return Row(*label_and_key, words) if label_and_key else None
 
     def _replace_by_odd_word(
         self, sentence: Sentence, words: list[str], rng: Random
@@ -397,7 +417,7 @@ class _Treebank:
         form, i = rng.choice(forms)
         # self.peers lists a word once for each of its occurrences, so that frequent
         # words are drawn more often.
-        drawn = rng.choices(self.peers[self._frequency_class(form)], k=9)
+        drawn = rng.choices(self.peers[self._find_frequency_class(form)], k=9)
         others = [pair for pair in drawn if pair[1] != sentence.lemmas[i]]
         if not others:
             return None
@@ -423,7 +443,7 @@ def _make_bigram_shift_row(
     return Row(label, sentence.document, words)
 
 
-def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[tuple[Form, int]]:
+def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
     """Yield ((word, part of speech, features), position) of the nouns and verbs of a
     sentence that are written in lower case."""
     for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
@@ -464,7 +484,9 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
             records.append((order, index, *row))
     columns = ("order", "index", *Row._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
-    rows["part"] = rows["key"].map(_assign_splits(rows, task_name == "WordContent"))
+    rows["part"] = rows["key"].map(
+        _assign_keys_to_splits(rows, task_name == "WordContent")
+    )
     codes = {label: code for code, label in enumerate(TASKS[task_name].labels)}
     place = rows.groupby(["part", "stratum", "label"]).cumcount()
     few = rows.groupby(["part", "stratum"])["label"].transform(
@@ -484,7 +506,7 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
     return splits
 
 
-def _assign_splits(rows: pd.DataFrame, is_by_label: bool) -> dict[str, str]:
+def _assign_keys_to_splits(rows: pd.DataFrame, stratify_by_label: bool) -> SplitByKey:
     """Assign rows to training, development and test sets by their keys, and return
     {key: "train", "dev" or "test"}.
 
@@ -492,9 +514,9 @@ def _assign_splits(rows: pd.DataFrame, is_by_label: bool) -> dict[str, str]:
     set, as it would be too large a part of a small split.
 
     rows: the rows of a probing task, with the columns "key" and "label".
-    is_by_label: whether the rows of each label are divided separately."""
+    stratify_by_label: whether the rows of each label are divided separately."""
     split_by_key = {}
-    for _, part in rows.groupby("label") if is_by_label else [("", rows)]:
+    for _, part in rows.groupby("label") if stratify_by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
             share, split_by_key[key] = filled / len(part), "train"

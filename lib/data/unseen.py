@@ -76,7 +76,7 @@ def list_ngrams(text: Text, *lengths: int) -> list[Text]:
     ]
 
 
-def list_compared_ngrams(text: Text) -> list[Text]:
+def list_ngrams_for_overlap(text: Text) -> list[Text]:
     """Return the parts by which a text is compared with others, to find rows that share
     text: its n-grams of four words, or a shorter text as a whole."""
     return list_ngrams(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
@@ -114,7 +114,9 @@ def select_rows_without_shared_text(
     return list(islice(new, max_rows))
 
 
-def cluster_rows(*splits: _Split, only_equal_texts: bool = False) -> np.ndarray:
+def cluster_rows_by_shared_text(
+    *splits: _Split, only_equal_texts: bool = False
+) -> np.ndarray:
     """Group rows that share text, and return the number of each row's group, from 0, as
     an array over the rows of all splits.
 
@@ -142,7 +144,7 @@ def cluster_rows(*splits: _Split, only_equal_texts: bool = False) -> np.ndarray:
             shared = [text]
             if not only_equal_texts:
                 within = [part for part in list_ngrams(text, *SHORTER) if part in short]
-                shared = list_compared_ngrams(text) + within
+                shared = list_ngrams_for_overlap(text) + within
             for mark in shared:
                 parent[find_root(row)] = find_root(first.setdefault(mark, row))
     return np.unique([find_root(row) for row in range(len(rows))], return_inverse=True)[
@@ -175,7 +177,7 @@ def compute_labels_and_clusters(
         for row in range(len(unseen_split))
     ]
     positions = np.flatnonzero(new & (count_words(unseen_split) >= LONG))
-    cluster = cluster_rows(
+    cluster = cluster_rows_by_shared_text(
         dev_split,
         unseen_split.select_rows(positions),
         only_equal_texts=train_split is not None,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from lib.core.spec import Spec, drop_full_paths, find_ancestors, from_json
+from lib.core.spec import Spec, find_ancestors, from_json, remove_absolute_paths
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task, own
@@ -21,7 +21,7 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
     """Return the model card of a run's exported model: how the model was made, its size
     and its scores.
 
-    export_report: what lib.export.writer.export returned for the model."""
+    export_report: what lib.export.writer.export_model returned for the model."""
     spec, task = from_json(run.spec), find_task(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
@@ -35,7 +35,7 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
         classes=[escape_text(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * export_report["remote"],
         scores=select_task_metrics(run, task),
-        described=json.dumps(drop_full_paths(spec.args.get("data", {}))),
+        described=json.dumps(remove_absolute_paths(spec.args.get("data", {}))),
         method="\n".join(describe_runs_behind_model(spec)),
         **{"run": run, "exported": export_report, "task": task, "bases": bases},
     )
@@ -95,7 +95,7 @@ def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
         }
         yield (
             f"{number}. `{run_spec.step}`, seed {run_spec.seed}: "
-            f"`{json.dumps(drop_full_paths(args))[:400]}`"
+            f"`{json.dumps(remove_absolute_paths(args))[:400]}`"
         )
 
 

@@ -35,8 +35,8 @@ def find_task(run: Run) -> Task | None:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An Opened is a finished run for readers: its model, tokenizer, predictions and
+class OpenedRun:
+    """An OpenedRun is a finished run for readers: its model, tokenizer, predictions and
     rows, each loaded on first use."""
 
     run: Run
@@ -45,7 +45,7 @@ class Opened:
     def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         from lib.model import backbone
 
-        return backbone.load(restore_weights(self.run).model)
+        return backbone.load(find_run_with_weights(self.run).model_folder)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -106,8 +106,8 @@ DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 
 def load(
-    name: str, profile: str = "toy", keep_weights: bool = False, **labels: Any
-) -> Opened:
+    name: str, profile: str = "toy", keep_weights: bool = False, **row_labels: Any
+) -> OpenedRun:
     """Open a run by its name, or by a notebook and the labels of one of the runs that
     it compares.
 
@@ -120,33 +120,35 @@ def load(
     profile: the size of the experiments, such as "toy" or "mini"; for a notebook alone.
     keep_weights: whether the run is made (again), with its weights, where they are
     missing.
-    labels: values that one run of the notebook has, such as task and seed."""
+    row_labels: values that one run of the notebook has, such as task and seed."""
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
-        spec = find_spec(name, profile, labels)
+        spec = find_spec(name, profile, row_labels)
         run = Store().look_up_state(spec)["run"]
         if not run and keep_weights:
             run = execute_with_weights(spec)
         if not run:
             fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
             raise Absent(f"{spec.name} is not made yet: {fix} makes it")
-    return Opened(restore_weights(run, keep_weights) if keep_weights else run)
+    return OpenedRun(find_run_with_weights(run, keep_weights) if keep_weights else run)
 
 
-def find_spec(notebook_name: str, profile: str, labels: dict[str, Any]) -> Spec:
+def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spec:
     """Return the Spec, the description of a run, that is the only one in a notebook's
     grid with these labels.
 
     Raises Refused, with lines to choose from, where there is none or several.
 
-    labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
-    path = notebook.find_notebooks([notebook_name])[0]
-    rows = notebook.run_grid_cell(path, {"profile": profile}).get("grid", [])
-    hits = [row for row in rows if all(row.get(c) == v for c, v in labels.items())]
+    row_labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
+    path = notebook.find_notebooks([notebook_id])[0]
+    rows = notebook.execute_grid_code(path, {"profile": profile}).get("grid", [])
+    hits = [row for row in rows if all(row.get(c) == v for c, v in row_labels.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
-        reason = f"{len(specs)} runs of {notebook.make_notebook_id(path)} have {labels}"
+        reason = (
+            f"{len(specs)} runs of {notebook.make_notebook_id(path)} have {row_labels}"
+        )
         choice = f"choose a line such as {', '.join(map(str, lines))}"
         raise Refused(f"{reason}: {choice}")
     return specs.pop()
@@ -170,22 +172,22 @@ def find_run(name_part: str) -> Run:
     return runs[hits[0]]
 
 
-def restore_weights(run: Run, keep_weights: bool = False) -> Run:
+def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     """Return a run that has its weights. A committed record of a run has none, so the
     run is looked up, or made again.
 
     Raises Refused for a run that makes no model, and Absent, with the command that
     makes the weights, where they are missing.
 
-    keep_weights: whether the run is made again where its weights are missing."""
-    if run.model.exists():
+    execute_if_missing: whether the run is made again where its weights are missing."""
+    if run.model_folder.exists():
         return run
     spec = from_json(run.spec)
     if not STEPS[spec.step].weights:
         raise Refused(f"{run.name} makes no model: the step {spec.step} only measures")
     if here := Store().find_run(spec, needs_weights=True):
         return here
-    if keep_weights:
+    if execute_if_missing:
         return execute_with_weights(spec)
     why = "is a record, and records have" if run.origin == "record" else "kept"
     raise Absent(
@@ -201,7 +203,7 @@ def execute_with_weights(spec: Spec) -> Run:
     from lib.cluster import sweep
 
     lost = sweep.execute_specs([spec], keep_weights=True)
-    spec, run = Store().find_run_or_twin(spec, needs_weights=True)
+    spec, run = Store().find_run_or_float32_run(spec, needs_weights=True)
     if lost:
         raise Refused(f"{spec.name} could not be made: {lost[spec]}")
     assert run

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -44,15 +44,17 @@ INPUTS = (
     "attention_mask",
     "token_type_ids",
 )
+# What `export_model` wrote: largest differences by form, Auto class, ...
+ExportReport: TypeAlias = Json
 ONNX = tuple(f"{name}ForSequenceClassification" for name in ONNX_FAMILIES)
 
 
-def export(
-    source: str | Path,
-    folder: str | Path,
+def export_model(
+    model_folder: str | Path,
+    export_folder: str | Path,
     class_names: Sequence[str] | None = None,
     onnx: bool = False,
-) -> Json:
+) -> ExportReport:
     """Write a trained model to a new folder, and check that its outputs are the same
     when it is opened from there.
 
@@ -64,16 +66,16 @@ def export(
     ONNX or packages are missing; and afterwards where outputs differ by more than
     CLOSE, or for int8 by EDGE.
 
-    source: the folder of the saved model (lib.model.backbone).
-    folder: the new folder.
+    model_folder: the folder of the saved model (lib.model.backbone).
+    export_folder: the new folder.
     class_names: names of the classes, () for a regression, None where it has no head.
     onnx: whether `model.onnx` is written too."""
-    folder, (model, tokenizer) = Path(folder), backbone.load(source)
+    folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
     check_export(model, folder, onnx)
     samples = [(batch, compute_outputs(model, batch)) for batch in draw_batches(model)]
-    backbone.save(write_class_names(model, class_names), tokenizer, folder)
-    remote = copy_model_sources(folder)
-    name = name_auto_class(backbone.read_class_name(folder))
+    backbone.save(set_class_names(model, class_names), tokenizer, folder)
+    remote = copy_code_of_changed_model(folder)
+    name = find_auto_class_name(backbone.read_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
@@ -115,7 +117,7 @@ def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
         check_onnx_packages()
 
 
-def write_class_names(
+def set_class_names(
     model: PreTrainedModel, class_names: Sequence[str] | None
 ) -> PreTrainedModel:
     """Set the names of a model's classes in its configuration, and return the model.
@@ -133,7 +135,7 @@ def write_class_names(
     return model
 
 
-def copy_model_sources(folder: Path) -> bool:
+def copy_code_of_changed_model(folder: Path) -> bool:
     """Copy the source files of a changed model into its folder, and return whether it
     needs them. A plain model needs none.
 
@@ -151,16 +153,16 @@ def copy_model_sources(folder: Path) -> bool:
         file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
     name = backbone.read_class_name(folder)
     config_class = getattr(modeling, name).config_class.__name__
-    classes = {"AutoConfig": config_class, name_auto_class(name): name}
+    classes = {"AutoConfig": config_class, find_auto_class_name(name): name}
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return True
 
 
-def name_auto_class(class_name: str) -> str:
+def find_auto_class_name(model_class_name: str) -> str:
     """Return the name of the Auto class that opens a model class:
     "AutoModelForSequenceClassification" for "BertForSequenceClassification"."""
-    _, head, task = class_name.partition("For")
+    _, head, task = model_class_name.partition("For")
     return f"AutoModel{head}{task}"
 
 

@@ -85,10 +85,12 @@ def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
     if not str(path).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
         raise Absent(f"no model {str(path)!r}: it is no name of one line; {fix}")
-    place = paths.resolve_path(path)
+    place = paths.resolve_user_path(path)
     if not place.is_dir():
         place = (
-            data.find_checkpoint(models.shorten_hub_name(str(path)), data.WEIGHTS)
+            data.find_checkpoint_folder_with_file(
+                models.shorten_hub_name(str(path)), data.WEIGHTS
+            )
             or place
         )
     try:
@@ -188,16 +190,18 @@ def read_configuration(folder: Path) -> Json:
     family = config.get("model_type")
     if family not in FAMILIES:
         fault = f"a model of type {family!r}"
-        raise lines.refuse_content(file, fault, " or ".join(FAMILIES), OTHER)
+        raise lines.make_content_error(file, fault, " or ".join(FAMILIES), OTHER)
     least = dict.fromkeys(list_config_size_fields(family), 1)
     least["max_position_embeddings"] = LONGEST + find_first_position(family, config)
     for name, low in least.items():
         if type(config.get(name)) is not int or config[name] < low:
             fault = f"{name} {config.get(name)!r}"
-            raise lines.refuse_content(file, fault, f"a whole number from {low}", OTHER)
+            raise lines.make_content_error(
+                file, fault, f"a whole number from {low}", OTHER
+            )
     if config.get("is_decoder"):
         fault = "is_decoder true, so that a token sees those before it alone"
-        raise lines.refuse_content(file, fault, "an encoder", OTHER)
+        raise lines.make_content_error(file, fault, "an encoder", OTHER)
     return config
 
 
@@ -227,10 +231,10 @@ def read_safetensors_header(file: Path) -> dict[str, Json]:
         end = 8 + length + max(v["data_offsets"][1] for v in tensors.values())
     except (ValueError, AttributeError, KeyError, TypeError):
         fix = "save or copy it again"
-        raise lines.refuse_content(file, "no header", "safetensors", fix) from None
+        raise lines.make_content_error(file, "no header", "safetensors", fix) from None
     if size != end:
         fix = "copy it again"
-        raise lines.refuse_content(file, f"{size:,} bytes", f"{end:,}", fix)
+        raise lines.make_content_error(file, f"{size:,} bytes", f"{end:,}", fix)
     return tensors
 
 
@@ -339,7 +343,7 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
             file, fix = folder / VOCABULARIES[0], "save the tokenizer again"
-            raise lines.refuse_content(file, "no model.vocab", "a vocabulary", fix)
+            raise lines.make_content_error(file, "no model.vocab", "a vocabulary", fix)
         if isinstance(table, list):  # A unigram model has pairs (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {

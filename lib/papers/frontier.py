@@ -18,7 +18,7 @@ import numpy as np
 
 from lib.core.names import Refused
 from lib.core.options import Targets
-from lib.core.papers import collect_modules
+from lib.core.papers import import_module_of_each_paper
 from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Run
 from lib.core.types import Json
@@ -104,7 +104,7 @@ def student_by_method_spec(
 
 # Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
 # that need it are then left out.
-RECIPES = collect_modules("recipes")
+RECIPES = import_module_of_each_paper("recipes")
 
 
 def describe_ghost_operation(profile: str) -> Json:
@@ -117,7 +117,7 @@ def searched_ghost_spec(profile: str, task: str, width_in_twelfths: int) -> Spec
     """Return the Spec of a student that combines two papers: it keeps the heads and
     neurons that a search finds (NAS pruning) and gets ghost modules, cheap convolutions
     (GhostBERT)."""
-    find = collect_modules("frontier")["nas_pruning"].search_spec_at_budget
+    find = import_module_of_each_paper("frontier")["nas_pruning"].search_spec_at_budget
     return searched_student_spec(
         profile, task, width_in_twelfths, find, (describe_ghost_operation(profile),)
     )
@@ -166,7 +166,7 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
         points[title] = Method(
             "control", partial(student_by_method_spec, method_name=name), name
         )
-    papers = collect_modules("frontier")
+    papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
         points["Width + layer mix"] = Method("combination", width_pruned_layer_mix_spec)
     if "ghostbert" in papers:
@@ -186,7 +186,7 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
 def collect_methods() -> dict[str, Method]:
     """Return {name: Method} of all methods of the frontier, in the order of its tables."""
     points = list_methods_of_no_single_paper()
-    for paper in collect_modules("frontier").values():
+    for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
     order = [name for name in ORDER if name in points]
     return {name: points[name] for name in dict.fromkeys([*order, *points])}

@@ -24,7 +24,7 @@ from lib import data
 from lib.core import disk, options
 from lib.core.names import Refused, check_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
-from lib.core.papers import collect_modules, find_papers
+from lib.core.papers import find_papers, import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -55,7 +55,9 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
         else FOLDER / f"{paper_or_table}.toml"
     )
     tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
-    if is_paper and paper_or_table in (options_of_papers := collect_modules("options")):
+    if is_paper and paper_or_table in (
+        options_of_papers := import_module_of_each_paper("options")
+    ):
         kinds |= vars(options_of_papers[paper_or_table])
     for kind in tables.keys() & kinds.keys():
         common = (
@@ -304,7 +306,7 @@ class ReaderProfile(str):
         names = CHECKPOINTS.get(self[:], {})
         if self.model or not names:
             return Path(self.model) if self.model else None
-        return data.find_checkpoint(names["bert"], "config.json")
+        return data.find_checkpoint_folder_with_file(names["bert"], "config.json")
 
     @property
     def token_limit(self) -> int:
@@ -321,7 +323,7 @@ class ReaderProfile(str):
         """
         if not (self.data and self.encoder_folder):
             return None
-        reading = own.read_user_line(self.data)
+        reading = own.read_dataset_line(self.data)
         cut = 0 if reading.task.span else find_length_limit(self)
         return measure_tokenizer_coverage(
             reading.splits["train"], self.encoder_folder, cut
@@ -331,7 +333,7 @@ class ReaderProfile(str):
     def row_cautions(self) -> list[str]:
         """Return sentences that warn of problems in the reader's data, to be shown
         beside any advice on a method."""
-        lines = [*own.read_user_line(self.data).cautions] if self.data else []
+        lines = [*own.read_dataset_line(self.data).cautions] if self.data else []
         return lines + (
             [self.measured_feed.summary]
             if self.measured_feed and self.measured_feed.needs_warning
@@ -352,7 +354,7 @@ class ReaderProfile(str):
             capped = f"; {learned:,} of the training rows are trained on"
             capped += f", {held:,} others rank heads and neurons" * bool(held)
             capped *= learned < len(splits["train"])
-            lines += [f"{line}." for line in own.read_user_line(self.data).lines]
+            lines += [f"{line}." for line in own.read_dataset_line(self.data).lines]
             lines.append(f"The data have {rows}{capped}.")
             lines += [f"{self.measured_feed.summary}."] if self.measured_feed else []
         settled = f"All other settings are those of profile {self[:]}"
@@ -542,7 +544,7 @@ def find_source(profile: str, task: str) -> str:
 
 def describe_dataset(profile: str, task: str) -> Json:
     """Return the descriptor of a task's data set at a profile, with the profile's
-    number of rows (lib.data.describe_task_rows)."""
+    number of rows (lib.data.make_data_descriptor)."""
     return describe_training_rows(
         profile, task, ROWS[profile].get(task), HELD_OUT[profile]
     )
@@ -567,18 +569,18 @@ def describe_training_rows(
     scored.
     with_unseen_rows: whether unseen rows are added. They do not depend on the training
     rows.
-    further_options: other arguments of `lib.data.describe_task_rows`."""
+    further_options: other arguments of `lib.data.make_data_descriptor`."""
     if name := read_reader_part(profile, "data"):
         counts = limit_row_counts(name, profile, rows, held_out_rows)
-        return data.describe_task_rows("own", name, *counts, **further_options)
+        return data.make_data_descriptor("own", name, *counts, **further_options)
     further_options |= UNSEEN[profile].get(task, {}) if with_unseen_rows else {}
     place = find_source(profile, task), task
     if profile in DRAWN:
         further_options["drawn"] = True
-        pool = data.describe_task_rows(*place, **further_options)["drawn"]["rows"]
+        pool = data.make_data_descriptor(*place, **further_options)["drawn"]["rows"]
         # If fewer rows can be drawn than were asked for, all of them are.
         rows = min(rows or pool, pool - held_out_rows)
-    return data.describe_task_rows(*place, rows, held_out_rows, **further_options)
+    return data.make_data_descriptor(*place, rows, held_out_rows, **further_options)
 
 
 def make_common_arguments(
@@ -799,8 +801,8 @@ def list_searches_behind(network_rows: Iterable[Row]) -> list[Row]:
     return [
         row.with_spec(search)
         for row in network_rows
-        for first in [row.spec.inputs_with_seeds.get("start")]
-        if first and (search := first.inputs_with_seeds.get("search"))
+        for first in [row.spec.input_specs_with_seeds.get("start")]
+        if first and (search := first.input_specs_with_seeds.get("search"))
     ]
 
 
@@ -814,6 +816,6 @@ def list_distillations_behind(network_rows: Iterable[Row]) -> list[Row]:
     return [
         row.with_spec(first)
         for row in network_rows
-        for first in [row.spec.inputs_with_seeds.get("start")]
+        for first in [row.spec.input_specs_with_seeds.get("start")]
         if first and first.step == "distil"
     ]

@@ -9,7 +9,7 @@ A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it 
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
 used, by which code and when. A table or figure without runs is replaced by a sentence.
 Notebooks with changed parameters or cells are experiments, and write to folders of
-their own below `figures/scratch/` (lib.claims.notebook.find_page_folder)."""
+their own below `figures/scratch/` (lib.claims.notebook.find_notebook_page_folder)."""
 
 import io
 import json
@@ -37,8 +37,8 @@ from lib.claims.seeds import add_planned_seeds
 from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
-from lib.core.execute import read_commit
-from lib.core.rows import Row, format_width
+from lib.core.execute import read_git_commit_entry
+from lib.core.rows import Row, format_model_width
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
@@ -149,7 +149,7 @@ class Page:
         lines: Any = frame.to_dict("records")
         self.note(compare.describe_dtypes(lines))
         states, reasons = {}, {}
-        command = notebook.format_page_command(self.id, self.scope)
+        command = notebook.format_notebook_run_command(self.id, self.scope)
         how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
@@ -180,8 +180,12 @@ class Page:
         the searches that found the networks."""
         if callable(grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
-            rows = plans.list_page_rows(grid, self.scope, self.values, self.id, changes)
-            for label, names in plans.list_omitted_labels(self.scope, self.id).items():
+            rows = plans.list_rows_to_run(
+                grid, self.scope, self.values, self.id, changes
+            )
+            for label, names in plans.read_omitted_values_by_label(
+                self.scope, self.id
+            ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.scope[:]} is a first look, without rows of {rest}"
                 self.note([f"{look}: seeds = [0] brings them."] * (not changes))
@@ -396,12 +400,12 @@ class Page:
         claims: the ids of the claims to test, in place of those that name the notebook.
         answer: sentences that answer the page's question, where its claims do not. They
         stand below its title, and a command prints them at its end."""
-        names = source.list_page_claims(self.id) if claims is None else claims
+        names = source.list_notebook_claims(self.id) if claims is None else claims
         profile = self.scope[:]
         if self.reader_lines:
             names, checks, deviations = (), (), ({profile: self.reader_lines},)
         scale = source.SCALE if profile == "toy" else profile
-        verdicts = [*source.judge_claims(names, scale=scale).values(), *checks]
+        verdicts = [*source.judge_claims(names, profile=scale).values(), *checks]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
@@ -421,17 +425,17 @@ class Page:
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
-            "records": source.digest_records_of_page(self.id)
+            "records": source.digest_notebook_records(self.id)
             if profile in source.SCALES
             else "",
             "verdicts": list(map(convert_verdict_to_json, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        } | read_commit()
+        } | read_git_commit_entry()
         self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         display_text(
-            END.render(body, judged=judged, folder=paths.show_path(self.folder))
+            END.render(body, judged=judged, folder=paths.format_path(self.folder))
         )
         if not os.environ.get(notebook.BATCH):
             site.write_profile_index(self.scope[:])
@@ -491,7 +495,7 @@ def describe_label(row: Mapping[Any, Any], label_name: str) -> str:
     """Return a row's label in words, such as "seed 3"; "" for the width of an unpruned
     model."""
     if label_name == "m":
-        return f"{format_width(row)} of the width" if row["m"] else ""
+        return f"{format_model_width(row)} of the width" if row["m"] else ""
     return (
         str(row[label_name])
         if label_name == "model"
@@ -511,7 +515,7 @@ def write_caveats(runs: Runs) -> list[str]:
                 frame, grids.list_columns_by_task(profile)
             )
             tasks = set(frame["task"]) if "task" in frame else set()
-            for row in lists.read_published_csv("untouched"):
+            for row in lists.read_csv_in_published_folder("untouched"):
                 where = row["profile"], row["split"]
                 if where == (str(profile), "dev") and row["task"] in tasks:
                     lines.append(
@@ -533,22 +537,22 @@ def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     plot.set_style()
     path = notebook.find_notebook_path(notebook_id)
     names = [
-        *notebook.read_parameters(path),
+        *notebook.read_parameter_declarations(path),
         *notebook.list_injected_parameters(notebook_globals.get("In", [])),
     ]
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
-    values = notebook.check_parameter_values(path, given)
+    values = notebook.complete_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
     folder, differs = (
         json.loads(batch)
         if batch
-        else notebook.find_page_folder(path, values, is_run_by_hand=True)
+        else notebook.find_notebook_page_folder(path, values, is_run_by_hand=True)
     )
     page = Page(notebook_id, values, Path(folder), differs)
     if not batch:
         page.note(
             [
-                f"An experiment, in {paths.hide_local_paths(paths.show_path(folder))}.",
+                f"An experiment, in {paths.hide_local_paths(paths.format_path(folder))}.",
                 *differs,
             ]
         )

@@ -57,7 +57,7 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
 
     It covers the notebook, the code, the published numbers, the results of the page's
     runs, and what the records say of the page: its recorded runs and tested claims."""
-    recorded = judging.digest_records_of_page(notebook.make_notebook_id(builder.path))
+    recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.grids.values()):
         run = store.look_up_state(row.spec)["run"]
@@ -97,7 +97,9 @@ class PageBuilder:
             separate_html_and_mark(self.html_path)[1] or not self.html_path.exists()
         )
         return (
-            notebook.read_page_json(self.folder, notebook.make_notebook_id(self.path))
+            notebook.read_notebook_page_json(
+                self.folder, notebook.make_notebook_id(self.path)
+            )
             if is_complete
             else None
         )
@@ -126,7 +128,7 @@ def compute_page_mark(builder: PageBuilder, page_digest: str, html_text: str) ->
     So a page with an edited number or a damaged picture is made again."""
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
-    names += (notebook.read_page_json(folder, name) or {"files": []})["files"]
+    names += (notebook.read_notebook_page_json(folder, name) or {"files": []})["files"]
     files = {n: disk.digest_file(folder / n) for n in names if (folder / n).is_file()}
     return disk.digest_values(page_digest, disk.digest_bytes(html_text.encode()), files)
 
@@ -151,7 +153,7 @@ def render_page(builder: PageBuilder, page_digest: str) -> float:
     with hold_page_lock(folder, name):
         run_with_papermill(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
-        body = notebook.read_page_json(folder, name)
+        body = notebook.read_notebook_page_json(folder, name)
         assert body is not None
         remove_outdated_pictures(folder, name, body["files"])
         if body["profile"] == "mini" and not builder.differs:
@@ -184,7 +186,7 @@ def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
     makes it.
 
     Temporary files of a killed process are removed."""
-    with disk.explain_full_disk(folder):
+    with disk.translate_full_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
         try:
@@ -213,7 +215,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
 
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
-    see = f"see {paths.show_path(output)}"
+    see = f"see {paths.format_path(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     how = {
         "prefix": "kernel-",
@@ -235,7 +237,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
             "kernel_manager_class": ForkingKernelManager,
         }
         try:
-            with disk.explain_full_disk(place):
+            with disk.translate_full_disk_errors(place):
                 papermill.execute_notebook(
                     str(writer), str(writer), builder.values, **how
                 )

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lib.claims import judging, lists, notebook, planned
-from lib.claims.words import Verdict, count_words
+from lib.claims.words import Verdict, format_word_counts
 from lib.core import paths
-from lib.core.papers import find_paper_of_page, find_papers
+from lib.core.papers import find_paper_of_notebook, find_papers
 from lib.core.types import Json
 from lib.report import verdicts
 
@@ -47,7 +47,7 @@ def find_paper_title(paper: str) -> str:
 def find_page_heading(notebook_id: str) -> str:
     """Return the heading under which the index lists a page: the title of its paper, or
     "The workbook"."""
-    return lists.PAPERS.get(find_paper_of_page(notebook_id), verdicts.HEADINGS[0])
+    return lists.PAPERS.get(find_paper_of_notebook(notebook_id), verdicts.HEADINGS[0])
 
 
 def list_ordered_pages(profile: str) -> list[str]:
@@ -62,7 +62,7 @@ def list_ordered_pages(profile: str) -> list[str]:
         if planned.has_planned_rows(profile, name)
         and (
             notebook.find_notebook_path(name).exists()
-            or not lists.list_uninstalled_papers()
+            or not lists.list_papers_without_code()
         )
     ]
     return sorted(
@@ -102,7 +102,7 @@ def describe_paper_card(paper: str) -> Json | None:
         "title": find_paper_title(paper),
         "href": f"{page}.html",
         "idea": idea.strip().partition(". ")[0] + ".",
-        "words": count_words(row["word"] for row in rows),
+        "words": format_word_counts(row["word"] for row in rows),
         "bars": [
             compute_bar_positions(row)
             for row in rows
@@ -184,9 +184,9 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     lines = []
     for path in notebook.find_notebooks([f"{paper}/"]):
         name = notebook.make_notebook_id(path)
-        if find_paper_of_page(name) != paper or name.endswith("_01_summary"):
+        if find_paper_of_notebook(name) != paper or name.endswith("_01_summary"):
             continue
-        ids = judging.list_page_claims(name)
+        ids = judging.list_notebook_claims(name)
         rows = [
             r
             for r in judging.read_verdicts_csv()

@@ -67,7 +67,7 @@ def run_kernel(
 
     os.setsid()
     os.chdir(working_folder)
-    executors.attach_to_parent(environment)
+    executors.end_process_with_parent(environment)
     app = IPKernelApp.instance()
     app.initialize(kernel_arguments)
     # The fork server imported matplotlib before MPLBACKEND was set, so set the backend

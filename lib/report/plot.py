@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
 
-from lib.claims.words import OPPOSITE, WORDS, count_words
+from lib.claims.words import OPPOSITE, WORDS, format_word_counts
 from lib.stats.paired import SEEDS, Estimate, estimate_mean_over_seeds
 
 BLUE, VERMILION, GREEN, SKY, BLACK = (
@@ -497,7 +497,7 @@ def describe_word_counts(comparisons: pd.DataFrame) -> str:
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
         for text in comparisons["word"]
     ]
-    counts = f"Of {len(comparisons)} measured in points: {count_words(words)}"
+    counts = f"Of {len(comparisons)} measured in points: {format_word_counts(words)}"
     return counts + describe_printed_outside(comparisons)
 
 

@@ -68,14 +68,14 @@ class Report:
             variables = grids_by_notebook.get(path, {})
             why = errors_by_notebook.get(path)
             try:
-                filled = notebook.check_parameter_values(path, parameter_values)
-                text = notebook.normalise_notebook(path.read_text())
+                filled = notebook.complete_parameter_values(path, parameter_values)
+                text = notebook.format_committed_notebook(path.read_text())
                 left = set(
                     store.list_missing_specs(notebook.list_grid_specs(variables))
                 )
                 builder = PageBuilder(
                     path,
-                    *notebook.find_page_folder(path, filled),
+                    *notebook.find_notebook_page_folder(path, filled),
                     filled,
                     text,
                     variables,
@@ -96,13 +96,13 @@ class Report:
         self.write_working_index()
 
     def __str__(self) -> str:
-        return paths.show_path(paths.FIGURES / self.profile[:] / "index.html")
+        return paths.format_path(paths.FIGURES / self.profile[:] / "index.html")
 
     def describe_answer_place(self) -> str:
         """Return a line that tells the user which file will show the answers."""
         pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
-            return f"the answer will stand in {paths.show_path(pages[0])}"
+            return f"the answer will stand in {paths.format_path(pages[0])}"
         return f"{self} shows how far it is"
 
     @property
@@ -113,7 +113,7 @@ class Report:
             builder.html_path for builder in self.builders if builder.html_path.exists()
         ]
         return (
-            paths.show_path(pages[0])
+            paths.format_path(pages[0])
             if len(self.builders) == len(pages) == 1
             else str(self)
         )
@@ -222,7 +222,7 @@ class Report:
                 line = f"failed   {notebook.make_notebook_id(builder.path)}: {builder.failed}"
             else:
                 builder.failed = ""
-                line = f"made     {paths.show_path(builder.html_path)}  ({future.result():.0f} s)"
+                line = f"made     {paths.format_path(builder.html_path)}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
             self.write_working_index()
@@ -250,7 +250,7 @@ def describe_notebook_answers(notebook_name: str) -> list[str]:
             builder = PageBuilder(path, file.parent)
             if body := builder.page_json:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
-                lines.append(f"  {paths.show_path(file)}")
+                lines.append(f"  {paths.format_path(file)}")
     return lines or [f"no page yet: `python -m lib run {notebook_name}` makes it"]
 
 
@@ -302,7 +302,7 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
         profile=profile, title=title
     )
-    with disk.explain_full_disk(builder.folder), suppress(FileExistsError):
+    with disk.translate_full_disk_errors(builder.folder), suppress(FileExistsError):
         builder.folder.mkdir(parents=True, exist_ok=True)
         with page.open("x") as file:
             file.write(text)
@@ -326,7 +326,7 @@ def describe_index_entry(builder: PageBuilder, profile: str, is_running: bool) -
         "short": front.shorten_title(title, name),
         "failed": failed,
         "body": None if failed else builder.page_json,
-        "how": notebook.format_page_command(name, scope),
+        "how": notebook.format_notebook_run_command(name, scope),
         "waits": f"{len(builder.left)} runs to make" * is_running,
         "href": os.path.relpath(page, paths.FIGURES / profile),
     }

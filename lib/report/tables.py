@@ -17,8 +17,8 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.claims.seeds import find_planned_comparison_of_models
-from lib.claims.words import JudgingInputs, explain_unlearned_model
-from lib.core.rows import Outcome, Row, format_width
+from lib.claims.words import JudgingInputs, explain_model_that_learned_little
+from lib.core.rows import Outcome, Row, format_model_width
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data.unseen import LONG
@@ -54,7 +54,7 @@ def collect_results(
         status = store.look_up_state(row.spec)
         error = ""
         if not status["run"]:
-            spec, _ = store.find_run_or_twin(row.spec)
+            spec, _ = store.find_run_or_float32_run(row.spec)
             error = (reasons_of_loss or {}).get(spec) or store.explain_missing_run(
                 row.spec
             )
@@ -239,10 +239,15 @@ class Runs:
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
             ]
-            spared = [model[0] in plan.may_fail for model in plan.cell.models]
+            spared = [
+                model[0] in plan.models_expected_to_collapse
+                for model in plan.cell.models
+            ]
             low, high = region = plan.cell.bounds
             interest = (
-                plan.find_effect_of_interest(sides[0][0]["task"]) if sides[0] else nan
+                plan.find_smallest_effect_of_interest(sides[0][0]["task"])
+                if sides[0]
+                else nan
             )
             if turned:
                 spared, region, interest = spared[::-1], (-high, -low), -interest
@@ -255,7 +260,7 @@ class Runs:
             if (
                 not spare
                 and "spec" in method_frame
-                and explain_unlearned_model("", rows, "", inputs)
+                and explain_model_that_learned_little("", rows, "", inputs)
             ):
                 return None
         pairs = compare.pair_rows(sides[0], sides[1], columns_by_task, spared)
@@ -315,7 +320,9 @@ class Runs:
                 else {}
             )
             for (source, (*m, task)), gap in gaps.items():
-                place = ", ".join([rival, *(format_width({"m": k}) for k in m), task])
+                place = ", ".join(
+                    [rival, *(format_model_width({"m": k}) for k in m), task]
+                )
                 estimates[source, place] = gap
         return estimates
 
@@ -327,7 +334,7 @@ def split_frame_by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     3/12"."""
     parts: Any = frame.groupby(compare.list_row_index_columns(frame)[::-1], sort=False)
     return {
-        ", ".join([model, *(format_width({"m": m}) for m in width)]): rows
+        ", ".join([model, *(format_model_width({"m": m}) for m in width)]): rows
         for (model, *width), rows in parts
     }
 

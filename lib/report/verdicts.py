@@ -58,8 +58,10 @@ def write_counts(verdicts: Collection[Verdict]) -> str:
     """Return a sentence that counts how the comparisons turned out ("agrees", ...), and
     the printed numbers that were computed again and are equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
-    sums = [v.word for v in verdicts if v.word]
-    lines = [f"Comparisons: {words.count_words(r.word for r in cells)}"] * bool(cells)
+    sums = [v.verdict_word for v in verdicts if v.verdict_word]
+    lines = [
+        f"Comparisons: {words.format_word_counts(r.verdict_word for r in cells)}"
+    ] * bool(cells)
     lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
         sums
     )
@@ -91,10 +93,11 @@ def write_result_sentence(result: Result) -> str:
         "" if result.printed is None else f", printed {format_printed_effect(result)}"
     )
     lost = f" ({result.collapsed})" if result.collapsed else ""
-    if result.word == NO_EFFECT and result.printed is None and result.interest:
+    if result.verdict_word == NO_EFFECT and result.printed is None and result.interest:
         printed = f", of interest from {result.format_number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
-    return f"{result.sentence}: {result.measured_text}{unit}{printed}{lost}: {result.reading}{few}."
+    measured = f"{result.measured_effect_text}{unit}{printed}{lost}"
+    return f"{result.sentence}: {measured}: {result.reading}{few}."
 
 
 def write_answer(
@@ -134,7 +137,7 @@ def write_answer(
         reasons = dict.fromkeys(r.why_unmeasured or "–" for r in leading or cells)
         why = "; ".join([*reasons][:2])
         lines = [f"No comparison of this page is measured at {judged_profile}: {why}."]
-    sums = [v.word for v in verdicts if v.word]
+    sums = [v.verdict_word for v in verdicts if v.verdict_word]
     if sums:
         equal = sums.count("equal")
         lines.append(
@@ -158,9 +161,10 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
-            "ours": r.measured_text + (f" ({r.collapsed})" if r.collapsed else ""),
+            "ours": r.measured_effect_text
+            + (f" ({r.collapsed})" if r.collapsed else ""),
             "printed": format_printed_effect(r),
-            "word": r.word,
+            "word": r.verdict_word,
             "reading": r.reading,
             "reason": r.why_unmeasured,
             "beside": r.beside,
@@ -170,7 +174,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     fields = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
     fields |= {
         "profile": verdict.profile,
-        "word": verdict.word,
+        "word": verdict.verdict_word,
         "measured": verdict.measured,
     }
     return fields | {

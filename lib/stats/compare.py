@@ -19,7 +19,7 @@ import numpy as np
 
 from lib import data
 from lib.core.names import Refused
-from lib.core.rows import format_width
+from lib.core.rows import format_model_width
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.stats.paired import (
@@ -183,14 +183,14 @@ def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     rounding does not add to their difference.
 
     Where runs have two dtypes, the same runs in float32
-    (`lib.core.store.Run.float32_twin`) replace them. Where these are missing, the rows
+    (`lib.core.store.Run.float32_run`) replace them. Where these are missing, the rows
     get the run None and the state MIXED."""
     changed = {}
     for group in group_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
         if len(collect_dtypes_of_runs(runs.values())) < 2:
             continue
-        twins = {key: run.float32_twin or run for key, run in runs.items()}
+        twins = {key: run.float32_run or run for key, run in runs.items()}
         is_mixed = len(collect_dtypes_of_runs(twins.values())) > 1
         for row in group:
             metrics = row["run"].metrics if row["run"] else ()
@@ -259,8 +259,8 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     labels, index = stored["labels"], stored["index"].tolist()
     cluster = np.arange(len(labels))
     if column.split == "dev" and unseen_spec:
-        more = data.read_judging_arrays(run.spec["args"]["data"])
-        answers = data.unpack_predictions(
+        more = data.read_labels_and_clusters(run.spec["args"]["data"])
+        answers = data.decode_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         rows, cluster = more["judged"], more["cluster"]
@@ -498,7 +498,7 @@ def describe_outlying_seeds(
         if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
             continue
         *_, model, column = key
-        place = f" at {format_width(dict(rows.iloc[0]))}" if "m" in rows else ""
+        place = f" at {format_model_width(dict(rows.iloc[0]))}" if "m" in rows else ""
         rest = rows["score"][~far]
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
         seeds = several.format(join_texts_with_and(map(str, rows["seed"][far])))
@@ -606,7 +606,9 @@ def make_table_by_task(
             name = " · ".join(key)
         else:
             name = (
-                (format_width(dict(rows.iloc[0])), key[1]) if len(key) > 1 else key[0]
+                (format_model_width(dict(rows.iloc[0])), key[1])
+                if len(key) > 1
+                else key[0]
             )
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):

@@ -287,7 +287,7 @@ def encode_augmented_rows(
     They are tokenised once and cached on disk.
 
     max_length: tokens to which rows are cut."""
-    path = augmentation_run.model / "variants.jsonl"
+    path = augmentation_run.model_folder / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
     def iterate_encoded_rows() -> Iterator[dict[str, list[int]]]:

@@ -105,10 +105,10 @@ def score_unseen_logits(
     in few bytes).
 
     Unseen rows are labelled rows that training and model selection never use. Metrics
-    are computed from the packed values (lib.data.pack_predictions), so that they can be
-    computed again from a committed record."""
+    are computed from the packed values (lib.data.encode_predictions), so that they can
+    be computed again from a committed record."""
     said = logits if task.labels else logits.astype(np.float16)
-    return metrics.compute_metrics(task, said, split.y), data.pack_predictions(
+    return metrics.compute_metrics(task, said, split.y), data.encode_predictions(
         task.labels, said
     )
 

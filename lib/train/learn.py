@@ -63,7 +63,7 @@ class TaskTraining:
         """Return the model of the run's input `start`, with the head that the task
         needs, and set `tokenizer`."""
         folder, seed = (
-            self.run.inputs["start"].model,
+            self.run.inputs["start"].model_folder,
             derive_seed(self.run.seed, "head"),
         )
         model, self.tokenizer = heads.load_network(
@@ -92,7 +92,7 @@ class TaskTraining:
     @cached_property
     def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         """Return the model and tokenizer of the run's input `teacher`, loaded once."""
-        return backbone.load(self.run.inputs["teacher"].model)
+        return backbone.load(self.run.inputs["teacher"].model_folder)
 
     @cached_property
     def teacher_logits(self) -> Tensor:
@@ -227,7 +227,7 @@ def train_and_save(
             result = {"diverged": True} | loop.finish_methods(methods)
     if "diverged" not in result:
         result |= save_predictions(run, judges)
-    backbone.save(model, training.tokenizer, run.model)
+    backbone.save(model, training.tokenizer, run.model_folder)
     return result
 
 

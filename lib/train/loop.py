@@ -191,7 +191,10 @@ def fit(
                 best = keep_best(run, model, score_model(), done, best)
                 model.train()
             run.report_progress(done / steps)
-            if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
+            if (
+                time.monotonic() - saved >= run.checkpoint_interval_seconds
+                and done < steps
+            ):
                 write_checkpoint(run, model, optimiser, done, best, numerics.dtype)
                 saved = time.monotonic()
         if best:
@@ -320,7 +323,8 @@ def load_checkpoint(
             body = torch.load(folder / STATE, map_location="cpu")
             if (was := body.get("dtype", "an unknown dtype")) != dtype:
                 print_once(
-                    f"not used  {paths.show_path(folder)} is of {was}, not {dtype}; it begins anew"
+                    f"not used  {paths.format_path(folder)} is of {was}, not {dtype}; "
+                    "it begins anew"
                 )
                 disk.remove_path(folder)
                 continue
@@ -330,7 +334,7 @@ def load_checkpoint(
             break
         except Exception as error:
             raise Refused(
-                f"other code wrote {paths.show_path(folder)}: delete it"
+                f"other code wrote {paths.format_path(folder)}: delete it"
             ) from error
     else:
         return 0, None

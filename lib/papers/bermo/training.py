@@ -47,7 +47,7 @@ def fineprune(
     the training rows. None takes the setting of `start`."""
     run, model = training.run, training.load_start_model()
     if lower_case is False:
-        cls, folder = type(training.tokenizer), run.inputs["start"].model
+        cls, folder = type(training.tokenizer), run.inputs["start"].model_folder
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )

@@ -48,11 +48,11 @@ def maps(
     dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
-        model, tokenizer = backbone.load(made.model)
+        model, tokenizer = backbone.load(made.model_folder)
         encoded = encode_split(
             tokenizer, dev.select_rows(np.arange(last + 1)), max_length
         )
-        project = students.load_projection(made.model)
+        project = students.load_projection(made.model_folder)
         seen[name] = [
             run_last_layer(model, encoded, i, project, arithmetic)
             for i in range(last + 1)

@@ -199,7 +199,7 @@ def make_student_for_task(
         # `load_network` seeds only where it draws a head; the projection needs a seed
         # in any case.
         torch.manual_seed(seed)
-        model = heads.load_network(start.model, task, dropout, seed)[0]
+        model = heads.load_network(start.model_folder, task, dropout, seed)[0]
         model.projection = make_projection(
             model.config.hidden_size, teacher.config.hidden_size
         )
@@ -247,7 +247,7 @@ def make_student(
     dropout: rate for hidden states and attention weights.
     config_values: further values of the model's configuration."""
     start = run.inputs.get("start")
-    larger = backbone.load(start.model)[0] if start else None
+    larger = backbone.load(start.model_folder)[0] if start else None
     torch.manual_seed(derive_seed(run.seed, "student"))
     if student_architecture is None:
         assert larger is not None
@@ -260,7 +260,7 @@ def make_student(
     )
     if start and larger is not None:
         supernet.inherit_weights(model, get_encoder(larger))
-        weight, bias = load_projection(start.model) or (None, ())
+        weight, bias = load_projection(start.model_folder) or (None, ())
         if len(bias) == len(linear.bias):
             assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
             copy_into_linear(linear, weight, bias)
@@ -362,7 +362,7 @@ class CurveAndProjectionSaving(loop.Method):
         self.run.save_arrays("curve", **self.run.read_log("curve"))
         tensors = self.student.get_submodule("projection").state_dict(prefix=MAP)
         del self.student.projection
-        save_tensors(tensors, self.run.model, PROJECTION)
+        save_tensors(tensors, self.run.model_folder, PROJECTION)
         return {}
 
 

@@ -66,7 +66,7 @@ def warmup(
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
         students.copy_into_linear(
-            linear, *students.load_head(run.inputs["start"].model, classifier)
+            linear, *students.load_head(run.inputs["start"].model_folder, classifier)
         )
     judged, methods = (
         ("dev", "unseen", "held_out"),
@@ -111,7 +111,7 @@ def predistil(
     shared: fields of the options Shared. With them each step trains one randomly drawn
     subnetwork of a supernet (stage 3 of the search)."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
-    teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
+    teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
     student = students.make_student(
         run, net, transformers.BertModel, teacher, training.dropout
@@ -123,7 +123,7 @@ def predistil(
         result = loop.fit(
             run, student, encoded, loss, training, arithmetic, None, methods, batches
         )
-    backbone.save(student, tokenizer, run.model)
+    backbone.save(student, tokenizer, run.model_folder)
     return result | count_parameters(student) | {"rows": len(encoded)}
 
 
@@ -160,7 +160,8 @@ def multitask(
     }
     arithmetic, settings = loop.read_numerics(numerics), Train(**train)
     teachers = {
-        name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in trainings
+        name: backbone.load(run.inputs[f"teacher:{name}"].model_folder)
+        for name in trainings
     }
     teacher, tokenizer = next(iter(teachers.values()))
     for training in trainings.values():
@@ -210,8 +211,8 @@ def multitask(
         result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
     result |= {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
-    backbone.save(encoder, tokenizer, run.model)
-    students.save_tensors(classifiers.state_dict(), run.model, students.HEADS)
+    backbone.save(encoder, tokenizer, run.model_folder)
+    students.save_tensors(classifiers.state_dict(), run.model_folder, students.HEADS)
     for name, training in trainings.items():
         head = classifiers[name]
         assert isinstance(head, nn.Linear)

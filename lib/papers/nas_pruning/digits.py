@@ -19,7 +19,7 @@ import numpy as np
 from lib.core.names import Absent, derive_seed
 from lib.core.types import Json
 from lib.data import check_digest
-from lib.data.lines import refuse_content
+from lib.data.lines import make_content_error
 
 # {"train", "test": (images uint8 [N, height, width], labels int64 [N])}.
 Digits = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -100,7 +100,7 @@ def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.nda
             .copy()
         )
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise refuse_content(
+        raise make_content_error(
             path, error, f"a whole idx file of {dimension_count} dimension(s)"
         ) from None
 

@@ -27,7 +27,7 @@ def random_architecture(run: RunWriter, gates: Json) -> Json:
     tolerance."""
     options = Gates(**gates)
     sizes, cost = make_cost_function(
-        backbone.load(run.inputs["start"].model)[0], options.regions
+        backbone.load(run.inputs["start"].model_folder)[0], options.regions
     )
     if search := run.inputs.get("search"):
         on = control.draw_random_gates_of_sizes(

@@ -91,7 +91,7 @@ def imp(
     objective: fields of the options Objective; None trains on labels."""
     model = training.load_start_model()
     ticket = RewoundPruning(
-        model, backbone.load(training.run.inputs["origin"].model)[0], kept
+        model, backbone.load(training.run.inputs["origin"].model_folder)[0], kept
     )
     if objective:
         learned = make_objective(training, model, Objective(**objective))

@@ -39,7 +39,7 @@ def augment(
             f"{data['task']} cannot be augmented: its answers are places in the text"
         )
     split = sources.load(data, run.seed)["train"]
-    source = words.WordReplacer(run.inputs["language_model"].model)
+    source = words.WordReplacer(run.inputs["language_model"].model_folder)
     texts = [*split.a, *(split.b or [])]
     candidate_ids, report = collect_candidates(
         run, texts, source, options.candidates, arithmetic

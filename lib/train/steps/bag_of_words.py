@@ -35,7 +35,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     result = {"majority": heads.score_majority_baseline(task, splits)}
     if not (task.span or task.labels and len(np.unique(train.y)) < 2):
         if "start" in run.inputs:
-            tokenizer = backbone.load_tokenizer(run.inputs["start"].model)
+            tokenizer = backbone.load_tokenizer(run.inputs["start"].model_folder)
             train, dev = (clip_texts(tokenizer, split, cut) for split in (train, dev))
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (count_word_forms(counter, split) for split in (train, dev))

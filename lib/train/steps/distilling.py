@@ -145,7 +145,7 @@ def build_distillation_objective(
     comparisons = list_matches(student, teacher, distil)
     if "states" not in training.run.inputs:
         return imitate_teacher(student, teacher, comparisons, training.numerics)
-    path = training.run.inputs["states"].model / "states.safetensors"
+    path = training.run.inputs["states"].model_folder / "states.safetensors"
     return match_states(
         student, read_states_from_disk(path, len(get_layers(teacher))), comparisons
     )
@@ -183,9 +183,9 @@ def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
     pruned by it; `search` where the architecture of a search is kept.
 
     surgery: operations on the model (lib.model.surgery)."""
-    model, tokenizer = backbone.load(run.inputs["teacher"].model)
+    model, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     apply_operations(run, model, surgery)
-    backbone.save(model, tokenizer, run.model)
+    backbone.save(model, tokenizer, run.model_folder)
     return count_parameters(model)
 
 

@@ -53,7 +53,9 @@ def latency(
         for name, description in (models or {}).items()
     }
     made |= {
-        name.removeprefix("model:"): parts.get_encoder(backbone.load(source.model)[0])
+        name.removeprefix("model:"): parts.get_encoder(
+            backbone.load(source.model_folder)[0]
+        )
         for name, source in sorted(run.inputs.items())
     }
     for model in made.values():

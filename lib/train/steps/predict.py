@@ -32,7 +32,7 @@ def predict(
     )
     task = sources.find_described_task(data)
     model, tokenizer = heads.load_network(
-        run.inputs["model"].model, task, 0.0, run.seed
+        run.inputs["model"].model_folder, task, 0.0, run.seed
     )
     rows, marks = heads.encode_rows(tokenizer, split, task, training.max_length, span)
     metrics, arrays = marks(

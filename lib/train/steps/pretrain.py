@@ -74,7 +74,7 @@ def pretrain(
         result = {"passages": len(first)} | loop.fit(
             run, network, encoded, loss, training, arithmetic
         )
-    backbone.save(network, tokenizer, run.model)
+    backbone.save(network, tokenizer, run.model_folder)
     return result | count_parameters(network) | {"vocabulary": len(tokenizer)}
 
 

@@ -34,5 +34,5 @@ def quantise(training: TaskTraining) -> dict[str, float]:
     model = training.load_start_model()
     operate(model, {"op": "int8"})
     result = save_predictions(training.run, training.build_split_scorers(model))
-    backbone.save(model, training.tokenizer, training.run.model)
+    backbone.save(model, training.tokenizer, training.run.model_folder)
     return result | count_parameters(model) | {"bytes": compact.count_bytes(model)}

@@ -70,7 +70,7 @@ def search(
     else:
         assert classifier is not None
         evaluate = make_subnetwork_scorer(training, options.score, classifier)
-    start = run.inputs["start"].model
+    start = run.inputs["start"].model_folder
     projection = students.load_projection(start)
     assert projection is not None
     tables = students.list_embedding_sizes(
@@ -139,7 +139,7 @@ def make_subnetwork_scorer(
 
     score_kind: "" for the task's metric, or "loss", as in the options Search.
     classifier: the task whose head of the supernet is used."""
-    folder = training.run.inputs["start"].model
+    folder = training.run.inputs["start"].model_folder
     model, training.tokenizer = students.load_classifier(folder, classifier)
     judge = make_model_scorer(training, model, score_kind)
 
@@ -169,7 +169,7 @@ def make_short_training_scorer(
     rows = training.training_rows
     if corpus:
         assert pretrain is not None
-        general = backbone.load(run.inputs["general"].model)[0]
+        general = backbone.load(run.inputs["general"].model_folder)[0]
         text, batches = warming.encode_corpus(
             corpus, training.tokenizer, pretrain, run.seed
         )
