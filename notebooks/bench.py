@@ -223,7 +223,7 @@ CONTENDERS = {
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
     place, head = data.locate_checkpoint(MODEL), "SequenceClassification"
-    model, tokenizer = backbone.load_with_head(
+    model, tokenizer = backbone.load_with_task_head(
         place, head, task.output_width, TRAIN.dropout, seed
     )
     return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)

@@ -286,7 +286,7 @@ def tiny():
 
     def make(family="bert", heads=12, labels=2, seed=0, masked_lm=False):
         torch.manual_seed(seed)
-        model = backbone.build_model(
+        model = backbone.build_random_model(
             classes(family)[2 if masked_lm else 1], configuration(family, heads, labels)
         )
         with torch.no_grad():

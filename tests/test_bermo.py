@@ -16,7 +16,7 @@ from conftest import collected, holding
 from lib.claims import notebook
 from lib.model import backbone, masks
 from lib.model.parts import count_parameters, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers import grids, published, settings
 from lib.papers.bermo import measures, pruning, schedules
 from lib.papers.bermo import recipes as bermo
@@ -239,9 +239,11 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         transformers.BertConfig(num_labels=3),
     )
     with torch.device("meta"):
-        model = backbone.build_model(transformers.BertForSequenceClassification, bert)
+        model = backbone.build_random_model(
+            transformers.BertForSequenceClassification, bert
+        )
         plainly = count_parameters(model)["parameters"]
-        mixed = operate(model, Mix(**spec.args["mix"]).mix_operation, seed=0)
+        mixed = apply_surgery(model, Mix(**spec.args["mix"]).mix_operation, seed=0)
         masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
     number = sum(mask.scores.numel() for *_, mask in masked.places)

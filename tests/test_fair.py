@@ -434,13 +434,13 @@ def test_plain_mixes_learn_nothing():
 @pytest.mark.parametrize("kind", ["mean", "embedding"])
 def test_a_plain_mix_is_a_mean(kind, tiny, sentences):
     from lib.model.parts import get_encoder
-    from lib.model.surgery import operate
+    from lib.model.surgery import apply_surgery
 
     model, batch = tiny().double(), sentences()
     with torch.no_grad():
         states = get_encoder(model)(**batch, output_hidden_states=True).hidden_states
         before = sum(p.numel() for p in model.parameters())
-        operate(model, Mix("none", "zeros", 1e-2, plain=kind).mix_operation)
+        apply_surgery(model, Mix("none", "zeros", 1e-2, plain=kind).mix_operation)
         model.double()
         mixed = get_encoder(model)(**batch).last_hidden_state
     assert sum(p.numel() for p in model.parameters()) == before
@@ -454,10 +454,10 @@ def test_a_plain_mix_is_a_mean(kind, tiny, sentences):
 
 
 def test_a_plain_mix_is_loaded_as_it_was(tiny, sentences, tokenizer, tmp_path):
-    from lib.model.surgery import operate
+    from lib.model.surgery import apply_surgery
 
     model, batch = tiny(), sentences()
-    operate(model, Mix("none", "zeros", 1e-2, plain="embedding").mix_operation)
+    apply_surgery(model, Mix("none", "zeros", 1e-2, plain="embedding").mix_operation)
     backbone.save(model, tokenizer, tmp_path / "model")
     again = backbone.load(tmp_path / "model")[0]
     with torch.no_grad():

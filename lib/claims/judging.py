@@ -24,7 +24,7 @@ from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import list_models_that_may_fail
 from lib.core import disk, paths
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.core.papers import collect_modules, find_paper_of_page, find_papers
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
@@ -129,7 +129,7 @@ def judge_claims(
     # The matrix products are small, so more threads would be slower.
     with threadpool_limits(1):
         for name in lists.read_claims() if claim_ids is None else claim_ids:
-            check_name("claim", name, lists.read_claims())
+            check_known_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], scale, look)
     return correct_p_values_by_holm(by_id, scale)
 

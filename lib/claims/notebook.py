@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_args, get_origin
 from lib.claims import planned as planned_rows
 from lib.claims.seeds import add_planned_seeds
 from lib.core import disk, paths
-from lib.core.names import Refused, check_name, error_in_one_line
+from lib.core.names import Refused, check_known_name, error_in_one_line
 from lib.core.papers import find_notebook_path as find_notebook_path
 from lib.core.papers import make_notebook_id as make_notebook_id
 from lib.core.rows import Row
@@ -95,7 +95,7 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
             if matches_notebook(text, name, path)
         ]
         if pattern and not hits:
-            check_name("notebook", pattern, notebooks)
+            check_known_name("notebook", pattern, notebooks)
         chosen |= dict.fromkeys(hits)
     return list(chosen)
 
@@ -169,11 +169,11 @@ def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
         f"of {make_notebook_id(notebook_path)}",
     )
     for name, value in parameter_values.items():
-        check_name(f"parameter {suffix}", name, declared)
+        check_known_name(f"parameter {suffix}", name, declared)
         if why := explain_unusable_value(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
-            check_name(f"profile {suffix}", value, grids.PROFILES)
+            check_known_name(f"profile {suffix}", value, grids.PROFILES)
             if not planned_rows.has_planned_rows(
                 value, make_notebook_id(notebook_path)
             ):
@@ -187,7 +187,8 @@ def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
 def explain_unusable_value(
     parameter_name: str, value: Any, parameter: Parameter
 ) -> str:
-    """Return why a notebook's parameter cannot have a value, in words; "" where it can."""
+    """Return why a notebook's parameter cannot have a value, in words; "" where it
+    can."""
     kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
         return (

@@ -57,8 +57,8 @@ class Train(Option):
     select: Literal["last", "best"] = "last"
     # Metrics whose mean decides which model is "best"; empty is the task's first
     # metric.
-    # pyrefly: ignore[implicit-any-type-argument]: in `tuple[X, ...]` an Option would take
-    # X for a list of the allowed values
+    # pyrefly: ignore[implicit-any-type-argument]: in `tuple[X, ...]` an Option would
+    # take X for a list of the allowed values
     select_by: tuple = ()
     eval_every: int = 0  # Steps between evaluations for "best"; 0 is once an epoch.
     spare_norms: bool = False  # Whether biases and LayerNorms have no weight decay.
@@ -112,7 +112,7 @@ class Importance(Option):
     # each batch then adds the absolute value of the sum of all gradients so far,
     # instead of the absolute value of its own gradient.
     cumulative: bool = False
-    # Module in lib.methods whose function `scores` computes the ranking; "" is
+    # Module in lib.methods whose function `compute_importance_scores` ranks; "" is
     # first-order Taylor importance.
     by: str = ""
 

@@ -1,9 +1,10 @@
 """This module reads the tasks of GLUE, SQuAD and SentEval from their official files;
 `tasks.toml` lists files, columns and classes.
 
-    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
-    <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
-    <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
+    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and
+    dev_mismatched.tsv <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1;
+    SQuAD2 has v2.0 <senteval>/past_present.txt, ...              has tr, va or te, a
+    label and a sentence, by tabs
 
 Any split may be missing. Test rows of GLUE have no public labels and are not read.
 Where an official file is missing, the JSON lines that `fetch` downloads are read, or
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.core.disk import read_toml
-from lib.core.names import Absent, Refused, check_name
+from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
@@ -104,7 +105,7 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
 
     source_folder: the folder of the benchmark, such as that of GLUE."""
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
-    check_name("task of the hub", task_name, layouts)
+    check_known_name("task of the hub", task_name, layouts)
     layout = layouts[task_name]
     folder, by_split = (
         Path(source_folder) / layout["folder"],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.data.lines import (
     Table,
     format_cell,
@@ -133,7 +133,7 @@ def recognise_columns(
         )
     if column_names:
         for name in column_names:
-            check_name(f"column of {location}", name, header)
+            check_known_name(f"column of {location}", name, header)
         texts, labels, unclear = list(column_names[:-1]), [column_names[-1]], []
     else:
         labels = [name for name in header if is_label_name(name)]

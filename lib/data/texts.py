@@ -1,7 +1,8 @@
 """This module reads plain text for pre-training: corpora below DATA_ROOT, their
 documents and their digests.
 
-    DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
+    DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between
+    documents
 
 Files are UTF-8. Where a corpus has no training file, all its text files are read. The
 description of a run has {"text": corpus, "digest", "documents": number} as its
@@ -18,7 +19,7 @@ from typing import Any
 
 from lib.core import paths
 from lib.core.disk import cache_on_disk
-from lib.core.names import Absent, Refused, check_name
+from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Json
 from lib.data import check_digest, digest_local_or_official
 from lib.data.lines import iterate_lines
@@ -37,7 +38,7 @@ def files(corpus_name: str) -> list[Path]:
     """
     chosen = []
     for corpus in corpus_name.split("+"):
-        check_name("text corpus", corpus, TEXTS)
+        check_known_name("text corpus", corpus, TEXTS)
         folder = paths.data_root() / corpus
         text_files = sorted(folder.glob("*.txt"))
         if not text_files:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from .parts import AnyModule, get_embedding_output, get_layers
+from .parts import AnyModule, get_last_embedding_module, get_layers
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
 
     with ExitStack() as held:
         held.enter_context(
-            get_embedding_output(model).register_forward_hook(store_embedding)
+            get_last_embedding_module(model).register_forward_hook(store_embedding)
         )
         for layer in get_layers(model):
             blocks = {"attention": layer.attention.output, "ffn": layer.output}

@@ -88,22 +88,24 @@ def student_by_method_spec(
 ) -> Spec:
     """Return the Spec of a student that is pruned by a method of lib.methods.
 
-    A method with a function `scores` ranks heads and neurons, on the same rows as the
-    ranking of the papers' width-pruned students."""
+    A method with a function `compute_importance_scores` ranks heads and neurons, on the
+    same rows as the ranking of the papers' width-pruned students."""
     method, inputs = import_method(method_name), {}
-    if hasattr(method, "scores"):
+    if hasattr(method, "compute_importance_scores"):
         options = replace(
             students.IMPORTANCE[profile], cumulative=False, by=method_name
         )
         ranked = grids.make_common_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
-    _, arguments = method.keep(find_encoder_shape(profile), budget_in_twelfths / HEADS)
+    _, arguments = method.plan_pruning(
+        find_encoder_shape(profile), budget_in_twelfths / HEADS
+    )
     return student_spec(profile, task, {"op": method_name} | arguments, **inputs)
 
 
-# Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
-# that need it are then left out.
+# Modules `recipes` of the installed papers. A paper's folder may be removed;
+# combinations that need it are then left out.
 RECIPES = collect_modules("recipes")
 
 
@@ -184,7 +186,8 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
 
 
 def collect_methods() -> dict[str, Method]:
-    """Return {name: Method} of all methods of the frontier, in the order of its tables."""
+    """Return {name: Method} of all methods of the frontier, in the order of its
+    tables."""
     points = list_methods_of_no_single_paper()
     for paper in collect_modules("frontier").values():
         points |= paper.POINTS
@@ -249,9 +252,9 @@ def count_method_flops(
             ),
         }.get(
             method.keeps,
-            lambda: import_method(method.keeps).keep(base, budget_in_twelfths / HEADS)[
-                0
-            ],
+            lambda: import_method(method.keeps).plan_pruning(
+                base, budget_in_twelfths / HEADS
+            )[0],
         )()
         layers = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
@@ -327,8 +330,8 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     `score` is in points. Its 95 % interval `low` to `high` covers seeds and examples;
     with one seed examples alone. `gap` is the difference to the model `beside`, with an
     interval from three seeds on. That is the narrowest width-pruned model with at least
-    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths. Costs
-    are means over seeds.
+    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths.
+    Costs are means over seeds.
 
     runs_frame: a DataFrame with a row for each run."""
     import pandas as pd

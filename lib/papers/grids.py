@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import collect_modules, find_papers
 from lib.core.rows import Row
@@ -96,8 +96,8 @@ LEARNING: Json = S.LEARNING
 # Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# {name: profile}. A profile has its name, the source of its data sets (lib.data), a line
-# about it for pages, and the Numerics of its runs.
+# {name: profile}. A profile has its name, the source of its data sets (lib.data), a
+# line about it for pages, and the Numerics of its runs.
 PROFILES = {
     name: SimpleNamespace(
         name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields
@@ -110,9 +110,9 @@ Value = TypeVar("Value")
 Options = TypeVar("Options", Train, Importance, Json)
 
 # How fast a training is: the FLOPs per second as a share of those of a large matrix
-# product, and further seconds per step. Measured by 240 steps of 32 rows, with a BERT of
-# 2 layers and hidden size 384: 4,628 GFLOP took 81 seconds on a core that does 91 GFLOP
-# per second in a matrix product.
+# product, and further seconds per step. Measured by 240 steps of 32 rows, with a BERT
+# of 2 layers and hidden size 384: 4,628 GFLOP took 81 seconds on a core that does 91
+# GFLOP per second in a matrix product.
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
 # Seconds of a run besides its training, for opening and scoring a model.
 START_SECONDS = 5.0
@@ -135,7 +135,7 @@ def find_profile(profile: str) -> SimpleNamespace:
     sets), a line about it, and numerics.
 
     Raises Refused for an unknown name."""
-    check_name("profile", profile, PROFILES)
+    check_known_name("profile", profile, PROFILES)
     return PROFILES[profile]
 
 
@@ -145,7 +145,7 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
 
     It has a fixed seed, because runs of all seeds start from it. Raises Refused for an
     unknown name."""
-    check_name("checkpoint", checkpoint_name, models.HUB)
+    check_known_name("checkpoint", checkpoint_name, models.HUB)
     return Spec(
         "checkpoint",
         {"name": checkpoint_name, "digest": data.digest_checkpoint(checkpoint_name)},
@@ -181,7 +181,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
             {"name": folder, "digest": data.digest_weights(folder)},
             seed=0,
         )
-    check_name(
+    check_known_name(
         f"kind of encoder in profile {profile!r}",
         family,
         list_encoder_families(profile),
@@ -223,7 +223,7 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     Raises Refused for a family that the profile does not have."""
     if folder := read_reader_part(profile, "model"):
         return read_shape(folder)
-    check_name(
+    check_known_name(
         f"kind of encoder in profile {profile!r}",
         family,
         list_encoder_families(profile),
@@ -316,8 +316,9 @@ class ReaderProfile(str):
 
     @property
     def measured_feed(self) -> TokenizerCoverage | None:
-        """Return a TokenizerCoverage, measurements of how the encoder's tokenizer splits the
-        reader's texts; None without such data, or without a tokenizer on this machine.
+        """Return a TokenizerCoverage, measurements of how the encoder's tokenizer
+        splits the reader's texts; None without such data, or without a tokenizer on
+        this machine.
         """
         if not (self.data and self.encoder_folder):
             return None
@@ -479,15 +480,17 @@ def select_tasks(
     unknown profile or task.
 
     by_profile: {profile: tasks}."""
-    check_name("profile", profile, by_profile)
+    check_known_name("profile", profile, by_profile)
     if title := read_reader_part(profile, "task_title"):
         for name in chosen_tasks:
-            check_name("task of your own data", name, (title,))
+            check_known_name("task of your own data", name, (title,))
         return (title,)
     listed = {name for names in by_profile.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     for name in chosen_tasks:
-        check_name("task of this page", name, [name for kind in kinds for name in kind])
+        check_known_name(
+            "task of this page", name, [name for kind in kinds for name in kind]
+        )
     return tuple(chosen_tasks) or tuple(by_profile[profile])
 
 
@@ -502,7 +505,7 @@ def select_seeds(
     Raises Refused for a profile without seeds.
 
     by_profile: {profile: seeds}."""
-    check_name("profile", profile, by_profile)
+    check_known_name("profile", profile, by_profile)
     return tuple(chosen_seeds) or tuple(by_profile[profile])
 
 
@@ -518,7 +521,7 @@ def pick_values(
 
     label_noun: what a label is, for the error message."""
     for name in chosen_labels:
-        check_name(label_noun, name, values_by_label)
+        check_known_name(label_noun, name, values_by_label)
     return {
         name: values_by_label[name]
         for name in values_by_label

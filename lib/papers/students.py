@@ -96,7 +96,9 @@ def plan_student_surgery(
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
         uncut = (
-            {"whole": list(ghosts.uncut_parts)} if ghosts and ghosts.uncut_parts else {}
+            {"whole": list(ghosts.unpruned_projections)}
+            if ghosts and ghosts.unpruned_projections
+            else {}
         )
         surgery.append({"op": "cut", "heads": heads} | uncut)
         ranked = make_common_arguments(profile, task, importance=IMPORTANCE[profile])
@@ -104,7 +106,7 @@ def plan_student_surgery(
             "importance", ranked, {"teacher": inputs["teacher"]}
         )
     if ghosts:
-        ghosts.check_fit(pruned)
+        ghosts.check_fits_model(pruned)
         surgery.append({"op": "ghost"} | to_plain_json(ghosts))
     return surgery, inputs
 

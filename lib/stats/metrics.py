@@ -11,7 +11,7 @@ that are not finite raise Refused, because no score would be meaningful."""
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.data import Task
 from lib.stats import paired
 
@@ -29,7 +29,7 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
 
     predictions: classes or values [N], or logits [N, C].
     labels: [N]."""
-    check_name("metric", metric, METRICS)
+    check_known_name("metric", metric, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
         raise Refused(

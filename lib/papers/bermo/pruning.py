@@ -23,7 +23,7 @@ from lib.model.masks import (
     list_linear_layers,
 )
 from lib.model.parts import get_encoder, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.train import loop
@@ -197,7 +197,9 @@ class LayerMix(loop.Method):
 
     def __init__(self, run: Scratch, model: PreTrainedModel, mix_options: Mix) -> None:
         self.run, self.model = run, model
-        operate(model, mix_options.mix_operation, seed=derive_seed(run.seed, "mix"))
+        apply_surgery(
+            model, mix_options.mix_operation, seed=derive_seed(run.seed, "mix")
+        )
         mix = mixes.find_mix(model)
         assert mix is not None
         self.mix, self.first = mix, mix.weights().detach().numpy().copy()
@@ -211,8 +213,8 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # The mix keeps the embedding's and all L layers' outputs in memory, in float32. The
-        # paper names this cost (section 5).
+        # The mix keeps the embedding's and all L layers' outputs in memory, in float32.
+        # The paper names this cost (section 5).
         number = (len(get_layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 

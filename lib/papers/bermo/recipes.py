@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -73,7 +73,7 @@ def find_setting(
     setting_name: what the value is, for the error message."""
     by_task = values_by_profile[profile]
     if "" not in by_task:
-        check_name(f"task with {setting_name} at {profile}", task, by_task)
+        check_known_name(f"task with {setting_name} at {profile}", task, by_task)
     return by_task[task if task in by_task else ""]
 
 
@@ -93,7 +93,7 @@ def make_common_step_arguments(
     They are the rows, the cutting of long passages, the model's layer mix, and how
     little a run must be above the majority class to count as diverged. Raises Refused
     for an unknown model."""
-    check_name("model", model, [*MODELS, *PLAIN])
+    check_known_name("model", model, [*MODELS, *PLAIN])
     mix = MIX[profile] if model == "BERMo" else None
     if model in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model])
@@ -180,13 +180,13 @@ def make_pruning_settings(
     weight: weight lambda of the penalty; None means the profile's.
     begin: the steps before the threshold moves, in units of the warm-up w; 0 means the
     profile's."""
-    check_name("pruning method", method, METHODS)
+    check_known_name("pruning method", method, METHODS)
     if share is not None and not 0 < share <= 1:
         raise Refused(f"the kept share is {share}: take one above 0, at most 1")
     options: Json = dict(METHODS[method], final_lambda=weight or 0.0)
     kind = options["method"]
     if profile == "paper":
-        check_name("task with printed settings", task, EPOCHS)
+        check_known_name("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=lr)

@@ -81,5 +81,5 @@ def fineprune(
     return (
         result
         | count_parameters(model)
-        | (compact.count_stored_bytes(model) if prune else {})
+        | (compact.count_dense_and_sparse_bytes(model) if prune else {})
     )

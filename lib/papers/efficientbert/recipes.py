@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -93,9 +93,9 @@ COLD = "EfficientBERT w/o Warm-up KD"
 # The public code trains "EfficientBERT++" with one full inner width D, but counts its
 # parameters with another. Both networks are kept.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Replacement for the baseline MobileBERT_TINY with as many parameters: 24 thin layers of
-# two feed-forward networks each, without bottlenecks, and with the teacher's number of
-# heads.
+# Replacement for the baseline MobileBERT_TINY with as many parameters: 24 thin layers
+# of two feed-forward networks each, without bottlenecks, and with the teacher's number
+# of heads.
 THIN = "MobileBERT_TINY shape"
 
 
@@ -155,7 +155,7 @@ def find_network(network_name: str) -> Net:
         return replace(
             base, layers=tuple(replace(l, formula=network_name) for l in base.layers)
         )
-    check_name("published network", network_name, NETS)
+    check_known_name("published network", network_name, NETS)
     return NETS[network_name]
 
 
@@ -403,9 +403,9 @@ def student_spec(
 ) -> Spec:
     """Return the Spec of the model in a row of the paper's tables, trained on a task.
 
-    `model_name` is the teacher's row, or a published network, which is pre-trained first.
-    Only EfficientBERT+ takes encoder and head from a supernet that was trained on
-    several tasks.
+    `model_name` is the teacher's row, or a published network, which is pre-trained
+    first. Only EfficientBERT+ takes encoder and head from a supernet that was trained
+    on several tasks.
 
     corpus_name: the text of the pre-training.
     training_changes: `gamma` and changes of training settings, as in
@@ -421,8 +421,8 @@ def student_spec(
             pretrained_network_spec(profile, model_name, corpus_name),
             **training_changes,
         )
-    # As in the authors' code: WNLI is not among the tasks trained together, and inherits
-    # the head of QNLI.
+    # As in the authors' code: WNLI is not among the tasks trained together, and
+    # inherits the head of QNLI.
     head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
@@ -541,7 +541,8 @@ TURNS = {
 
 # f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass by_profile=PAIRED.
 tasks = partial(grids.select_tasks, by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass by_profile=HEADLINES.
+# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass
+# by_profile=HEADLINES.
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import check_name, derive_seed
+from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
@@ -70,7 +70,7 @@ def make_search_settings(
         method or METHOD[profile],
         budget_factor * BUDGET[profile][stage],
     )
-    check_name("search method", method, METHODS)
+    check_known_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
     if method == "cascade":
         more |= zip(("initial", "refit"), LEARN[profile], strict=True)
@@ -105,7 +105,7 @@ def search_spec(
     for an unknown stage.
 
     method, budget_factor: as in `make_search_settings`."""
-    check_name("search stage", stage, BUDGET[profile])
+    check_known_name("search stage", stage, BUDGET[profile])
     task, inputs, how = (
         efficientbert.find_proxy_task(profile),
         {},

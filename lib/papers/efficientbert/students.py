@@ -192,7 +192,8 @@ def make_student_for_task(
     Without a net, a `start` that was already pruned, or has ghost modules, is itself
     the student. Else see `make_student`.
 
-    student_architecture: the student's network; None takes that of the input run `start`."""
+    student_architecture: the student's network; None takes that of the input run
+    `start`."""
     start = run.inputs.get("start")
     if student_architecture is None and start and (start.folder / SURGERY).exists():
         seed = derive_seed(run.seed, "head")
@@ -380,13 +381,13 @@ class SubnetworkTraining(loop.Method):
         self.tables = list_embedding_sizes(student.config, linear.out_features)
 
     def prepare_step(self, step: int, steps: int) -> None:
-        supernet.activate_net(
+        supernet.activate_subnetwork(
             self.student,
             draw_subnetwork(self.supernet, self.shared, self.seed, step, **self.tables),
         )
 
     def finish(self) -> Json:
-        supernet.activate_net(self.student)
+        supernet.activate_subnetwork(self.student)
         return {}
 
 

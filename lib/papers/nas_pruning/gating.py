@@ -14,18 +14,19 @@ from transformers import PreTrainedModel
 from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import gates
-from lib.model.cut import count_parts_of_layer
+from lib.model.cut import count_prunable_units
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
 from lib.papers.nas_pruning.control import Control, make_encoder_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
-# Columns of the array that logs each step of a search: target and actual cost ratio, and
-# numbers of gates switched off and on.
+# Columns of the array that logs each step of a search: target and actual cost ratio,
+# and numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-# {kind of gate: its name in the operation "keep", which cuts a model}, where they differ.
+# {kind of gate: its name in the operation "keep", which cuts a model}, where they
+# differ.
 NAMES = {"ffn": "neurons"}
 
 Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
@@ -122,8 +123,8 @@ class GateSearch(GateTraining):
     fit the model."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
-        operate(model, {"op": "gates", "regions": list(options.regions)})
-        alphas = gates.read_alphas(model).values()
+        apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
+        alphas = gates.get_gate_logits(model).values()
         super().__init__(
             run, model, alphas, *make_cost_function(model, options.regions), options
         )
@@ -132,7 +133,7 @@ class GateSearch(GateTraining):
         metrics, alphas, curve = self.trim_to_target()
         every = {  # In half precision, as the arrays are committed and should be small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
-            for (layer, kind), alpha in gates.read_alphas(self.model).items()
+            for (layer, kind), alpha in gates.get_gate_logits(self.model).items()
         }
         self.run.save_arrays("search", curve=curve, **every)
         return metrics | {
@@ -186,7 +187,7 @@ def count_layer_widths(layer: nn.Module) -> dict[str, int]:
     """
     return {
         "ffn" if what == NAMES["ffn"] else what: size
-        for what, size in count_parts_of_layer(layer).items()
+        for what, size in count_prunable_units(layer).items()
     }
 
 

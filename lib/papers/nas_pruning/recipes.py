@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
@@ -75,11 +75,11 @@ SMALL_TEACHER = published.read_deviations("nas_pruning", "small_teacher")
 DIGITS = published.read_deviations("nas_pruning", "digits")
 
 
-# f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`, such
-# as RANDOM, PAIR, TRIO or TEST.
+# f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`,
+# such as RANDOM, PAIR, TRIO or TEST.
 tasks = partial(grids.select_tasks, by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Some tables pass `by_profile=HEADLINES` or
-# REPEATS.
+# f(profile, chosen seeds) -> seeds of a table. Some tables pass `by_profile=HEADLINES`
+# or REPEATS.
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
@@ -96,7 +96,7 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
 
     Raises Refused for an unknown model, and for BERT-Mini at profile mini, which has no
     encoder of that size."""
-    check_name("model", model, CHECKPOINTS)
+    check_known_name("model", model, CHECKPOINTS)
     if profile == "paper":
         return start_checkpoint_spec(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
@@ -381,7 +381,7 @@ def magnitude_spec(
 
     learns_from_teacher: whether each round learns the dense fine-tuned model's logits,
     as a searched network does, and not the labels."""
-    check_name("kept share", kept_share, ROUNDS[profile])
+    check_known_name("kept share", kept_share, ROUNDS[profile])
     origin = untrained_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.core import disk
-from lib.core.names import Refused, derive_seed, list_changed_fields
+from lib.core.names import Refused, derive_seed, list_non_default_fields
 from lib.core.spec import canonical
 from lib.core.types import Json
 from lib.model.formula import FormulaError
@@ -141,7 +141,7 @@ def read_or_restart_history(
     # search may continue with a larger one.
     proposing = {
         name: value
-        for name, value in list_changed_fields(options).items()
+        for name, value in list_non_default_fields(options).items()
         if name != "budget"
     }
     header = {"space": space.identity(), "seed": seed, "search": proposing}

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.types import Json
 from lib.model import formula as language
 from lib.papers.efficientbert.search.grow import (
@@ -83,9 +83,9 @@ class Space:
     the ids. Raises Refused where no network is in the window."""
 
     stage: str
-    # Network that the search starts from. Candidates have its widths and depth. Where the
-    # stage does not search the layers' formulas, or their ids (the choices of the number
-    # of stacked FFNs and of their inner width), candidates have the start's.
+    # Network that the search starts from. Candidates have its widths and depth. Where
+    # the stage does not search the layers' formulas, or their ids (the choices of the
+    # number of stacked FFNs and of their inner width), candidates have the start's.
     start: Net
     low: int = 0  # Least parameters of a candidate.
     high: int = 0  # Most parameters of a candidate; 0 for no limit.
@@ -95,7 +95,7 @@ class Space:
     tables: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_name("search stage", self.stage, SEARCHED)
+        check_known_name("search stage", self.stage, SEARCHED)
         if not self.count_size_choices():
             window = f"{self.low:,} to {self.high:,} parameters ({self.convention})"
             raise Refused(f"no candidate has {window}: move the window")

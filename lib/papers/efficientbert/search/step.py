@@ -144,7 +144,7 @@ def make_subnetwork_scorer(
     judge = make_model_scorer(training, model, score_kind)
 
     def score_net(net: Net) -> float:
-        supernet.activate_net(model, net)
+        supernet.activate_subnetwork(model, net)
         return judge()
 
     return score_net

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib.model.formula import LINEAR, NUMPY, evaluate
+from lib.model.formula import LINEAR, NUMPY, evaluate_formula_tree
 from lib.papers.efficientbert.search.net import Net
 
 CHANNELS = 2
-# Values are cut at this magnitude, so that a product of two values, or the third power in
-# a GELU, does not overflow.
+# Values are cut at this magnitude, so that a product of two values, or the third power
+# in a GELU, does not overflow.
 LIMIT = 1e90
 
 
@@ -27,8 +27,8 @@ class Recipe:
     # feed-forward network, "channels" the average over the two channels.
     average: str = "pair"
     residual: bool = True  # Whether a layer's output is h + f(h), or f(h) alone.
-    # Number of inner channels: "whole" is max(1, int(D / q)), as int(2 / q) is 0 for q > 2,
-    # and "real" is the fraction D / q.
+    # Number of inner channels: "whole" is max(1, int(D / q)), as int(2 / q) is 0 for q
+    # > 2, and "real" is the fraction D / q.
     width: str = "whole"
     points: int = 121  # Number of points on each axis.
     low: float = -15.0
@@ -88,7 +88,7 @@ def compute_surface(
             CHANNELS * net.width / net.hidden / layer.q, recipe.width
         )
         for _ in range(layer.stack):
-            f = evaluate(layer.tree, h, linears, functions, net.mismatch)
+            f = evaluate_formula_tree(layer.tree, h, linears, functions, net.mismatch)
             both = h + f if recipe.residual else f
             if recipe.average == "channels":
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)
