@@ -238,12 +238,12 @@ def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
         and told["rows"] + told["held_out"] == told["drawn"]["rows"] == 2490
     )
     assert (
-        bermo.describe_rows("base", "SST-2")["rows"]
+        bermo.make_data_descriptor("base", "SST-2")["rows"]
         == nas.describe_search_rows("base", "SST-2")["rows"]
         == 4000
     )
     assert (
-        bermo.describe_rows("base", "SST-2")["drawn"]
+        bermo.make_data_descriptor("base", "SST-2")["drawn"]
         == nas.describe_search_rows("base", "SST-2")["drawn"]
     )
 

@@ -440,7 +440,7 @@ def test_a_plain_mix_is_a_mean(kind, tiny, sentences):
     with torch.no_grad():
         states = get_encoder(model)(**batch, output_hidden_states=True).hidden_states
         before = sum(p.numel() for p in model.parameters())
-        apply_surgery(model, Mix("none", "zeros", 1e-2, plain=kind).mix_operation)
+        apply_surgery(model, Mix("none", "zeros", 1e-2, plain=kind).surgery_operation)
         model.double()
         mixed = get_encoder(model)(**batch).last_hidden_state
     assert sum(p.numel() for p in model.parameters()) == before
@@ -457,7 +457,9 @@ def test_a_plain_mix_is_loaded_as_it_was(tiny, sentences, tokenizer, tmp_path):
     from lib.model.surgery import apply_surgery
 
     model, batch = tiny(), sentences()
-    apply_surgery(model, Mix("none", "zeros", 1e-2, plain="embedding").mix_operation)
+    apply_surgery(
+        model, Mix("none", "zeros", 1e-2, plain="embedding").surgery_operation
+    )
     backbone.save(model, tokenizer, tmp_path / "model")
     again = backbone.load(tmp_path / "model")[0]
     with torch.no_grad():

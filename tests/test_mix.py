@@ -231,9 +231,9 @@ def test_a_model_with_a_mix_is_refused(tiny):
 def test_options_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         Mix(**{"norm": "layers", "init": "zeros", "lr": 1e-2} | change)
-    assert Mix("tokens", "zeros", 1e-2, 0.1).mix_operation == op("tokens", "zeros") | {
-        "dropout": 0.1
-    }
+    assert Mix("tokens", "zeros", 1e-2, 0.1).surgery_operation == op(
+        "tokens", "zeros"
+    ) | {"dropout": 0.1}
 
 
 @every_norm

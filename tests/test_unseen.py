@@ -354,7 +354,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
         nas.describe_search_rows("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
-        told.append(bermo.make_common_step_arguments("mini", task, "BERT")["data"])
+        told.append(bermo.make_common_run_arguments("mini", task, "BERT")["data"])
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:

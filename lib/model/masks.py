@@ -148,7 +148,7 @@ class Mask(nn.Module):
         super().__init__()
         self.method = pruning.method
         self.threshold, self.final = pruning.initial_threshold, pruning.final_threshold
-        if pruning.has_scores:
+        if pruning.trains_mask_scores:
             self.scores = nn.Parameter(weight.new_full(weight.shape, pruning.init))
 
     @torch.no_grad()

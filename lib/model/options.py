@@ -26,6 +26,10 @@ START = 5.0
 # Width of the table of EfficientBERT's token embedding, which a linear layer then maps
 # to the hidden size, as in MobileBERT.
 FACTOR = 128
+# A change of a model, such as {"op": "cut", "heads": 3}, and its report, such as
+# counts.
+SurgeryOperation = dict[str, Any]
+SurgeryReport = dict[str, Any]
 
 
 # Types of numeric fields of options: (type, check, bounds in words for the error). A

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .options import SurgeryOperation as SurgeryOperation
 from .places import FFN1 as FFN1
 from .places import FFN2 as FFN2
 from .places import OUT as OUT
@@ -17,10 +18,6 @@ from .places import QKV as QKV
 # Type of a module of transformers or of this folder. It is Any, because torch gives the
 # attributes of a module no types that a type checker could use.
 AnyModule = Any
-# Change of a model, such as {"op": "cut", "heads": 3}, and what it reports, such as
-# counts.
-SurgeryOperation = dict[str, Any]
-SurgeryReport = dict[str, Any]
 # {what is counted, such as "parameters": number}.
 PartCounts = dict[str, int]
 

@@ -21,13 +21,8 @@ from .ghost import add_ghost_modules as ghost
 from .int8 import quantise_linear_layers
 from .layout import rename_layer_parts_as_bert
 from .mix import add_layer_mix as mix
-from .options import Refused, check_known_name
-from .parts import (
-    AnyModule,
-    SurgeryOperation,
-    SurgeryReport,
-    get_surgery_operations,
-)
+from .options import Refused, SurgeryOperation, SurgeryReport, check_known_name
+from .parts import AnyModule, get_surgery_operations
 from .stack import add_feed_forward_stacks, add_trigram_embedding
 
 OPERATIONS: dict[str, Callable[..., SurgeryReport]] = {

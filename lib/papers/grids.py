@@ -36,6 +36,9 @@ from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
 from lib.stats.compare import Column
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
+DataDescriptor = Json  # What lib.data.describe_task_rows returns: the rows of a run.
+TableRows = dict[Any, dict[tuple[str, str], Any]]  # {row: {(source, column): cell}}.
+
 
 def read_settings(paper_or_table: str) -> SimpleNamespace:
     """Return the tables of a settings file as attributes: a paper's `settings.toml`, or

@@ -64,7 +64,7 @@ def fineprune(
         pruning.GradientRecord(run, model, training.step_count, masks)
     ]
     if frozen:
-        pruning.freeze_part(model, frozen)
+        pruning.freeze_encoder_or_embeddings(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
     result = train_and_save(
         training, model, objective, methods, judged, may_diverge=may_diverge
