@@ -385,7 +385,7 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
             curves = (run.read_arrays("curve") for run in runs.values())
-            share = measures.compute_share_of_steps_to_loss(*curves)
+            share = measures.compute_share_of_steps_to_match_loss(*curves)
             steps = runs["scratch"].metrics["steps"]
             line = {
                 "repeat": repeat,

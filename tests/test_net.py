@@ -168,8 +168,8 @@ def test_spellings_of_a_formula_make_one_network():
         parse("W2 relu(W1 x * x)"), 1, 2
     )
     assert (
-        Layer("W2 gelu(W1 x)", 1, 3).ratio_text == "1/3"
-        and Layer("W2 gelu(W1 x)").ratio_text == "1"
+        Layer("W2 gelu(W1 x)", 1, 3).width_ratio == "1/3"
+        and Layer("W2 gelu(W1 x)").width_ratio == "1"
     )
 
 

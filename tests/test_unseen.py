@@ -360,7 +360,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
         if task == efficientbert.PROXY["mini"]:
             last = search.search_spec("mini", search.LAST)
             told += [
-                search.describe_proxy_task_rows("mini", *search.PART["mini"]),
+                search.make_proxy_task_descriptor("mini", *search.PART["mini"]),
                 last.args["data"],
             ]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside

@@ -486,7 +486,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
     assert len(runs["many"].read_arrays(f"predictions_{name}_unseen")) == 1
     assert f"{name}_unseen.{metric}" in runs["many"].metrics
     with pytest.raises(KeyError, match="MNLI"):
-        students.load_head(runs["many"].model, "MNLI")
+        students.load_classification_head(runs["many"].model, "MNLI")
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):

@@ -1,9 +1,9 @@
 """Make the trials by which settings of base are chosen, and note what came of each.
 
-    python tests/trials.py --list                 all trials, in the order of the
-    protocol python tests/trials.py W1                     one setting, at seed 90
-    python tests/trials.py W1 --task CoLA         the whole model of another task python
-    tests/trials.py W1 D5                  a later question, with the settings before it
+    python tests/trials.py --list                 all trials, in the order of the protocol
+    python tests/trials.py W1                     one setting, at seed 90
+    python tests/trials.py W1 --task CoLA         the whole model of another task
+    python tests/trials.py W1 D5                  a later question, with the settings before it
 
 A trial is judged by the rule of `data/published/protocol_base.md`, on rows of the pool
 that its seed did not draw. Each model is a line of `data/published/trials_base.csv`; a

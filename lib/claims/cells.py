@@ -5,17 +5,16 @@ A cell says which models are compared, and in which region the result must lie. 
 column `cells` of `claims.csv` writes it with the labels that models and settings have
 in the notebooks' grids of runs:
 
-    Ghost > Prune @ m=3                        The score of Ghost is higher; < means
-    lower. F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
-    DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B +
-    0.5: higher. Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own
-    setting in brackets. A over B > C over D                        The first difference
-    is larger than the second. k = 3 | k = 5 | k = 9 < value 0            The slope per
-    doubling of these numbers is negative. per decade :: 10 % NAS | 30 % NAS > value 0
-    The line has another scale of x (WEIGHTS). first above the others :: k = 3 | k = 1 |
-    k = 5 > value 0     The first minus the others' mean. kept weights :: BERT > BERMo @
-    task=each   Another measure is compared, on each task. diverged :: BERMo = value 0
-    The measure is 0 in every run.
+    Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
+    F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
+    DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B + 0.5: higher.
+    Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own setting in brackets.
+    A over B > C over D                        The first difference is larger than the second.
+    k = 3 | k = 5 | k = 9 < value 0            The slope per doubling of these numbers is negative.
+    per decade :: 10 % NAS | 30 % NAS > value 0     The line has another scale of x (WEIGHTS).
+    first above the others :: k = 3 | k = 1 | k = 5 > value 0     The first minus the others' mean.
+    kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
+    diverged :: BERMo = value 0                The measure is 0 in every run.
 
 All of them but the last are contrasts: weighted sums of scores or measures, and a
 region in which the 95 % interval must lie. The label * stands for any model, the value
@@ -277,8 +276,7 @@ def is_scored_on_examples(spec: Spec) -> bool:
 
 
 def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of grids that some Cells compare, each (model label, Spec)
-    once."""
+    """Return the rows of grids that some Cells compare, each (model label, Spec) once."""
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows

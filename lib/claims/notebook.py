@@ -187,8 +187,7 @@ def check_parameter_values(notebook_path: Path, parameter_values: Json) -> Json:
 def explain_unusable_value(
     parameter_name: str, value: Any, parameter: Parameter
 ) -> str:
-    """Return why a notebook's parameter cannot have a value, in words; "" where it
-    can."""
+    """Return why a notebook's parameter cannot have a value, in words; "" where it can."""
     kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
         return (

@@ -57,8 +57,8 @@ class Train(Option):
     select: Literal["last", "best"] = "last"
     # Metrics whose mean decides which model is "best"; empty is the task's first
     # metric.
-    # pyrefly: ignore[implicit-any-type-argument]: in `tuple[X, ...]` an Option would
-    # take X for a list of the allowed values
+    # pyrefly: ignore[implicit-any-type-argument]: in `tuple[X, ...]` an Option would take
+    # X for a list of the allowed values
     select_by: tuple = ()
     eval_every: int = 0  # Steps between evaluations for "best"; 0 is once an epoch.
     spare_norms: bool = False  # Whether biases and LayerNorms have no weight decay.

@@ -1,10 +1,9 @@
 """This module reads the tasks of GLUE, SQuAD and SentEval from their official files;
 `tasks.toml` lists files, columns and classes.
 
-    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and
-    dev_mismatched.tsv <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1;
-    SQuAD2 has v2.0 <senteval>/past_present.txt, ...              has tr, va or te, a
-    label and a sentence, by tabs
+    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
+    <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
+    <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
 Any split may be missing. Test rows of GLUE have no public labels and are not read.
 Where an official file is missing, the JSON lines that `fetch` downloads are read, or

@@ -1,8 +1,7 @@
 """This module reads plain text for pre-training: corpora below DATA_ROOT, their
 documents and their digests.
 
-    DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between
-    documents
+    DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
 
 Files are UTF-8. Where a corpus has no training file, all its text files are read. The
 description of a run has {"text": corpus, "digest", "documents": number} as its

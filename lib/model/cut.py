@@ -111,8 +111,8 @@ def prune_heads_and_neurons(
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  `order_of_all_heads` is a tensor if `uncut_layers`
-        # is not empty.
+        # pyrefly: ignore[bad-index]  `head_ranking` is a tensor if
+        # `unpruned_linear_layers` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (
             kept_heads,

@@ -6,13 +6,15 @@ ghost features, K size of a kernel, whose weights are its taps, C channels of a 
 map, n the number of tokens that "conv1d_f" requires. A convolution has M input maps and
 R output maps.
 
-    position  works on                                 result "o"       output [B, T, H]
-    of the output           y + ReLU(conv(y)), one kernel set for all projection
-    heads (equation 3) "ffn2"    output of the second dense layer         the same
-    (equation 5) "ffn1"    activation of the kept neurons           the same "v"
-    context [T, D] of each kept head         A - M more contexts, for the whole output
-    projection "qk"      attention map [T, T] of each kept head,  A - M more maps, for
-    the values of all heads after the softmax
+    position  works on                                 result
+    "o"       output [B, T, H] of the output           y + ReLU(conv(y)), one kernel set for all
+              projection                               heads (equation 3)
+    "ffn2"    output of the second dense layer         the same (equation 5)
+    "ffn1"    activation of the kept neurons           the same
+    "v"       context [T, D] of each kept head         A - M more contexts, for the whole output
+                                                       projection
+    "qk"      attention map [T, T] of each kept head,  A - M more maps, for the values of all heads
+              after the softmax
 
 With a single ghost feature all heads share one set of kernels: Table 1's 55.3K extra
 parameters allow no other interpretation. The sum of the convolved outputs of the heads

@@ -2,13 +2,13 @@
 is fine-tuned: W' = M * W (BERMo section 2.3, after Sanh et al. 2020 and Louizos et al.
 2018).
 
-    method      M in training                      gradient of the scores S      M in
-    eval mode magnitude   1 on the k largest |W|             no scores
-    the same movement    1 on the k largest S               dL/dM, straight through
-    the same soft        1 where sigmoid(S) > threshold     dL/dM, straight through
-    the same l0          clamp(s (r - l) + l, 0, 1), s =    autograd; the paper's (5)
-    clamp(sigmoid(S) sigmoid((ln u - ln(1 - u) + S)     must read 1{0 <= Z <= 1}      (r
-    - l) + l, 0, 1) / b), u uniform
+    method      M in training                      gradient of the scores S      M in eval mode
+    magnitude   1 on the k largest |W|             no scores                     the same
+    movement    1 on the k largest S               dL/dM, straight through       the same
+    soft        1 where sigmoid(S) > threshold     dL/dM, straight through       the same
+    l0          clamp(s (r - l) + l, 0, 1), s =    autograd; the paper's (5)     clamp(sigmoid(S)
+                sigmoid((ln u - ln(1 - u) + S)     must read 1{0 <= Z <= 1}      (r - l) + l, 0, 1)
+                / b), u uniform
 
 Here k = int(threshold * n) of n weights, and at least 1; l = -0.1, r = 1.1, b = 2/3;
 dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, pooler and

@@ -1,18 +1,18 @@
 """This module adds a layer mix to a model: a learned weighted sum of the hidden states
 of all layers takes the place of the last hidden state (BERMo section 3.1, as in ELMo).
 
-    gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: embedding
-    output, L layers
+    gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: embedding output, L layers
 
 Pooler and task head follow as before. Shapes: B batch, T tokens, H hidden, L layers.
 
     norm             mean and variance are taken over                 more parameters
-    "layers"         the L + 1 states of each token and channel       none: the paper's
-    own text "layers_affine"  the same, then scale and shift of each state     2 (L + 1)
-    "channels"       the H channels of each state and token           none "tokens"
-    all real tokens and channels of each state       none: ELMo's code. A row's result
-    depends on its batch "none"           nothing
-    none
+    "layers"         the L + 1 states of each token and channel       none: the paper's own text
+    "layers_affine"  the same, then scale and shift of each state     2 (L + 1)
+    "channels"       the H channels of each state and token           none
+    "tokens"         all real tokens and channels of each state       none: ELMo's code. A row's
+                                                                      result depends on
+                                                                      its batch
+    "none"           nothing                                          none
 
 Under "layers" the L + 1 normalised values z_j of a channel sum to 0. So equal weights
 a_j give exactly zero for any input: the result is the sum of (a_j - 1 / (L + 1)) z_j,
@@ -20,10 +20,12 @@ and needs unequal weights.
 
 A plain mix is a control, in which nothing is learned or normalised:
 
-    plain            in place of the last state of each token "mean"           the mean
-    of the token's L + 1 states: gradients reach each layer as directly as with the mix
-    "embedding"      the mean of the embedding output over the row's real tokens: a bag
-    of words. [CLS] alone would say nothing: it has the same embedding in every row"""
+    plain            in place of the last state of each token
+    "mean"           the mean of the token's L + 1 states: gradients reach each layer as directly as
+                     with the mix
+    "embedding"      the mean of the embedding output over the row's real tokens: a bag of words.
+                     [CLS] alone would say nothing: it has the same embedding in every
+                     row"""
 
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any

@@ -104,8 +104,8 @@ def student_by_method_spec(
     return student_spec(profile, task, {"op": method_name} | arguments, **inputs)
 
 
-# Modules `recipes` of the installed papers. A paper's folder may be removed;
-# combinations that need it are then left out.
+# Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
+# that need it are then left out.
 RECIPES = collect_modules("recipes")
 
 
@@ -186,8 +186,7 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
 
 
 def collect_methods() -> dict[str, Method]:
-    """Return {name: Method} of all methods of the frontier, in the order of its
-    tables."""
+    """Return {name: Method} of all methods of the frontier, in the order of its tables."""
     points = list_methods_of_no_single_paper()
     for paper in collect_modules("frontier").values():
         points |= paper.POINTS
@@ -330,8 +329,8 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     `score` is in points. Its 95 % interval `low` to `high` covers seeds and examples;
     with one seed examples alone. `gap` is the difference to the model `beside`, with an
     interval from three seeds on. That is the narrowest width-pruned model with at least
-    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths.
-    Costs are means over seeds.
+    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths. Costs
+    are means over seeds.
 
     runs_frame: a DataFrame with a row for each run."""
     import pandas as pd

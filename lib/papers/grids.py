@@ -99,8 +99,8 @@ LEARNING: Json = S.LEARNING
 # Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# {name: profile}. A profile has its name, the source of its data sets (lib.data), a
-# line about it for pages, and the Numerics of its runs.
+# {name: profile}. A profile has its name, the source of its data sets (lib.data), a line
+# about it for pages, and the Numerics of its runs.
 PROFILES = {
     name: SimpleNamespace(
         name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields
@@ -113,9 +113,9 @@ Value = TypeVar("Value")
 Options = TypeVar("Options", Train, Importance, Json)
 
 # How fast a training is: the FLOPs per second as a share of those of a large matrix
-# product, and further seconds per step. Measured by 240 steps of 32 rows, with a BERT
-# of 2 layers and hidden size 384: 4,628 GFLOP took 81 seconds on a core that does 91
-# GFLOP per second in a matrix product.
+# product, and further seconds per step. Measured by 240 steps of 32 rows, with a BERT of
+# 2 layers and hidden size 384: 4,628 GFLOP took 81 seconds on a core that does 91 GFLOP
+# per second in a matrix product.
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
 # Seconds of a run besides its training, for opening and scoring a model.
 START_SECONDS = 5.0
@@ -319,9 +319,8 @@ class ReaderProfile(str):
 
     @property
     def measured_feed(self) -> TokenizerCoverage | None:
-        """Return a TokenizerCoverage, measurements of how the encoder's tokenizer
-        splits the reader's texts; None without such data, or without a tokenizer on
-        this machine.
+        """Return a TokenizerCoverage, measurements of how the encoder's tokenizer splits the
+        reader's texts; None without such data, or without a tokenizer on this machine.
         """
         if not (self.data and self.encoder_folder):
             return None

@@ -164,8 +164,8 @@ def train_used_embeddings_only(
         return
     owner: Any = get_encoder(model).embeddings
     table = owner.word_embeddings
-    # EfficientBERT's network wraps its table in a module `TrigramEmbedding`
-    # (lib.model.stack), which has an attribute of the same name.
+    # EfficientBERT's network wraps its table in a module `TrigramEmbedding` (lib.model.stack),
+    # which has an attribute of the same name.
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used_ids())

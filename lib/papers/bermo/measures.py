@@ -23,7 +23,7 @@ MATCH = 0.5
 
 
 def list_gradient_norms_of_lower_layers(
-    runs_frame: pd.DataFrame, columns_by_task: object
+    runs_frame: pd.DataFrame, unused_columns: object
 ) -> list[float]:
     """Return for each run the log10 of the gradient norm in the lower half of the
     layers, averaged over steps and layers.
@@ -31,7 +31,7 @@ def list_gradient_norms_of_lower_layers(
     BERMo claims that its weighted sum of layers lets gradients reach these layers.
 
     runs_frame: a DataFrame with a row for each run.
-    columns_by_task: not used; all measures by run have it."""
+    unused_columns: not used; all measures by run have it."""
     # For each run the gradient norms [bins of steps, L].
     norms = [
         run.read_arrays("course")["gradient_norm"].clip(1e-12)

@@ -19,8 +19,8 @@ class Mix(Option):
     # Axis over which the layers' outputs are normalised. The paper's text says over
     # "layers"; but then, with equal weights, the terms of the sum cancel to exactly 0.
     norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
-    # How the weights are initialised. The paper says "Xavier", without the
-    # distribution; ELMo's code, on which it builds, has zeros.
+    # How the weights are initialised. The paper says "Xavier", without the distribution;
+    # ELMo's code, on which it builds, has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
     # Learning rate of the weights and the scale of the sum; the paper has 1e-2.
     lr: Positive
@@ -53,9 +53,9 @@ class Prune(Option):
     # How weights are chosen: the largest ones, or by learned scores. The paper's tables
     # call "movement" topK and "soft" sigmoied_threshold.
     method: Literal["magnitude", "movement", "soft", "l0"]
-    # For "magnitude" and "movement" a threshold is the share of weights that is kept.
-    # For "soft" a weight stays where the sigmoid of its score is above the threshold.
-    # For "l0" only the ratio of the two thresholds matters.
+    # For "magnitude" and "movement" a threshold is the share of weights that is kept. For
+    # "soft" a weight stays where the sigmoid of its score is above the threshold. For
+    # "l0" only the ratio of the two thresholds matters.
     initial_threshold: Share
     final_threshold: Share
     # Unit w of the two warm-ups below, in steps. The learning rate has a warm-up of its
@@ -69,11 +69,11 @@ class Prune(Option):
     lr: float = 0.0
     # Initial value of the scores; mask_scale in the public code.
     init: Annotated[float, math.isfinite, "finite"] = 0.0
-    # Weight of the penalty on scores when the threshold is final. With `target` it is
-    # only the initial weight.
+    # Weight of the penalty on scores when the threshold is final. With `target` it is only
+    # the initial weight.
     final_lambda: float = 0.0
-    # Share of the weights to keep: a controller changes the penalty's weight until it
-    # is met. 0 leaves the weight as it is, as in the paper.
+    # Share of the weights to keep: a controller changes the penalty's weight until it is
+    # met. 0 leaves the weight as it is, as in the paper.
     target: Share = 0.0
     # What happens where the two warm-ups leave no step between them: "refuse" raises an
     # error, "jump" switches the threshold at once, as the public code does.

@@ -220,8 +220,8 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # The mix keeps the embedding's and all L layers' outputs in memory, in float32.
-        # The paper names this cost (section 5).
+        # The mix keeps the embedding's and all L layers' outputs in memory, in float32. The
+        # paper names this cost (section 5).
         number = (len(get_layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 

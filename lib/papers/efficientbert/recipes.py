@@ -23,17 +23,21 @@ from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import texts
 from lib.papers import grids, published
-from lib.papers.efficientbert.options import Shared, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, Shared, Warmup
 from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
     STACKS,
+    EmbeddingSizes,
     Layer,
     Net,
+    ParameterBounds,
     count_net_parameters,
     make_bert,
 )
 from lib.papers.grids import (
+    DataDescriptor,
+    TableRows,
     backbone_spec,
     find_encoder_shape,
     find_profile,
@@ -44,6 +48,10 @@ from lib.stats.compare import Column
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lib.report.tables import Runs
+
+    EstimatesByRow = dict[tuple[str, str], Any]  # {(source, row): Estimate}.
 
 S = grids.read_settings("efficientbert")
 # Tables of this folder's settings.toml, whose comments describe them.
@@ -93,9 +101,9 @@ COLD = "EfficientBERT w/o Warm-up KD"
 # The public code trains "EfficientBERT++" with one full inner width D, but counts its
 # parameters with another. Both networks are kept.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Replacement for the baseline MobileBERT_TINY with as many parameters: 24 thin layers
-# of two feed-forward networks each, without bottlenecks, and with the teacher's number
-# of heads.
+# Replacement for the baseline MobileBERT_TINY with as many parameters: 24 thin layers of
+# two feed-forward networks each, without bottlenecks, and with the teacher's number of
+# heads.
 THIN = "MobileBERT_TINY shape"
 
 
@@ -179,7 +187,7 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 
-def list_embedding_sizes(profile: str) -> dict[str, int]:
+def list_embedding_sizes(profile: str) -> EmbeddingSizes:
     """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
     of the embedding tables, and the teacher's hidden size."""
     encoder = find_encoder_shape(profile)
@@ -191,7 +199,7 @@ def list_embedding_sizes(profile: str) -> dict[str, int]:
     )
 
 
-def find_parameter_window(profile: str) -> tuple[int, ...]:
+def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     """Return (least, most) parameters of a candidate in a search, the projection to the
     teacher's width included."""
     if profile in LIMITS:
@@ -213,9 +221,9 @@ TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
 WIKI = ", Wiki"
 
 
-def describe_corpus(
+def make_corpus_descriptor(
     profile: str, document_count: int | None = None, corpus_name: str = TEXT
-) -> Json:
+) -> CorpusDescriptor:
     """Return the descriptor of the text for pre-training.
 
     document_count: number of documents, by default the profile's.
@@ -228,60 +236,60 @@ def describe_corpus(
     )
 
 
-def describe_brief_text(profile: str) -> Json:
+def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
     """Return the description of the small corpus on which a candidate of the search is
     pretrained before it is fine-tuned on its task: its name, digest and length.
 
     Only profiles with this pretraining call it."""
-    return describe_corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
+    return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _spec_for_all_seeds(
-    step: str,
+def _seed_independent_spec(
+    step_name: str,
     profile: str,
     net: Net,
-    inputs: Mapping[str, Spec | None],
+    inputs_by_name: Mapping[str, Spec | None],
     **step_arguments: Any,
 ) -> Spec:
     """Return the Spec of a step that trains a network once; runs of all seeds start
     from it.
 
-    inputs: the Specs of its input runs; None leaves one out.
+    inputs_by_name: the Specs of its input runs; None leaves one out.
     step_arguments: further arguments of the step."""
     step_arguments = step_arguments | {
         "net": net.to_json(),
         "numerics": find_profile(profile).numerics,
     }
-    return Spec(step, step_arguments, inputs, seed=0)
+    return Spec(step_name, step_arguments, inputs_by_name, seed=0)
 
 
 def pretraining_spec(
     profile: str,
     net: Net,
     initial_model: Spec | None = None,
-    text_descriptor: Json | None = None,
+    corpus: CorpusDescriptor | None = None,
     train: Train | None = None,
-    supernet_sharing: Shared | None = None,
+    subnetwork_options: Shared | None = None,
 ) -> Spec:
     """Return the Spec of a network distilled on plain text, from the pre-trained
     encoder of the profile.
 
     initial_model: the run that it inherits weights from; None for random weights.
-    text_descriptor, train: text and training settings other than the profile's.
-    supernet_sharing: which subnetworks of a supernet are trained, one in each step;
+    corpus, train: text and training settings other than the profile's.
+    subnetwork_options: which subnetworks of a supernet are trained, one in each step;
     None trains the whole network."""
     inputs = {"teacher": backbone_spec(profile), "start": initial_model}
     args = {
-        "corpus": text_descriptor or describe_corpus(profile),
+        "corpus": corpus or make_corpus_descriptor(profile),
         "train": train or PRETRAIN[profile],
     }
-    return _spec_for_all_seeds(
+    return _seed_independent_spec(
         "predistil",
         profile,
         net,
         inputs,
         warmup=WARM[profile],
-        shared=supernet_sharing,
+        shared=subnetwork_options,
         **args,
     )
 
@@ -289,13 +297,13 @@ def pretraining_spec(
 def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
     """Return the Spec of the supernet, the largest network, pre-trained as a whole on a
     text. All other networks inherit weights from it."""
-    read = describe_corpus(profile, corpus_name=corpus_name)
+    read = make_corpus_descriptor(profile, corpus_name=corpus_name)
     return pretraining_spec(
-        profile, scale_network_to_profile("Supernet", profile), text_descriptor=read
+        profile, scale_network_to_profile("Supernet", profile), corpus=read
     )
 
 
-def supernet_spec(profile: str) -> Spec:
+def stages_1_and_2_supernet_spec(profile: str) -> Spec:
     """Return the Spec of the pre-trained supernet from which the candidates of search
     stages 1 and 2 inherit weights."""
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
@@ -322,7 +330,10 @@ def pretrained_network_spec(
             else pretrained_supernet_spec(profile, corpus_name)
         )
         return pretraining_spec(
-            profile, net, start, describe_corpus(profile, corpus_name=corpus_name)
+            profile,
+            net,
+            start,
+            make_corpus_descriptor(profile, corpus_name=corpus_name),
         )
     if not paper:
         return pretraining_spec(profile, net)
@@ -330,7 +341,7 @@ def pretrained_network_spec(
     return pretraining_spec(
         "paper",
         net,
-        text_descriptor=describe_corpus("paper", corpus_name=ENCYCLOPEDIA),
+        corpus=make_corpus_descriptor("paper", corpus_name=ENCYCLOPEDIA),
         train=train,
     )
 
@@ -362,20 +373,20 @@ def task_distillation_spec(
     task: str,
     net: Net,
     initial_model: Spec | None,
-    classifier: str | None = None,
+    classifier_task: str | None = None,
     train: Train | None = None,
-    rows: Json | None = None,
-    gamma: float = 1.0,
+    data_descriptor: DataDescriptor | None = None,
+    prediction_loss_weight: float = 1.0,
     **training_changes: Any,
 ) -> Spec:
     """Return the Spec of a network distilled on a task from its fine-tuned teacher.
 
     initial_model: the run that it inherits weights from, or None.
-    classifier: the task whose classification head is inherited too, where
+    classifier_task: the task whose classification head is inherited too, where
     `initial_model` was trained on several tasks.
-    train, rows: training settings, and a descriptor of the data, other than the
-    tables'.
-    gamma: weight of the loss on logits (equation 4).
+    train, data_descriptor: training settings, and a descriptor of the data, other than
+    the tables'.
+    prediction_loss_weight: weight of the loss on logits (equation 4).
     training_changes: fields of `train` with other values; a value of 0 changes nothing.
     """
     training_changes = {
@@ -384,12 +395,14 @@ def task_distillation_spec(
     train = replace(
         train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
-    args: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
-    args["warmup"] = replace(TAUGHT[profile], prediction=gamma)
+    args: Json = {"net": net.to_json(), "classifier": classifier_task, "train": train}
+    args["warmup"] = replace(TAUGHT[profile], prediction=prediction_loss_weight)
     inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
     return Spec(
         "warmup",
-        grids.make_common_arguments(profile, task, rows, spans_by_profile=SPAN, **args),
+        grids.make_common_arguments(
+            profile, task, data_descriptor, spans_by_profile=SPAN, **args
+        ),
         inputs,
     )
 
@@ -403,12 +416,12 @@ def student_spec(
 ) -> Spec:
     """Return the Spec of the model in a row of the paper's tables, trained on a task.
 
-    `model_name` is the teacher's row, or a published network, which is pre-trained
-    first. Only EfficientBERT+ takes encoder and head from a supernet that was trained
-    on several tasks.
+    `model_name` is the teacher's row, or a published network, which is pre-trained first.
+    Only EfficientBERT+ takes encoder and head from a supernet that was trained on
+    several tasks.
 
     corpus_name: the text of the pre-training.
-    training_changes: `gamma` and changes of training settings, as in
+    training_changes: `prediction_loss_weight` and changes of training settings, as in
     `task_distillation_spec`."""
     if model_name == TEACHER_ROW:
         return teacher_spec(profile, task)
@@ -421,21 +434,21 @@ def student_spec(
             pretrained_network_spec(profile, model_name, corpus_name),
             **training_changes,
         )
-    # As in the authors' code: WNLI is not among the tasks trained together, and
-    # inherits the head of QNLI.
+    # As in the authors' code: WNLI is not among the tasks trained together, and inherits
+    # the head of QNLI.
     head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
         profile,
         task,
         net,
-        shared_supernet_spec(profile),
+        stage_3_supernet_spec(profile),
         classifier,
         **training_changes,
     )
 
 
-def make_sharing_settings(profile: str) -> Shared:
+def make_subnetwork_options(profile: str) -> Shared:
     """Return which subnetworks of the supernet stage 3 trains: one in each step, of a
     size in the parameter window.
 
@@ -444,13 +457,14 @@ def make_sharing_settings(profile: str) -> Shared:
     every = [(k, q) for k in STACKS for q in QS]
     layers = scale_network_to_profile("Search Stage 2", profile).layers
     return Shared(
-        find_parameter_window(profile), tuple([*every, (l.stack, l.q)] for l in layers)
+        find_parameter_count_bounds(profile),
+        tuple([*every, (l.stack, l.q)] for l in layers),
     )
 
 
-def describe_rows_and_held_out_rows(
+def make_split_descriptor(
     profile: str, task: str, row_count: int | None, held_out_count: int
-) -> Json:
+) -> DataDescriptor:
     """Return the descriptor of a task's training rows, and of held-out rows by which a
     search scores candidates.
 
@@ -461,7 +475,7 @@ def describe_rows_and_held_out_rows(
     )
 
 
-def shared_supernet_spec(profile: str) -> Spec:
+def stage_3_supernet_spec(profile: str) -> Spec:
     """Return the Spec of stage 3's supernet, with the formulas that the paper's stage 2
     found.
 
@@ -469,10 +483,10 @@ def shared_supernet_spec(profile: str) -> Spec:
     several tasks, a random subnetwork in each step. At `paper` a tenth of each task's
     rows is left out, by which the search scores."""
 
-    def describe_task_rows(task: str) -> Json:
+    def describe_task_rows(task: str) -> DataDescriptor:
         if profile != "paper":
             return grids.describe_dataset(profile, task)
-        return describe_rows_and_held_out_rows(profile, task, None, TENTH.get(task, 0))
+        return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
 
     largest, winner = (
         scale_network_to_profile("Supernet", profile),
@@ -482,16 +496,16 @@ def shared_supernet_spec(profile: str) -> Spec:
     net = replace(
         largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
     )
-    names, parts = together(profile), make_sharing_settings(profile)
+    names, parts = together(profile), make_subnetwork_options(profile)
     inputs = {f"teacher:{task}": teacher_spec(profile, task) for task in names}
     inputs["start"] = pretraining_spec(
-        profile, net, pretrained_supernet_spec(profile), supernet_sharing=parts
+        profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
     )
     args = {
         "data": {task: describe_task_rows(task) for task in names},
         "train": TOGETHER[profile],
     }
-    return _spec_for_all_seeds(
+    return _seed_independent_spec(
         "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
     )
 
@@ -501,7 +515,7 @@ def candidate_spec(
     net: Net,
     inherits_from_supernet: bool = True,
     train: Train | None = None,
-    rows: Json | None = None,
+    data_descriptor: DataDescriptor | None = None,
     **training_changes: Any,
 ) -> Spec:
     """Return the Spec of a network trained on the proxy task as search stages 1 and 2
@@ -511,22 +525,30 @@ def candidate_spec(
 
     inherits_from_supernet: whether it starts from the supernet's weights, or random
     ones.
-    train, rows: training settings, and a descriptor of the data, other than the
-    profile's.
+    train, data_descriptor: training settings, and a descriptor of the data, other than
+    the profile's.
     training_changes: as in `student_spec`."""
     task, start = (
         find_proxy_task(profile),
-        supernet_spec(profile) if inherits_from_supernet else None,
+        stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None,
     )
     if profile in BRIEF:
         start = pretraining_spec(
-            profile, net, start, describe_brief_text(profile), READ[profile]
+            profile, net, start, make_short_corpus_descriptor(profile), READ[profile]
         )
     if profile == "paper":
-        rows = rows or describe_rows_and_held_out_rows(profile, task, *PART[profile])
+        data_descriptor = data_descriptor or make_split_descriptor(
+            profile, task, *PART[profile]
+        )
     train = train or CANDIDATE[profile]
     return task_distillation_spec(
-        profile, task, net, start, train=train, rows=rows, **training_changes
+        profile,
+        task,
+        net,
+        start,
+        train=train,
+        data_descriptor=data_descriptor,
+        **training_changes,
     )
 
 
@@ -541,12 +563,11 @@ TURNS = {
 
 # f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass by_profile=PAIRED.
 tasks = partial(grids.select_tasks, by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass
-# by_profile=HEADLINES.
+# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass by_profile=HEADLINES.
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]:
+def read_printed_table(table_name: str) -> TableRows:
     """Return a printed table as {row: {("published", column): value}}, with the
     citations removed from the rows' names.
 
@@ -559,32 +580,32 @@ def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]
     )
 
 
-def name_model(row_name: str, profile: str) -> str:
+def format_model_name(row_name: str, profile: str) -> str:
     """Return the name of a row for a page, where "BERT_BASE (Teacher)" becomes the name
     of the encoder that is the teacher at this profile."""
     return row_name.replace(TEACHER_ROW, f"{grids.name_encoder(profile)} (teacher)")
 
 
-def name_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
+def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose teacher's row says that its printed values are BERT-base's.
     Our values are of the teacher of the column's profile."""
     return table.rename(index={TEACHER_ROW: "teacher (printed: BERT_BASE)"})
 
 
-def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-    """Return estimates {(source, row): Estimate} whose rows have `name_model`'s names
-    for their teacher.
+def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
+    """Return estimates {(source, row): Estimate} whose rows have `format_model_name`'s
+    names for their teacher.
 
     A source, the heading of a set of runs, ends in ", <profile>"."""
     return {
-        (source, name_model(row_name, source.rpartition(", ")[2])): e
+        (source, format_model_name(row_name, source.rpartition(", ")[2])): e
         for (source, row_name), e in estimates.items()
     }
 
 
-def make_table(
-    printed_rows: dict[Any, dict[tuple[str, str], Any]],
-    runs: Any,
+def make_table_of_scores(
+    printed_rows: TableRows,
+    runs: Runs,
     further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
@@ -592,7 +613,6 @@ def make_table(
     ones.
 
     printed_rows: what `read_printed_table` returned.
-    runs: a lib.report.tables.Runs.
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
@@ -610,7 +630,7 @@ def make_table(
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
         )
-    return name_teacher_row(compare.join_tables(*parts))
+    return rename_teacher_row(compare.join_tables(*parts))
 
 
 def latency_spec(
@@ -633,7 +653,9 @@ def latency_spec(
     return Spec("latency", args, seed=0)
 
 
-def maps_spec(profile: str, task: str, further_networks: Iterable[str] = ()) -> Spec:
+def attention_maps_spec(
+    profile: str, task: str, further_networks: Iterable[str] = ()
+) -> Spec:
     """Return the Spec that saves attention maps and outputs of networks beside their
     teacher (Figures 7 and 8).
 

@@ -22,11 +22,10 @@ from lib.papers.nas_pruning.control import Control, make_encoder_cost
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
-# Columns of the array that logs each step of a search: target and actual cost ratio,
-# and numbers of gates switched off and on.
+# Columns of the array that logs each step of a search: target and actual cost ratio, and
+# numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-# {kind of gate: its name in the operation "keep", which cuts a model}, where they
-# differ.
+# {kind of gate: its name in the operation "keep", which cuts a model}, where they differ.
 NAMES = {"ffn": "neurons"}
 
 Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").

@@ -75,11 +75,11 @@ SMALL_TEACHER = published.read_deviations("nas_pruning", "small_teacher")
 DIGITS = published.read_deviations("nas_pruning", "digits")
 
 
-# f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`,
-# such as RANDOM, PAIR, TRIO or TEST.
+# f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`, such
+# as RANDOM, PAIR, TRIO or TEST.
 tasks = partial(grids.select_tasks, by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Some tables pass `by_profile=HEADLINES`
-# or REPEATS.
+# f(profile, chosen seeds) -> seeds of a table. Some tables pass `by_profile=HEADLINES` or
+# REPEATS.
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 

@@ -76,12 +76,12 @@ def imp(
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
     10).
 
-    The largest weights stay: those of the encoder return to their pre-trained values,
-    the classifier does not. All others become zero. Then the model is fine-tuned, and
-    pruned weights stay zero. The procedure is that of the public code of Chen et al.
-    2020, "The Lottery RewoundPruning Hypothesis for Pre-trained BERT Networks", which
-    prunes another tenth of all weights in each round. Metrics are those of the step
-    `finetune`.
+    The largest weights stay: those of the encoder return to their
+    pre-trained values, the classifier does not. All others become zero. Then the model
+    is fine-tuned, and pruned weights stay zero. The procedure is that of the public
+    code of Chen et al. 2020, "The Lottery RewoundPruning Hypothesis for Pre-trained BERT
+    Networks", which prunes another tenth of all weights in each round. Metrics are
+    those of the step `finetune`.
 
     Input runs: `start`, the round before, or the dense fine-tuned model for the first
     round; `origin`, the pre-trained model; `teacher`, where the loss needs one.
