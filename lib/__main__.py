@@ -134,7 +134,7 @@ def parse_profile(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         grids.find_profile(args.profile).name, args.data, args.model, args.length
     )
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
-    return scope, grids.list_parameter_values(scope) | lists
+    return scope, grids.get_notebook_parameters(scope) | lists
 
 
 def read_notebooks(
@@ -148,13 +148,13 @@ def read_notebooks(
     lack a parameter which the command sets are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
-    from lib.papers.grids import describe_reader_inputs, read_reader_part
+    from lib.papers.grids import format_reader_sentences, get_reader_attribute
 
     print_edited_tables()
     grids, absent = {}, {}
     args.profile, values = parse_profile(args)
-    lines = describe_reader_inputs(args.profile)[1:]
-    if full := read_reader_part(args.profile, "data"):
+    lines = format_reader_sentences(args.profile)[1:]
+    if full := get_reader_attribute(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
@@ -192,7 +192,7 @@ def describe_first_training(
     from lib.papers import grids
 
     trainings = [spec for spec in missing if "train" in spec.args]
-    if not (grids.read_reader_part(profile, "data") and trainings):
+    if not (grids.get_reader_attribute(profile, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -215,7 +215,9 @@ def run_and_print_baselines(
     from lib.stats.paired import SHARES
 
     for spec in specs:
-        if spec.step != "bag_of_words" or not grids.read_reader_part(profile, "data"):
+        if spec.step != "bag_of_words" or not grids.get_reader_attribute(
+            profile, "data"
+        ):
             continue
         print_lost_runs(
             sweep.execute_specs([spec], clock.store, 1, time_forecast=clock)
@@ -223,7 +225,7 @@ def run_and_print_baselines(
         if run := clock.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
-            print(frontier.describe_baseline_scores(run.metrics, is_share), flush=True)
+            print(frontier.format_baseline_scores(run.metrics, is_share), flush=True)
 
 
 def print_lost_runs(lost_runs: Mapping[Spec, str]) -> None:
@@ -598,7 +600,7 @@ def describe_choices() -> str:
         return ""
     from lib.papers import frontier
 
-    return "\n".join(frontier.describe_choices())
+    return "\n".join(frontier.format_default_choices())
 
 
 def print_edited_tables() -> None:

@@ -142,7 +142,7 @@ def untrained(family="bert", **sizes):
             {"name": folder, "digest": data.digest_weights(folder)},
             seed=0,
         )
-    whole = grids.untrained_spec()
+    whole = grids.untrained_toy_encoder_spec()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
 

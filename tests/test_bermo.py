@@ -227,7 +227,7 @@ def test_recorded_specs_need_no_data(without_data):
             "the kept share is 1.5: take one above 0",
         ),
         (
-            lambda: bermo.make_common_run_arguments("toy", "SST-2", "BERTo"),
+            lambda: bermo.make_bermo_run_arguments("toy", "SST-2", "BERTo"),
             "unknown model: 'BERTo'",
         ),
     ],

@@ -256,7 +256,7 @@ SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 def shrunk():
     """The last stage of toy's own chain, shrunk."""
     change = pytest.MonkeyPatch()
-    first = grids.untrained_spec()
+    first = grids.untrained_toy_encoder_spec()
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):

@@ -273,13 +273,13 @@ def test_distillations_are_the_runs_behind_students():
     found = rows(
         "ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"]
     )
-    behind = grids.list_distillations_behind(found)
+    behind = grids.list_distillation_rows_of_students(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(
         found
     )
     assert [row["model"] for row in behind] == [row["model"] for row in found]
     assert (
-        grids.list_distillations_behind(
+        grids.list_distillation_rows_of_students(
             [Row(grids.teacher_spec("mini", "SST-2").with_seed(1))]
         )
         == []
@@ -287,7 +287,7 @@ def test_distillations_are_the_runs_behind_students():
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
-    spec = ghostbert.model_spec("mini", "SST-2", 3, "Ghost")
+    spec = ghostbert.named_model_spec("mini", "SST-2", 3, "Ghost")
     many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2)]
     shown = {}
 

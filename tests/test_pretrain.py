@@ -14,7 +14,7 @@ from lib.papers.grids import (
     find_encoder_shape,
     list_encoder_families,
     toy_backbone_spec,
-    untrained_spec,
+    untrained_toy_encoder_spec,
 )
 from lib.stats.cost import Shape, parameters
 from lib.train import loop
@@ -32,7 +32,7 @@ def test_identities():
         list_encoder_families("toy") == ("bert",)
         and toy_backbone_spec().id == "ed7de587321a"
     )
-    assert untrained_spec().args == {
+    assert untrained_toy_encoder_spec().args == {
         k: v for k, v in toy_backbone_spec().args.items() if k != "train"
     }
 

@@ -311,7 +311,7 @@ COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 @pytest.mark.parametrize("task", grids.UNSEEN["mini"])
 def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
-    described = grids.describe_dataset("mini", task)
+    described = grids.make_profile_data_descriptor("mini", task)
     told, found = described["unseen"], data.read_judging_arrays(described)
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
@@ -334,7 +334,7 @@ def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
         pytest.skip(f"no SST-2 at {REAL}")
     monkeypatch.setenv("DATA_ROOT", str(REAL))
     forget()
-    there = data.load(grids.describe_dataset("mini", "SST-2"))
+    there = data.load(grids.make_profile_data_descriptor("mini", "SST-2"))
     seen = [
         text.lower().split() for part in ("train", "held_out") for text in there[part].a
     ]
@@ -350,11 +350,11 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     """What is compared at mini is judged on the same rows, and no run trains or selects
     on any of them."""
     told = [
-        grids.describe_dataset("mini", task),
+        grids.make_profile_data_descriptor("mini", task),
         nas.describe_search_rows("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
-        told.append(bermo.make_common_run_arguments("mini", task, "BERT")["data"])
+        told.append(bermo.make_bermo_run_arguments("mini", task, "BERT")["data"])
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:

@@ -80,9 +80,9 @@ def list_rows_of_notebooks(
     grid_rows = [
         row for page in pages for row in list_rows_of_notebook(page, profile, asked)
     ]
-    behind = grids.list_searches_behind(grid_rows) + grids.list_distillations_behind(
+    behind = grids.list_search_rows_of_networks(
         grid_rows
-    )
+    ) + grids.list_distillation_rows_of_students(grid_rows)
     grid_rows += behind
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
@@ -626,7 +626,7 @@ def fill_readme(readme_text: str, verdicts: Mapping[str, words.Verdict]) -> str:
     parts = {
         FOUND: fill_findings(verdicts)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
-        CHOICES: "; ".join(frontier.describe_choices()),
+        CHOICES: "; ".join(frontier.format_default_choices()),
     }
     for mark, text in parts.items():
         before, _, behind = readme_text.split(mark)

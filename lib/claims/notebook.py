@@ -244,7 +244,7 @@ def run_grid_cell(
 
     with_recorded: whether to call the function `recorded`."""
     names = check_parameter_values(notebook_path, parameter_values)
-    names["profile"] = grids.find_profile_of_values(names)
+    names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
         exec(
@@ -414,21 +414,21 @@ def find_page_folder(
     its cells may differ from those of the file."""
     now, scope = (
         digest_notebook(notebook_path),
-        grids.find_profile_of_values(parameter_values),
+        grids.find_profile_of_parameters(parameter_values),
     )
     before = read_notebook_digests().get(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines, task = (
-        grids.describe_reader_inputs(scope),
-        grids.read_reader_part(scope, "task_title"),
+        grids.format_reader_sentences(scope),
+        grids.get_reader_attribute(scope, "task_title"),
     )
-    model = Path(grids.read_reader_part(scope, "model")).name
+    model = Path(grids.get_reader_attribute(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v
         for name, v in parameter_values.items()
-        if name not in grids.list_parameter_values(scope)
+        if name not in grids.get_notebook_parameters(scope)
     }
     for name in list_changed_parameters(make_notebook_id(notebook_path), changeable):
         value, was = changeable[name], before["parameters"][name]
@@ -446,7 +446,7 @@ def find_page_folder(
     if not lines:
         return paths.FIGURES / scope, []
     key = digest_json(
-        [words, grids.digest_reader_inputs(scope), changeable, now["cells"]]
+        [words, grids.hash_reader_inputs(scope), changeable, now["cells"]]
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / make_notebook_id(

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import START
+from .options import START, Region
 from .parts import (
     FFN2,
     OUT,
@@ -33,8 +33,6 @@ from .parts import (
     get_layers,
     get_surgery_operations,
 )
-
-GateKey = tuple[int, str]  # Number of the layer, and kind of gate, such as "heads".
 
 
 class GatePlan(NamedTuple):
@@ -147,7 +145,7 @@ def has_gates(model: nn.Module) -> bool:
     return hasattr(get_layers(model)[0], "gates")
 
 
-def get_gate_logits(model: nn.Module) -> dict[GateKey, nn.Parameter]:
+def get_gate_logits(model: nn.Module) -> dict[Region, nn.Parameter]:
     """Return {(number of the layer, kind such as "heads"): logits of its gates [number
     of gates]} of a model with gates, in a fixed order."""
     return {

@@ -30,6 +30,7 @@ FACTOR = 128
 # counts.
 SurgeryOperation = dict[str, Any]
 SurgeryReport = dict[str, Any]
+Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 
 
 # Types of numeric fields of options: (type, check, bounds in words for the error). A

@@ -81,10 +81,12 @@ def make_data_descriptor(profile: str, task: str) -> grids.DataDescriptor:
     """Return the descriptor of the rows of a task on which all of BERMo's runs are
     trained."""
     rows = ROWS[profile]
-    return grids.describe_training_rows(profile, task, rows.get(task, rows.get("")))
+    return grids.make_training_data_descriptor(
+        profile, task, rows.get(task, rows.get(""))
+    )
 
 
-def make_common_run_arguments(
+def make_bermo_run_arguments(
     profile: str, task: str, model_name: str, **run_arguments: Any
 ) -> Json:
     """Return the arguments that all of BERMo's runs on a task have, joined with
@@ -98,7 +100,7 @@ def make_common_run_arguments(
     if model_name in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model_name])
     model_args = {"margin": DIVERGED, "mix": mix}
-    return grids.make_common_arguments(
+    return grids.make_common_run_arguments(
         profile,
         task,
         make_data_descriptor(profile, task),
@@ -113,7 +115,7 @@ def make_train_settings(
     """Return the training settings of a task at a profile.
 
     changes: fields with other values; 0 or None changes nothing."""
-    long = LONG[profile] if grids.find_span_settings(profile, task) else {}
+    long = LONG[profile] if grids.find_passage_cut(profile, task) else {}
     return replace(
         settings_by_profile[profile], **long | {k: v for k, v in changes.items() if v}
     )
@@ -142,7 +144,7 @@ def unpruned_spec(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
     more = {"frozen": "encoder" if freeze_encoder else None, "lower_case": lower_case}
-    args = make_common_run_arguments(
+    args = make_bermo_run_arguments(
         profile, task, model_name, train=train, targets=grids.LABELS, **more
     )
     if mix := args["mix"]:
@@ -196,7 +198,7 @@ def make_pruning_settings(
             3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0
         )
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=learning_rate)
-    train = grids.adapt_options_to_reader(profile, train)
+    train = grids.adapt_options_to_reader_data(profile, train)
     capped = profile != "paper" and make_data_descriptor(profile, task).get("rows")
     rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
@@ -252,7 +254,7 @@ def pruned_spec(
         "frozen": "embeddings",
         "alpha": distillation_weight or None,
     }
-    args = make_common_run_arguments(
+    args = make_bermo_run_arguments(
         profile,
         task,
         model_name,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.papers import published
 from lib.papers.bermo import recipes as bermo
-from lib.papers.grids import TableRows
+from lib.papers.grids import ScoreTable
 from lib.stats import compare
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def read_printed_table(
     table_name: str,
     row_columns: Sequence[str] = ("Model",),
     new_column_names: Mapping[str, str] | tuple[()] = (),
-) -> TableRows:
+) -> ScoreTable:
     """Return Table 2, 4 or 5 as {row: {("published", column): value}}, with model names
     without "_BASE".
 
@@ -53,7 +53,7 @@ def read_printed_table(
 
 def make_table_of_runs(
     runs_frame: pd.DataFrame, heading: str, row_columns: Sequence[str] = ("model",)
-) -> TableRows:
+) -> ScoreTable:
     """Return our scores {row: {(source, column): mean with spread}}, with the columns
     of Tables 2, 4 and 5.
 
@@ -68,7 +68,7 @@ def make_table_of_runs(
 
 
 def compute_printed_gains_of_bermo(
-    printed_table: TableRows, row_pattern: str = "{}"
+    printed_table: ScoreTable, row_pattern: str = "{}"
 ) -> dict[str, float]:
     """Return {task: points} by which BERMo's printed score is above BERT's, in the
     task's first printed metric.

@@ -37,11 +37,11 @@ from lib.papers.efficientbert.search.net import (
 )
 from lib.papers.grids import (
     DataDescriptor,
-    TableRows,
+    ScoreTable,
     backbone_spec,
     find_encoder_shape,
     find_profile,
-    start_checkpoint_spec,
+    initial_checkpoint_spec,
 )
 from lib.stats import compare
 from lib.stats.compare import Column
@@ -322,7 +322,7 @@ def pretrained_network_spec(
     corpus_name: the text of the pre-training."""
     net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
     if paper and network_name in GENERAL:
-        return start_checkpoint_spec(profile, GENERAL[network_name])
+        return initial_checkpoint_spec(profile, GENERAL[network_name])
     if net.embedding != "plain":
         start = (
             None
@@ -350,7 +350,7 @@ def teacher_spec(profile: str, task: str) -> Spec:
     """Return the Spec of the profile's encoder fine-tuned on a task, the teacher of all
     students there."""
     train = make_finetuning_settings(TEACHER, profile, task)
-    return grids.teacher_spec(profile, task, train=train, spans_by_profile=SPAN)
+    return grids.teacher_spec(profile, task, train=train, passage_cuts_by_profile=SPAN)
 
 
 def make_finetuning_settings(
@@ -400,8 +400,8 @@ def task_distillation_spec(
     inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
     return Spec(
         "warmup",
-        grids.make_common_arguments(
-            profile, task, data_descriptor, spans_by_profile=SPAN, **args
+        grids.make_common_run_arguments(
+            profile, task, data_descriptor, passage_cuts_by_profile=SPAN, **args
         ),
         inputs,
     )
@@ -470,7 +470,7 @@ def make_split_descriptor(
 
     row_count, held_out_count: how many rows of each; None means all. At `paper` they
     are taken in the order of the file."""
-    return grids.describe_training_rows(
+    return grids.make_training_data_descriptor(
         profile, task, row_count, held_out_count, False, in_order=profile == "paper"
     )
 
@@ -485,7 +485,7 @@ def stage_3_supernet_spec(profile: str) -> Spec:
 
     def describe_task_rows(task: str) -> DataDescriptor:
         if profile != "paper":
-            return grids.describe_dataset(profile, task)
+            return grids.make_profile_data_descriptor(profile, task)
         return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
 
     largest, winner = (
@@ -567,7 +567,7 @@ tasks = partial(grids.select_tasks, by_profile=TASKS)
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def read_printed_table(table_name: str) -> TableRows:
+def read_printed_table(table_name: str) -> ScoreTable:
     """Return a printed table as {row: {("published", column): value}}, with the
     citations removed from the rows' names.
 
@@ -583,7 +583,7 @@ def read_printed_table(table_name: str) -> TableRows:
 def format_model_name(row_name: str, profile: str) -> str:
     """Return the name of a row for a page, where "BERT_BASE (Teacher)" becomes the name
     of the encoder that is the teacher at this profile."""
-    return row_name.replace(TEACHER_ROW, f"{grids.name_encoder(profile)} (teacher)")
+    return row_name.replace(TEACHER_ROW, f"{grids.get_encoder_name(profile)} (teacher)")
 
 
 def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
@@ -604,7 +604,7 @@ def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
 
 
 def make_table_of_scores(
-    printed_rows: TableRows,
+    printed_rows: ScoreTable,
     runs: Runs,
     further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
@@ -670,5 +670,5 @@ def attention_maps_spec(
     args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
     args["max_length"] = FINETUNE[profile].max_length
     return Spec(
-        "maps", grids.make_common_arguments(profile, task, **args), inputs, seed=0
+        "maps", grids.make_common_run_arguments(profile, task, **args), inputs, seed=0
     )

@@ -18,7 +18,7 @@ from lib.model.cut import count_prunable_units
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
-from lib.papers.nas_pruning.control import Control, make_encoder_cost
+from lib.papers.nas_pruning.control import Control, make_encoder_flops_function
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
@@ -92,13 +92,13 @@ class GateTraining(loop.Method):
         del self.model.average
         target, ratio = (
             control.options.ratio,
-            control.compute_share_of_full_cost(alphas),
+            control.compute_cost_ratio_of_alphas(alphas),
         )
         metrics = {
             "target": target,
             "ratio": ratio,
             "miss": ratio / target - 1,
-            "before_trim": control.compute_share_of_full_cost(before),
+            "before_trim": control.compute_cost_ratio_of_alphas(before),
             "trimmed": len(trimmed),
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
@@ -175,7 +175,7 @@ def make_cost_function(
             {kind: count_layer_widths(layer)[kind] for kind in ("heads", "ffn")}
         )
     attention: Any = layer.attention
-    return sizes, make_encoder_cost(
+    return sizes, make_encoder_flops_function(
         model.config.hidden_size, attention.self.attention_head_size, layer_widths
     )
 
