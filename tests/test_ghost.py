@@ -20,7 +20,7 @@ from lib.model.ghost import (
     Convolution,
     GhostedLayer,
     PerHeadGhostedLayer,
-    attend,
+    attend_with_ghost_heads,
 )
 from lib.model.parts import (
     count_parameters,
@@ -495,7 +495,7 @@ def test_dropout_acts_on_all_maps(tiny):
     q, v = torch.randn(2, 3, 7, 4), torch.randn(2, 12, 7, 4)
     whole = module.ghost((q @ q.transpose(2, 3) / 2).softmax(-1))
     torch.manual_seed(0)
-    context, maps = attend(module, q, q, v, None, dropout=0.5)
+    context, maps = attend_with_ghost_heads(module, q, q, v, None, dropout=0.5)
     torch.manual_seed(0)
     assert torch.equal(maps, nn.functional.dropout(whole, 0.5)) and context.shape == (
         2,
@@ -504,7 +504,9 @@ def test_dropout_acts_on_all_maps(tiny):
         4,
     )
     assert 0.3 < (maps == 0).float().mean()
-    assert torch.equal(attend(module.eval(), q, q, v, None, scaling=0.5)[1], whole)
+    assert torch.equal(
+        attend_with_ghost_heads(module.eval(), q, q, v, None, scaling=0.5)[1], whole
+    )
 
 
 def test_attention_of_other_models_is_left_alone(tiny, sentences, logits):

@@ -150,7 +150,7 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
     ) == 30
     assert seen == [n / 30 for n in range(1, 31)]
     head, *lines = map(json.loads, path.read_text().splitlines())
-    assert head["space"] == SPACE.identity() and head["seed"] == 0
+    assert head["space"] == SPACE.to_json() and head["seed"] == 0
     assert "budget" not in head["search"]
     told = [(line["score"], line["key"], line["failed"]) for line in lines]
     assert told == [(SCORES(e.candidate), e.key, "") for e in history]

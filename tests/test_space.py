@@ -288,9 +288,9 @@ def test_keys_are_equal_for_networks_that_differ_by_order_alone():
 def test_identities_tell_spaces_apart_and_read_back():
     different = [toy("stage1"), toy("single"), toy("stage1", 0, 10**9)]
     different.append(replace(different[0], convention="deployable"))
-    assert len({str(s.identity()) for s in different}) == 4
+    assert len({str(s.to_json()) for s in different}) == 4
     for space in different:
-        assert spaces.from_json(space.identity()) == space
+        assert spaces.from_json(space.to_json()) == space
 
 
 @pytest.mark.parametrize(

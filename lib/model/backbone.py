@@ -29,7 +29,11 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def load_with_task_head(
-    folder: str | Path, head_kind: str, output_count: int, dropout: float, seed: int
+    folder: str | Path,
+    task_head_kind: str,
+    output_count: int,
+    dropout: float,
+    seed: int,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Open a saved model with the head that a task needs, and return (model,
     tokenizer).
@@ -38,12 +42,12 @@ def load_with_task_head(
     Raises Refused where the saved head has another size or is of another kind, and for
     a model with surgery (pruned or otherwise changed) but without such a head.
 
-    head_kind: "SequenceClassification" or "QuestionAnswering".
+    task_head_kind: "SequenceClassification" or "QuestionAnswering".
     output_count: the number of outputs of the head; 1 is a regression.
     dropout: the rate that all dropout layers get.
     seed: the seed from which a new head is drawn."""
     folder, cls = Path(folder), read_model_class_name(folder)
-    if head_kind in cls:
+    if task_head_kind in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != output_count:
             head_size = model.config.num_labels
@@ -52,19 +56,19 @@ def load_with_task_head(
             )
     elif has_saved_surgery(folder):
         raise Refused(
-            f"the model in {folder.name} is a {cls}; the task needs a head for {head_kind}: "
+            f"the model in {folder.name} is a {cls}; the task needs a head for {task_head_kind}: "
             "start from a model of such a task, or from one before surgery"
         )
     else:
         with refuse_read_errors("weights", folder):
             has_other = any(
-                name.startswith(HEADS[head_kind])
+                name.startswith(HEADS[task_head_kind])
                 for name, _ in read_tensor_dtypes(folder)
             )
         if has_other:
             raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
-        auto = getattr(transformers, f"AutoModelFor{head_kind}")
+        auto = getattr(transformers, f"AutoModelFor{task_head_kind}")
         model = load_pretrained_model(
             auto, folder, allows_missing_head=True, num_labels=output_count
         )

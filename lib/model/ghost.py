@@ -263,7 +263,7 @@ class GhostHeads(GhostedLayer):
         )
 
 
-def attend(
+def attend_with_ghost_heads(
     module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -294,11 +294,11 @@ def attend(
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-# Name under which transformers finds `attend`. It contains the name of this module: the
-# copy of this module in an exported model then registers its function under another
-# name.
+# Name under which transformers finds `attend_with_ghost_heads`. It contains the name of
+# this module: the copy of this module in an exported model then registers its function
+# under another name.
 ATTENTION = f"{__name__}.attend"
-register_attention(ATTENTION, attend)
+register_attention(ATTENTION, attend_with_ghost_heads)
 
 
 def append_ghost_contexts(
@@ -450,8 +450,8 @@ def add_ghost_modules(
 
 
 def use_ghost_attention(model: nn.Module) -> None:
-    """Let each layer of a model compute attention by `attend` of this file, which has
-    ghost heads.
+    """Let each layer of a model compute attention by `attend_with_ghost_heads` of this
+    file, which has ghost heads.
 
     transformers reads the name of the attention function from the configuration. The
     model gets a copy of it, as other models may share the original."""

@@ -28,7 +28,7 @@ from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from .parts import AnyModule, get_encoder
 from .places import NAMES, STACKS
-from .scores import ATTENTION, attend
+from .scores import ATTENTION, attend_eagerly
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -54,7 +54,7 @@ def compute_multi_head_attention(
         for linear in (attention.query, attention.key, attention.value)
     )
     run: Any = ALL_ATTENTION_FUNCTIONS.get_interface(
-        attention.config._attn_implementation, attend
+        attention.config._attn_implementation, attend_eagerly
     )
     rate = attention.dropout.p if attention.training else 0.0
     context, maps = run(

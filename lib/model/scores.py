@@ -21,9 +21,9 @@ from transformers.masking_utils import eager_mask
 
 from .parts import AnyModule, get_last_embedding_module, get_layers
 
-# Name under which transformers finds `attend`. It contains the name of this module: the
-# copy of this module in an exported model then registers its function under another
-# name.
+# Name under which transformers finds `attend_eagerly`. It contains the name of this
+# module: the copy of this module in an exported model then registers its function under
+# another name.
 ATTENTION = f"{__name__}.attend"
 # Number of keys below which a softmax on a CPU is taken along the first axis, which is
 # faster.
@@ -94,7 +94,7 @@ def compute_attention_maps(
     )
 
 
-def attend(
+def attend_eagerly(
     module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -127,15 +127,15 @@ def attend(
     return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
 
 
-register_attention(ATTENTION, attend)
+register_attention(ATTENTION, attend_eagerly)
 
 
 @contextmanager
 def use_eager_attention(
     model: PreTrainedModel, is_enabled: bool = True
 ) -> Iterator[None]:
-    """Let a model compute attention by `attend` of this file during a `with` block, so
-    that scores can be recorded or dropout replaced.
+    """Let a model compute attention by `attend_eagerly` of this file during a `with`
+    block, so that scores can be recorded or dropout replaced.
 
     Its outputs change only by rounding. A model that uses an attention function of this
     package already is not changed.

@@ -10,9 +10,11 @@ from typing import Any
 
 from .parts import AnyModule, get_last_embedding_module, get_layers
 
+RecordedStates = dict[str, Any]  # {"embedding": tensor, "attention", "ffn": lists}.
+
 
 @contextmanager
-def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
+def record_hidden_states(model: AnyModule) -> Iterator[RecordedStates]:
     """Yield a dict that each forward pass, within a `with` block, fills anew with the
     model's hidden states [B, T, H]; distillation compares those of two models.
 

@@ -147,7 +147,7 @@ def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
 
     search: the Spec of that search. Each of its seeds has its own supernet."""
     spec = efficientbert.stage_3_supernet_spec(profile)
-    args = {"search_output": "supernet", "shared": Output("search", "shared")}
+    args = {"network_output": "supernet", "shared": Output("search", "shared")}
     return use_searched_network(
         spec,
         search,
@@ -159,18 +159,22 @@ def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
 def use_searched_network(
     spec: Spec,
     search: Spec,
-    new_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
-    search_output: str = "net",
-    **new_arguments: Any,
+    further_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
+    network_output: str = "net",
+    **changed_arguments: Any,
 ) -> Spec:
     """Return a copy of a Spec that trains the network which a search will find, at the
     search's seed.
 
-    search_output: the result of the search that is the network: "net" or "supernet".
-    new_inputs, new_arguments: further changes of the Spec."""
-    new_arguments = spec.args | {"net": Output("search", search_output)} | new_arguments
+    network_output: the result of the search that is the network: "net" or "supernet".
+    further_inputs, changed_arguments: further changes of the Spec."""
+    changed_arguments = (
+        spec.args | {"net": Output("search", network_output)} | changed_arguments
+    )
     return Spec(
-        spec.step, new_arguments, spec.inputs | dict(new_inputs) | {"search": search}
+        spec.step,
+        changed_arguments,
+        spec.inputs | dict(further_inputs) | {"search": search},
     )
 
 

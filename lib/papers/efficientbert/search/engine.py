@@ -160,7 +160,7 @@ def read_or_restart_history(
         for name, value in list_non_default_fields(options).items()
         if name != "budget"
     }
-    header = {"space": space.identity(), "seed": seed, "search": proposing}
+    header = {"space": space.to_json(), "seed": seed, "search": proposing}
     lines = list(
         iterate_verified_history_lines(
             history_path.read_bytes() if history_path.exists() else b""

@@ -50,7 +50,7 @@ from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerChoices
 
 Grammar = Json  # Rules by which a stage makes formulas and sizes.
-SpaceDescriptor = Json  # What Space.identity returns.
+SpaceDescriptor = Json  # What Space.to_json returns.
 LayersJson = list[list[Any]]  # (formula, networks k, divisor q) of each layer.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
@@ -108,7 +108,7 @@ class Space:
         """Return what the stage searches: "formula", "ids" or both."""
         return SEARCHED[self.stage]
 
-    def identity(self) -> SpaceDescriptor:
+    def to_json(self) -> SpaceDescriptor:
         """Return this space as plain JSON, which `from_json` reads. Equal spaces have
         equal JSON, so a search is found again by it."""
         return asdict(self) | {
@@ -385,6 +385,6 @@ def _encode_layer_features(
 
 
 def from_json(space_json: Json) -> Space:
-    """Return the Space that `Space.identity` wrote as JSON."""
+    """Return the Space that `Space.to_json` wrote as JSON."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})
