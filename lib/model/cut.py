@@ -5,13 +5,13 @@ transformers 5 cannot prune heads any more. Letters: A heads, D head size, H hid
 neurons, L layers, M kept heads."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from .options import Refused, check_known_name
-from .parts import FFN1, FFN2, OUT, QKV, AnyModule, get_layers, slice_linear
+from .parts import FFN1, FFN2, OUT, QKV, AnyModule, PartCounts, get_layers, slice_linear
 
 KeptIndices = dict[str, list[list[int]]]  # {kind, such as "heads": L lists of indices}.
 CountsOfLayers = dict[str, list[int]]  # {kind, such as "heads": [L]}.
@@ -65,11 +65,11 @@ def cut(
 
 
 def rank_by_importance(
-    importance_scores: Any,
+    importance_scores: torch.Tensor | None,
     model: nn.Module,
     layer_index: int,
     unit_count: int,
-    unit_kind: str,
+    unit_kind: Literal["head", "neuron"],
 ) -> torch.Tensor:
     """Return the indices of one layer's heads or neurons by falling importance,
     [unit_count].
@@ -186,7 +186,7 @@ def keep_heads_neurons_or_dimensions(
     }
 
 
-def count_prunable_units(layer: AnyModule) -> dict[str, int]:
+def count_prunable_units(layer: AnyModule) -> PartCounts:
     """Return how many heads, neurons and dimensions a transformer layer has: {"heads",
     "neurons", "embedding" (inputs of Q, K and V), "qk" and "v" (outputs of the query
     and the value projection): number}."""

@@ -48,7 +48,7 @@ from .parts import (
     get_or_attach_padding_mask,
     zero_padded_tokens,
 )
-from .scores import compute_masked_scores, register_attention
+from .scores import ContextsAndMaps, compute_masked_scores, register_attention
 
 
 def convolve_each_channel_over_tokens(
@@ -273,7 +273,7 @@ def attend_with_ghost_heads(
     dropout: float = 0.0,
     position_bias: torch.Tensor | None = None,
     **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> ContextsAndMaps:
     """Compute self-attention where a ghost module generates the attention maps of
     pruned heads (position "qk"). Return (contexts [B, T, A, D], attention maps [B, A,
     T, T]).

@@ -28,7 +28,7 @@ from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from .parts import AnyModule, get_encoder
 from .places import NAMES, STACKS
-from .scores import ATTENTION, attend_eagerly
+from .scores import ATTENTION, ContextsAndMaps, attend_eagerly
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -38,7 +38,7 @@ def compute_multi_head_attention(
     hidden_states: torch.Tensor,
     attention_mask: torch.Tensor | None,
     **attention_options: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> ContextsAndMaps:
     """Compute self-attention of M heads of size D, without the output projection, and
     return (contexts [B, T, M * D], attention maps [B, M, T, T]).
 

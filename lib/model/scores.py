@@ -21,6 +21,8 @@ from transformers.masking_utils import eager_mask
 
 from .parts import AnyModule, get_last_embedding_module, get_layers
 
+ContextsAndMaps = tuple[torch.Tensor, torch.Tensor]
+
 # Name under which transformers finds `attend_eagerly`. It contains the name of this
 # module: the copy of this module in an exported model then registers its function under
 # another name.
@@ -104,7 +106,7 @@ def attend_eagerly(
     dropout: float = 0.0,
     position_bias: torch.Tensor | None = None,
     **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> ContextsAndMaps:
     """Compute self-attention, and return (contexts [B, T, A, D], attention maps [B, A,
     T, T] after dropout).
 

@@ -21,6 +21,7 @@ FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} 
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
 Module = TypeVar("Module", bound=nn.Module)
+NetJson = dict[str, Any]  # A network, as `add_feed_forward_stacks` takes it.
 
 
 class Network(nn.Module):
@@ -191,7 +192,7 @@ def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
     }
 
 
-def add_feed_forward_stacks(model: nn.Module, net: dict[str, Any]) -> PartCounts:
+def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
     """Put stacks of EfficientBERT's feed-forward networks in place of those of a model
     (operation "stack"), and return {"networks": their number, "parameters": change of
     the number of parameters}.

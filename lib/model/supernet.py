@@ -14,19 +14,20 @@ import transformers
 from . import backbone
 from .options import FACTOR, Refused
 from .parts import get_layers, get_surgery_operations
+from .stack import NetJson
 
 # The type is lib.papers.efficientbert.search.net.Net, which this module cannot import:
 # it is copied into exported models, and the search is not.
 Net = Any
 
 
-def convert_net_to_json(net: Net | dict[str, Any]) -> dict[str, Any]:
+def convert_net_to_json(net: Net | NetJson) -> NetJson:
     """Return the JSON of a net (the description of an EfficientBERT architecture),
     which may be given as an object or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 
-def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
+def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
     """Return the net (the description of an EfficientBERT architecture) that a model
     was built from, as JSON. Raises Refused for a model of another architecture."""
     for op in get_surgery_operations(model):
@@ -36,7 +37,7 @@ def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
 
 
 def build_model_of_net(
-    net: Net | dict[str, Any],
+    net: Net | NetJson,
     model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
     reference_config: transformers.PretrainedConfig | None = None,
     **config_values: Any,
@@ -85,7 +86,7 @@ def build_model_of_net(
 
 def activate_subnetwork(
     model: transformers.PreTrainedModel,
-    architecture: Net | dict[str, Any] | None = None,
+    architecture: Net | NetJson | None = None,
 ) -> None:
     """Let a supernet compute as one of the smaller networks that it contains, or as a
     whole where `architecture` is None.

@@ -40,6 +40,7 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
+PointRow = Json  # A line of `make_points_table`, or columns of it.
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
 # Tables of frontier.toml beside this module, whose comments describe them.
@@ -414,7 +415,9 @@ def count_model_costs(
     return ModelCosts(forward / 1e6, weights / 1e6, stored_bytes / 1e6)
 
 
-def find_width_pruned_baseline(point_rows: Iterable[Json], flops: float) -> Json | None:
+def find_width_pruned_baseline(
+    point_rows: Iterable[PointRow], flops: float
+) -> PointRow | None:
     """Return the line of the narrowest width-pruned or whole model with at least these
     FLOPs, with which a model is compared; None where there is none.
 
@@ -427,8 +430,11 @@ def find_width_pruned_baseline(point_rows: Iterable[Json], flops: float) -> Json
 
 
 def compare_to_width_pruned(
-    runs_frame: pd.DataFrame, point_row: Json, baseline_row: Json | None, column: Column
-) -> Json:
+    runs_frame: pd.DataFrame,
+    point_row: PointRow,
+    baseline_row: PointRow | None,
+    column: Column,
+) -> PointRow:
     """Return the columns of `make_points_table` on a model's gap to the width-pruned
     model of the same cost.
 

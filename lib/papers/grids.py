@@ -38,6 +38,7 @@ from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
 # f(Spec, metrics of its run) -> estimated core-seconds.
 RunTimeEstimator = Callable[[Spec, Json], float]
+RunArguments = Json  # {argument of a step: value}.
 DataDescriptor = Json  # What lib.data.describe_task_rows returns: the rows of a run.
 ScoreTable = dict[Any, dict[tuple[str, str], Any]]  # {row: {(source, column): cell}}.
 
@@ -605,7 +606,7 @@ def make_common_run_arguments(
     /,
     passage_cuts_by_profile: Mapping[str, Span] = SPAN,
     **further_arguments: Any,
-) -> Json:
+) -> RunArguments:
     """Return the arguments of a step on a task: data, numerics, for question answering
     how passages are cut, and `further_arguments`.
 
@@ -711,7 +712,9 @@ def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
     return SHAPES.get(str(spec.args.get("name", "")).removesuffix("-uncased"))
 
 
-def make_latency_arguments(timed_runs: int, token_count: int, batch_size: int) -> Json:
+def make_latency_arguments(
+    timed_runs: int, token_count: int, batch_size: int
+) -> RunArguments:
     """Return the arguments of the step `latency`, which times forward passes on one CPU
     thread.
 
@@ -766,7 +769,7 @@ def teacher_spec(
 
 
 def augmented_rows_spec(
-    profile: str, task: str, rows_descriptor: Json | None = None
+    profile: str, task: str, data_descriptor: DataDescriptor | None = None
 ) -> Spec:
     """Return the Spec that augments the training rows of a task: it adds copies in
     which a BERT replaces words, as in TinyBERT's code.
@@ -774,10 +777,10 @@ def augmented_rows_spec(
     Outside profile paper each row has one copy. One augmentation serves all seeds; only
     where a profile draws its training rows by seed does each seed have its own.
 
-    rows_descriptor: data other than the profile's."""
+    data_descriptor: data other than the profile's."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
-    args = make_common_run_arguments(profile, task, rows_descriptor, augment=options)
+    args = make_common_run_arguments(profile, task, data_descriptor, augment=options)
     pinned = None if profile in DRAWN else 0
     return Spec(
         "augment", args, {"language_model": backbone_spec(profile)}, seed=pinned

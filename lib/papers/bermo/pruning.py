@@ -27,6 +27,7 @@ from lib.model.parts import get_encoder, get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
+from lib.stats.metrics import Metrics
 from lib.train import loop
 
 BINS = 50  # Logged values of all steps are averaged in at most this number of bins.
@@ -176,7 +177,7 @@ class Masks(loop.Method):
 
 def compute_pruning_metrics(
     maskable_weight_count: int, kept_weight_count: int, parameter_count: int
-) -> dict[str, float]:
+) -> Metrics:
     """Return shares and counts of weights as metrics of a pruned model.
 
     "kept_share" is of the masked weights. "remaining" is of all parameters of the

@@ -88,7 +88,7 @@ def make_data_descriptor(profile: str, task: str) -> grids.DataDescriptor:
 
 def make_bermo_run_arguments(
     profile: str, task: str, model_name: str, **run_arguments: Any
-) -> Json:
+) -> grids.RunArguments:
     """Return the arguments that all of BERMo's runs on a task have, joined with
     `run_arguments`.
 

@@ -8,6 +8,7 @@ from lib.model import compact
 from lib.model.parts import count_parameters
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Mix, Prune
+from lib.stats.metrics import Metrics
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.objectives import build_target_objective
@@ -22,7 +23,7 @@ def fineprune(
     frozen: str | None = None,
     margin: float | None = None,
     lower_case: bool | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """Fine-tune a model while a schedule prunes its weights, with or without a layer
     mix, a weighted sum of all layers' outputs (BERMo; Sanh et al. 2020).
 

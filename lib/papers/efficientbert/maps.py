@@ -17,12 +17,10 @@ from lib.model import backbone
 from lib.model.parts import get_encoder
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, make_batch
 from lib.train.matching import observe_states
-
-# {"kl_mean_map", "kl", "cka": value}.
-SimilarityMetrics = dict[str, float]
 
 
 class LastLayer(NamedTuple):
@@ -37,7 +35,7 @@ def maps(
     examples: int,
     max_length: int,
     numerics: Json,
-) -> dict[str, float]:
+) -> Metrics:
     """Save attention maps and outputs of the last layers of models, and measure how
     similar they are to a reference model.
 
@@ -113,7 +111,7 @@ def compute_last_layer_outputs(
 
 def measure_last_layer_similarity(
     reference_outputs: list[LastLayer], model_outputs: list[LastLayer]
-) -> SimilarityMetrics:
+) -> Metrics:
     """Return {"kl_mean_map", "kl", "cka"} of a model against a reference.
 
     "kl" is the mean KL divergence of attention maps of each head, "kl_mean_map" that of

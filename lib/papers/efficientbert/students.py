@@ -27,6 +27,7 @@ from lib.core.types import Json
 from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import get_encoder, get_layers, set_dropout
+from lib.model.stack import NetJson
 from lib.papers.efficientbert.options import Shared, Warmup
 from lib.papers.efficientbert.search.net import (
     EmbeddingSizes,
@@ -194,7 +195,7 @@ def compute_logits(
 
 def make_student_for_task(
     run: RunWriter,
-    student_architecture: Net | Json | None,
+    student_architecture: Net | NetJson | None,
     task: Task,
     teacher: PreTrainedModel,
     dropout: float,
@@ -242,7 +243,7 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
 def make_student(
     run: RunWriter,
-    student_architecture: Net | Json | None,
+    student_architecture: Net | NetJson | None,
     model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,

@@ -30,7 +30,7 @@ MANY = 8
 
 
 class RunMaps(NamedTuple):
-    run_row: Mapping[str, Any]  # Metrics and labels of a run.
+    run_row: Mapping[Any, Any]  # Metrics and labels of a run.
     arrays_by_network: Arrays  # {"teacher" or the name of a network: [4, ...]}.
     token_counts: np.ndarray  # [4].
 

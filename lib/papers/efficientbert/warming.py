@@ -25,6 +25,7 @@ from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert.corpus import EPOCHS, make_segment_pairs
 from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, order_batches
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
@@ -51,7 +52,7 @@ def warmup(
     net: Json | None = None,
     classifier: str | None = None,
     score: str = "",
-) -> dict[str, float]:
+) -> Metrics:
     """Distil a student on a task from a fine-tuned teacher (EfficientBERT, section
     3.2).
 
@@ -108,7 +109,7 @@ def predistil(
     numerics: Json,
     net: Json | None = None,
     shared: Json | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """Distil a network or a supernet on plain text from a teacher's attention scores
     and hidden states.
 
@@ -149,7 +150,7 @@ def multitask(
     numerics: Json,
     net: Json | None = None,
     shared: Json | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """Distil one encoder on several tasks at once, from a fine-tuned teacher of each
     task (EfficientBERT, stage 3 of the search).
 

@@ -51,6 +51,7 @@ from lib.papers.efficientbert.search.sizes import LayerChoices
 
 Grammar = Json  # Rules by which a stage makes formulas and sizes.
 SpaceDescriptor = Json  # What Space.to_json returns.
+LayerChange = tuple[int, Layer]  # (index of the layer, changed layer).
 LayersJson = list[list[Any]]  # (formula, networks k, divisor q) of each layer.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
@@ -283,7 +284,7 @@ class Space:
             else self.draw_candidate(rng)
         )
 
-    def _list_size_changes_of_one_layer(self, net: Net) -> list[tuple[int, Layer]]:
+    def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
         """Return (index of the layer, changed layer) for each change of a single
         layer's id that keeps the size in the window and fits the layer's formula."""
         return [
@@ -384,7 +385,7 @@ def _encode_layer_features(
     return indices + [-1] * (NODES - len(indices))
 
 
-def from_json(space_json: Json) -> Space:
+def from_json(space_json: SpaceDescriptor) -> Space:
     """Return the Space that `Space.to_json` wrote as JSON."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})
