@@ -130,7 +130,7 @@ def test_plain_networks_agree_with_the_cost_module(row, name):
 def test_other_tables_of_words():
     base = NETS["Base Model"]
     fewer = count_net_parameters(base) - count_net_parameters(
-        base, vocab=1000, positions=64, factor=32
+        base, vocab=1000, positions=64, token_embedding_width=32
     )
     assert fewer == (30522 * 128 - 1000 * 32) + 540 * (512 - 64) + 540 * 3 * (128 - 32)
 

@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from lib.methods import PruningPlan
-    from lib.model.parts import PartCounts
-    from lib.stats.cost import Shape
 
 
-def plan_pruning(encoder_shape: Shape, flops_share: float) -> PruningPlan:
+def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
     """Return ([(heads, neurons) of each remaining layer], {"layers": their numbers}).
 
     The number of remaining layers is the divisor of L nearest to flops_share * L, so
@@ -33,7 +31,7 @@ def plan_pruning(encoder_shape: Shape, flops_share: float) -> PruningPlan:
     }
 
 
-def prune(model: PreTrainedModel, layers: list[int]) -> PartCounts:
+def prune(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
     """Remove all layers of a model but some, and return {"layers": the number that
     remain}.
 

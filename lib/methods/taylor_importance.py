@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from lib.methods import PruningPlan
-    from lib.stats.cost import Shape
 
     HeadAndNeuronScores = tuple[Tensor, Tensor]
 
 
-def plan_pruning(encoder_shape: Shape, flops_share: float) -> PruningPlan:
+def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
     """Return ([(heads, neurons) of each layer], the arguments of the operation "cut").
 
     The M heads that each layer keeps are the whole number nearest to flops_share * A,

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lib.core.names import Refused
-from lib.core.options import Targets
+from lib.core.options import SurgeryOperation, Targets
 from lib.core.papers import collect_modules
 from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.methods import METHODS, import_method
-from lib.model.options import SurgeryOperation
 from lib.papers import grids, students
 from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS

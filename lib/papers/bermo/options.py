@@ -7,8 +7,14 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from lib.core.options import MIX_NORMS, Option, Positive, Share, ShareBelow1
-from lib.model.options import SurgeryOperation
+from lib.core.options import (
+    MIX_NORMS,
+    Option,
+    Positive,
+    Share,
+    ShareBelow1,
+    SurgeryOperation,
+)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,6 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lib.report.tables import Runs
-
     EstimatesByRow = dict[tuple[str, str], Any]  # {(source, row): Estimate}.
 
 S = grids.read_settings("efficientbert")
@@ -605,7 +603,7 @@ def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
 
 def make_table_of_scores(
     printed_rows: ScoreTable,
-    runs: Runs,
+    runs: Any,
     further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
@@ -613,6 +611,7 @@ def make_table_of_scores(
     ones.
 
     printed_rows: what `read_printed_table` returned.
+    runs: a lib.report.tables.Runs.
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib.core.names import Refused, derive_seed
-from lib.model.options import Region
+from lib.core.options import Region
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
 
