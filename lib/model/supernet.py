@@ -16,6 +16,8 @@ from .options import FACTOR, Refused
 from .parts import get_layers, get_surgery_operations
 from .stack import NetJson
 
+MissingTensorNames = list[str]
+
 # The type is lib.papers.efficientbert.search.net.Net, which this module cannot import:
 # it is copied into exported models, and the search is not.
 Net = Any
@@ -113,7 +115,7 @@ def activate_subnetwork(
 
 def inherit_weights(
     student: transformers.PreTrainedModel, larger_model: transformers.PreTrainedModel
-) -> list[str]:
+) -> MissingTensorNames:
     """Initialise a student with weights of a larger model (EfficientBERT section 3.2,
     and its code): copy the leading block of each tensor, in place.
 

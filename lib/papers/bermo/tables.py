@@ -13,6 +13,8 @@ from lib.stats import compare
 if TYPE_CHECKING:
     import pandas as pd
 
+PointsByTask = dict[str, float]
+
 
 def read_corrected_probing_table(
     table_name: str, label_columns: list[str]
@@ -69,7 +71,7 @@ def make_table_of_runs(
 
 def compute_printed_gains_of_bermo(
     printed_table: ScoreTable, row_pattern: str = "{}"
-) -> dict[str, float]:
+) -> PointsByTask:
     """Return {task: points} by which BERMo's printed score is above BERT's, in the
     task's first printed metric.
 

@@ -139,7 +139,7 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
-def make_table_4_controls(
+def make_control_specs_of_table_4(
     profile: str, ghosts: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
     """Return {row of Table 4: f(profile, task, width in twelfths) -> Spec} of controls
@@ -158,7 +158,7 @@ def make_table_4_controls(
     return made if TWICE[profile] else {}
 
 
-def make_figure_1_controls(
+def make_control_specs_of_figure_1(
     profile: str,
 ) -> ControlSpecs:
     """Return {(width in twelfths, row of Figure 1): f(profile, task) -> Spec} of
@@ -174,7 +174,7 @@ def make_figure_1_controls(
     }
 
 
-def make_table_3_controls(
+def make_control_specs_of_table_3(
     profile: str, widths_in_twelfths: Iterable[int]
 ) -> ControlSpecs:
     """Return {(width in twelfths, row of Table 3): f(profile, task) -> Spec} of
