@@ -221,10 +221,10 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
     "heads": 3}, and return its report.
 
     more: arguments of the operation, such as importance scores
-    (lib.model.surgery.operate)."""
+    (lib.model.surgery.apply_surgery)."""
     from lib.model import surgery
 
-    return surgery.operate(model, op, **more)
+    return surgery.apply_surgery(model, op, **more)
 
 
 def save(

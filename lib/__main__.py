@@ -136,7 +136,7 @@ def parse_profile_and_parameters(
         grids.find_profile(args.profile).name, args.data, args.model, args.length
     )
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
-    return scope, grids.list_parameter_values(scope) | lists
+    return scope, grids.get_notebook_parameters(scope) | lists
 
 
 class NotebookGrids(NamedTuple):
@@ -153,13 +153,13 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     lack a parameter which the command sets are left out."""
     from lib.claims import notebook, planned
     from lib.core.store import Store
-    from lib.papers.grids import describe_reader_inputs, read_reader_part
+    from lib.papers.grids import format_reader_sentences, get_reader_attribute
 
     print_changed_table_warnings()
     grids, absent = {}, {}
     args.profile, values = parse_profile_and_parameters(args)
-    lines = describe_reader_inputs(args.profile)[1:]
-    if full := read_reader_part(args.profile, "data"):
+    lines = format_reader_sentences(args.profile)[1:]
+    if full := get_reader_attribute(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
@@ -202,7 +202,7 @@ def describe_first_reader_training(
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
-    if not (grids.read_reader_part(profile, "data") and trainings):
+    if not (grids.get_reader_attribute(profile, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -225,7 +225,9 @@ def run_baselines_and_print_scores(
     from lib.stats.paired import SHARES
 
     for spec in baseline_specs:
-        if spec.step != "bag_of_words" or not grids.read_reader_part(profile, "data"):
+        if spec.step != "bag_of_words" or not grids.get_reader_attribute(
+            profile, "data"
+        ):
             continue
         print_failed_runs(
             sweep.execute_specs(
@@ -235,7 +237,7 @@ def run_baselines_and_print_scores(
         if run := time_forecast.store.find_run(spec):
             (columns,) = grids.list_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
-            print(frontier.describe_baseline_scores(run.metrics, is_share), flush=True)
+            print(frontier.format_baseline_scores(run.metrics, is_share), flush=True)
 
 
 def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
@@ -623,7 +625,7 @@ def describe_reader_choices() -> str:
         return ""
     from lib.papers import frontier
 
-    return "\n".join(frontier.describe_choices())
+    return "\n".join(frontier.format_default_choices())
 
 
 def print_changed_table_warnings() -> None:

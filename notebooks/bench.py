@@ -223,7 +223,7 @@ CONTENDERS = {
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
     place, head = data.require_checkpoint_folder(MODEL), "SequenceClassification"
-    model, tokenizer = backbone.load_with_head(
+    model, tokenizer = backbone.load_with_task_head(
         place, head, task.output_width, TRAIN.dropout, seed
     )
     return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
@@ -385,7 +385,7 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
             curves = (run.read_arrays("curve") for run in runs.values())
-            share = measures.compute_share_of_steps_to_loss(*curves)
+            share = measures.compute_share_of_steps_to_match_loss(*curves)
             steps = runs["scratch"].metrics["steps"]
             line = {
                 "repeat": repeat,

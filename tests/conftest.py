@@ -142,7 +142,7 @@ def untrained(family="bert", **sizes):
             {"name": folder, "digest": data.digest_weights(folder)},
             seed=0,
         )
-    whole = grids.untrained_spec()
+    whole = grids.untrained_toy_encoder_spec()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
 
@@ -286,7 +286,7 @@ def tiny():
 
     def make(family="bert", heads=12, labels=2, seed=0, masked_lm=False):
         torch.manual_seed(seed)
-        model = backbone.build_model(
+        model = backbone.build_random_model(
             classes(family)[2 if masked_lm else 1], configuration(family, heads, labels)
         )
         with torch.no_grad():
@@ -621,7 +621,7 @@ def same_run(a, b):
 def landscape(seed, layers, spread=0.02):
     """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id.
     `best` is the highest score of any network of so many layers."""
-    from lib.papers.efficientbert.search.space import IDS, find_stack_ratio_index
+    from lib.papers.efficientbert.search.space import IDS, find_size_index
 
     terms = np.random.default_rng(seed).normal(
         0, spread / np.sqrt(layers), (layers, len(IDS))
@@ -629,8 +629,7 @@ def landscape(seed, layers, spread=0.02):
 
     def score(net):
         return 0.75 + sum(
-            terms[i, find_stack_ratio_index(layer)]
-            for i, layer in enumerate(net.layers)
+            terms[i, find_size_index(layer)] for i, layer in enumerate(net.layers)
         )
 
     score.best = 0.75 + terms.max(1).sum()

@@ -65,7 +65,7 @@ def saved(folder, cls):
         "max_position_embeddings": 48,
     }
     config = transformers.BertConfig(**sizes | more, initializer_range=0.5)
-    backbone.save(backbone.build_model(cls, config), tokenizer, folder)
+    backbone.save(backbone.build_random_model(cls, config), tokenizer, folder)
     return folder
 
 

@@ -178,7 +178,7 @@ def test_noted_pools_need_no_data(sst2, monkeypatch, tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 def test_committed_pools(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
-    told = grids.describe_dataset("base", task)
+    told = grids.make_profile_data_descriptor("base", task)
     pool, fixed = TASKS[task]
     assert told["drawn"]["rows"] == pool and told["unseen"]["rows"] == fixed
     assert told["rows"] == min(4000, pool - 300) and told["held_out"] == 300
@@ -232,18 +232,18 @@ def test_all_specs_of_base_draw_their_rows_and_share_the_teacher():
 
 
 def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
-    told = grids.describe_dataset("base", "RTE")
+    told = grids.make_profile_data_descriptor("base", "RTE")
     assert (
         "unseen" not in told
         and told["rows"] + told["held_out"] == told["drawn"]["rows"] == 2490
     )
     assert (
-        bermo.describe_rows("base", "SST-2")["rows"]
+        bermo.make_data_descriptor("base", "SST-2")["rows"]
         == nas.describe_search_rows("base", "SST-2")["rows"]
         == 4000
     )
     assert (
-        bermo.describe_rows("base", "SST-2")["drawn"]
+        bermo.make_data_descriptor("base", "SST-2")["drawn"]
         == nas.describe_search_rows("base", "SST-2")["drawn"]
     )
 

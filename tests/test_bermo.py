@@ -16,7 +16,7 @@ from conftest import collected, holding
 from lib.claims import notebook
 from lib.model import backbone, masks
 from lib.model.parts import count_parameters, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers import grids, published, settings
 from lib.papers.bermo import measures, pruning, schedules
 from lib.papers.bermo import recipes as bermo
@@ -59,7 +59,11 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
         ):
             task = {"SQuAD": "SQuAD1"}.get(column, column)
             spec = bermo.pruned_spec(
-                "paper", task, model, method, teacher_weight=bermo.ALPHA * distilled
+                "paper",
+                task,
+                model,
+                method,
+                distillation_weight=bermo.ALPHA * distilled,
             )
             told, train = hyperparameters(task, method, distilled), spec.args["train"]
             prune = Prune(**spec.args["prune"])
@@ -106,7 +110,7 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
         for epochs in bermo.find_setting(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.make_pruning_settings(profile, task, epochs=epochs)
             rows = bermo.EXAMPLES[profile] or {
-                task: bermo.describe_rows(profile, task)["rows"]
+                task: bermo.make_data_descriptor(profile, task)["rows"]
             }
             steps = ceil(rows[task] / train.batch) * epochs
             schedules.plan_threshold_ramp(prune, steps)
@@ -119,14 +123,14 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
 
 def test_unpruned_settings_are_the_appendix_s(anywhere):
     args, plainly = (
-        bermo.dense_spec("paper", "MNLI", model).args for model in bermo.MODELS[::-1]
+        bermo.unpruned_spec("paper", "MNLI", model).args for model in bermo.MODELS[::-1]
     )
     train = {"epochs": 3, "batch": 32, "lr": 5e-5, "max_length": 128, "pad_to": 128}
     train |= {"clip": 1.0, "dropout": 0.1}
     mix = {"norm": "layers", "init": "xavier_uniform", "lr": 1e-2, "dropout": 0.1}
     assert args["train"] == train and args["mix"] == mix
     long = train | {"batch": 16, "max_length": 384, "pad_to": 384}
-    assert bermo.dense_spec("paper", "SQuAD1").args["train"] == long
+    assert bermo.unpruned_spec("paper", "SQuAD1").args["train"] == long
     assert {"prune", "frozen"}.isdisjoint(args) and "mix" not in plainly
 
 
@@ -217,15 +221,15 @@ def test_recorded_specs_need_no_data(without_data):
             "did you mean 'Movement'",
         ),
         (
-            lambda: bermo.make_pruning_settings("toy", "Tense", share=0.0),
+            lambda: bermo.make_pruning_settings("toy", "Tense", kept_share=0.0),
             "the kept share is 0.0: take one above 0",
         ),
         (
-            lambda: bermo.make_pruning_settings("toy", "Tense", share=1.5),
+            lambda: bermo.make_pruning_settings("toy", "Tense", kept_share=1.5),
             "the kept share is 1.5: take one above 0",
         ),
         (
-            lambda: bermo.make_common_step_arguments("toy", "SST-2", "BERTo"),
+            lambda: bermo.make_bermo_run_arguments("toy", "SST-2", "BERTo"),
             "unknown model: 'BERTo'",
         ),
     ],
@@ -241,9 +245,11 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         transformers.BertConfig(num_labels=3),
     )
     with torch.device("meta"):
-        model = backbone.build_model(transformers.BertForSequenceClassification, bert)
+        model = backbone.build_random_model(
+            transformers.BertForSequenceClassification, bert
+        )
         plainly = count_parameters(model)["parameters"]
-        mixed = operate(model, Mix(**spec.args["mix"]).mix_operation, seed=0)
+        mixed = apply_surgery(model, Mix(**spec.args["mix"]).surgery_operation, seed=0)
         masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
     number = sum(mask.scores.numel() for *_, mask in masked.places)
@@ -321,23 +327,25 @@ def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     bert = (100, 120, 140, 160)
     made = budgets_of(bert, (120, 160, 161, 160))
-    line = measures.find_matching_epochs(made, METRICS).iloc[0]
+    line = measures.find_fewest_epochs_to_reach_bert(made, METRICS).iloc[0]
     assert (line["BERT"], line["BERMo"]) == (4, 2)
-    never = measures.find_matching_epochs(
+    never = measures.find_fewest_epochs_to_reach_bert(
         budgets_of(bert, (100, 110, 120, 130)), METRICS
     )
     assert set(never["BERMo"]) == {5}
-    nearly = measures.find_matching_epochs(
+    nearly = measures.find_fewest_epochs_to_reach_bert(
         budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5
     )
     assert set(nearly["BERMo"]) == {4}
-    assert measures.find_matching_epochs(made[made["epochs"] < 2], METRICS).empty
+    assert measures.find_fewest_epochs_to_reach_bert(
+        made[made["epochs"] < 2], METRICS
+    ).empty
 
 
 def test_measured_cells_are_those_of_the_columns():
     rows = both(10, seeds=(0,), method="L0", remaining=0.101)
     kept = {("here", "SST-2 Remaining %"): "10.1 (1)"}
-    assert bermo_tables.make_measured_table(rows, "here", ("method", "model")) == {
+    assert bermo_tables.make_table_of_runs(rows, "here", ("method", "model")) == {
         "L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)"} | kept,
         "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)"} | kept,
     }
@@ -362,7 +370,7 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
 def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
     norms = np.array([[1e-2, 1e-4, 1.0, 1.0], [1.0, 1e-2, 9.0, 9.0]])
     rows = pd.DataFrame({"run": [holding({"gradient_norm": norms}, "run")]})
-    assert measures.measure_gradient_of_lower_layers(rows, METRICS) == [-2.0]
+    assert measures.list_gradient_norms_of_lower_layers(rows, METRICS) == [-2.0]
 
 
 def test_cased_text_is_an_option_beside_table_1(anywhere):
@@ -373,7 +381,7 @@ def test_cased_text_is_an_option_beside_table_1(anywhere):
     cells = {(row["task"], row["seed"]) for row in rows}
     assert cells == {(t, s) for t in bermo.CASED["mini"] for s in bermo.PROBED["mini"]}
     for row in rows:
-        plainly = bermo.dense_spec("mini", row["task"]).args
+        plainly = bermo.unpruned_spec("mini", row["task"]).args
         assert (
             row["spec"].args == plainly | {"lower_case": False}
             and "lower_case" not in plainly

@@ -122,7 +122,8 @@ def planned(line, scale):
         for row in checks.list_rows_at_paper_profile(page)
     ]
     return cells.select_compared_rows(
-        cells.parse_cells(line["cells"]), found + grids.list_searches_behind(found)
+        cells.parse_cells(line["cells"]),
+        found + grids.list_search_rows_of_networks(found),
     )
 
 

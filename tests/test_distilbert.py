@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from lib.model import backbone
 from lib.model.layout import rename_layer_parts_as_bert
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.stats import cost
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
@@ -22,7 +22,7 @@ def pair(tiny):
     """(ours, transformers' own): two classifiers with the same weights, in float64."""
     model = tiny("distilbert").double()
     theirs = classes("distilbert")[1](configuration("distilbert", A, 2)).double()
-    theirs.load_state_dict(backbone.rename_tensors_as_transformers(model))
+    theirs.load_state_dict(backbone.make_transformers_state_dict(model))
     assert type(theirs.distilbert.transformer.layer[0].attention).__name__ == (
         "DistilBertSelfAttention"
     )
@@ -66,7 +66,7 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     for each in (model, theirs):
         each(**batch).logits.square().sum().backward()
     names = zip(
-        backbone.rename_tensors_as_transformers(model), model.state_dict(), strict=True
+        backbone.make_transformers_state_dict(model), model.state_dict(), strict=True
     )
     expected, found = dict(theirs.named_parameters()), dict(model.named_parameters())
     for theirs_name, name in names:
@@ -107,7 +107,7 @@ def test_a_folder_keeps_the_head_that_it_has(
 ):
     model, theirs = pair(tiny)
     backbone.save(model.float(), tokenizer, tmp_path)
-    again, _ = backbone.load_with_head(
+    again, _ = backbone.load_with_task_head(
         tmp_path, "SequenceClassification", 2, 0.0, seed=3
     )
     batch = sentences("distilbert")
@@ -117,7 +117,7 @@ def test_a_folder_keeps_the_head_that_it_has(
 def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_path):
     model, theirs = pair(tiny)
     batch = sentences("distilbert")
-    operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
+    apply_surgery(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     expected = logits(silenced(theirs, HEADS, NEURONS), batch)
     close(logits(model, batch), expected)
     backbone.save(model.float(), tokenizer, tmp_path)
@@ -131,8 +131,8 @@ def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_pa
 def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
     model, theirs = pair(tiny)
     for each in (model, theirs):
-        operate(each, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
-        operate(
+        apply_surgery(each, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
+        apply_surgery(
             each, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3}
         )
         each.double()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lib.model.parts import set_dropout
-from lib.model.scores import SHORT, attend
+from lib.model.scores import SHORT, attend_eagerly
 from lib.train.lean import apply_byte_dropout, use_byte_dropout
 
 
@@ -40,7 +40,7 @@ def test_attention_is_the_reference_in_float64(tokens):
     mask[1, :, :, 3:] = torch.finfo(torch.float64).min
     module = torch.nn.Module()
     module.dropout = torch.nn.Identity()
-    out, maps = attend(module, q, k, v, mask, scaling=0.5)
+    out, maps = attend_eagerly(module, q, k, v, mask, scaling=0.5)
     wanted = torch.nn.functional.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, scale=0.5
     ).transpose(1, 2)

@@ -100,7 +100,10 @@ def test_the_printed_settings_are_those_of_the_specs():
     adam = table[table.index.get_level_values(1) == "optimizer"]
     assert adam["in Specs", "Value"].item() == "AdamW"
     assert paper_settings.mark_differing_cells(adam).iloc[0].tolist()[1] == "AdamW ≠"
-    assert efficientbert.find_parameter_window("paper") == (15_000_000, 16_000_000)
+    assert efficientbert.find_parameter_count_bounds("paper") == (
+        15_000_000,
+        16_000_000,
+    )
     assert efficientbert.CLAIMED in efficientbert.TURNS["mini"]
 
 
@@ -118,7 +121,7 @@ def test_what_each_row_inherits(anywhere):
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
     whole, several = (
         efficientbert.pretrained_supernet_spec("paper"),
-        efficientbert.shared_supernet_spec("paper"),
+        efficientbert.stage_3_supernet_spec("paper"),
     )
     for name in (
         "EfficientBERT",
@@ -149,7 +152,7 @@ def test_what_each_row_inherits(anywhere):
 
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
-    several = efficientbert.shared_supernet_spec("paper")
+    several = efficientbert.stage_3_supernet_spec("paper")
     assert several.inputs["start"].inputs[
         "start"
     ] == efficientbert.pretrained_supernet_spec("paper")
@@ -175,7 +178,11 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
         and read.args["train"]["epochs"] == 1
     )
     first = efficientbert.pretrained_supernet_spec("paper", "wikipedia")
-    assert read.inputs["start"] == first == efficientbert.supernet_spec("paper")
+    assert (
+        read.inputs["start"]
+        == first
+        == efficientbert.stages_1_and_2_supernet_spec("paper")
+    )
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
@@ -200,7 +207,7 @@ def test_recorded_runs_are_found_without_data(without_data):
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
-    low, high = efficientbert.find_parameter_window(scale)
+    low, high = efficientbert.find_parameter_count_bounds(scale)
 
     def size(name):
         net = efficientbert.scale_network_to_profile(name, scale)
@@ -295,7 +302,7 @@ def test_share_of_steps():
     fast[10:] = (
         1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
     )
-    share = measures.compute_share_of_steps_to_loss
+    share = measures.compute_share_of_steps_to_match_loss
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
     assert share(curve(slow + 1), curve(slow)) == 1.0

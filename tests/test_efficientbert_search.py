@@ -28,7 +28,7 @@ from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.language import is_valid_formula
 from lib.papers.efficientbert.search.net import Layer, count_net_parameters, from_json
 from lib.papers.efficientbert.search.space import Space
-from lib.papers.efficientbert.search.step import make_search_outputs
+from lib.papers.efficientbert.search.step import make_search_result
 from lib.papers.efficientbert.students import draw_subnetwork
 from lib.report.tables import Runs, collect_results
 from lib.stats import measures, paired
@@ -87,7 +87,7 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
         search.search_spec("paper", stage) for stage in ("single", "stage1", "stage2")
     ]
     assert {spec.inputs["start"] for spec in searches} == {
-        efficientbert.supernet_spec("paper")
+        efficientbert.stages_1_and_2_supernet_spec("paper")
     }
 
 
@@ -188,7 +188,7 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (2000, 4000)
     assert last.args["data"]["held_out"] == 4000 and "teacher" in last.inputs
     assert {s.args["search"]["score"] for s in (one, last)} == {"loss"}
-    brief = search.brief_training_spec("mini", search.find_base_network("mini"))
+    brief = search.short_training_spec("mini", search.find_base_network("mini"))
     assert brief.args["score"] == "loss" and brief.args["data"] == one.args["data"]
     assert brief.args["train"] == one.args["train"]
     assert (brief.args["train"]["epochs"], brief.args["train"]["lr"]) == (3, 3e-4)
@@ -196,7 +196,7 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
         assert "score" not in search.search_spec(profile, "stage1").args["search"]
         assert (
             "score"
-            not in search.brief_training_spec(
+            not in search.short_training_spec(
                 profile, search.find_base_network(profile)
             ).args
         )
@@ -204,7 +204,7 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
 
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 def test_candidates_are_different_networks_of_the_window(profile):
-    low, high = efficientbert.find_parameter_window(profile)
+    low, high = efficientbert.find_parameter_count_bounds(profile)
     nets, tables = (
         search.draw_candidates(profile),
         efficientbert.list_embedding_sizes(profile),
@@ -230,7 +230,7 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     net = efficientbert.scale_network_to_profile("EfficientBERT", "toy")
     formulas = ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)")
     net = replace(net, layers=tuple(Layer(text, 2, 1) for text in formulas))
-    made = make_search_outputs(Space("stage2", net, 7, 9**9), net)
+    made = make_search_result(Space("stage2", net, 7, 9**9), net)
     assert made["shared"]["window"] == [7, 9**9] and made["net"] == net.to_json()
     assert [layer[1:] for layer in made["supernet"]["layers"]] == [[4, 1]] * 2
     first, second = made["shared"]["choices"]
@@ -258,7 +258,7 @@ SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 def shrunk():
     """The last stage of toy's own chain, shrunk."""
     change = pytest.MonkeyPatch()
-    first = grids.untrained_spec()
+    first = grids.untrained_toy_encoder_spec()
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
@@ -266,12 +266,14 @@ def shrunk():
     text = {"sentences": 60, "seed": 1}
     change.setattr(
         efficientbert,
-        "describe_corpus",
+        "make_corpus_descriptor",
         lambda profile, count=None, corpus_name="": text,
     )
     change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
-    change.setattr(efficientbert, "find_parameter_window", lambda profile: (1, 10**9))
+    change.setattr(
+        efficientbert, "find_parameter_count_bounds", lambda profile: (1, 10**9)
+    )
     change.setitem(grids.ROWS["toy"], "CoLA", 64)
     change.setitem(grids.HELD_OUT, "toy", 40)
     own = (
@@ -464,12 +466,12 @@ def test_the_interval_of_tau_covers():
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "fit_region_conditions", lambda *args: [])
+    monkeypatch.setattr(samplers, "fit_region_classifiers", lambda *args: [])
 
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())
 
-    monkeypatch.setattr(samplers, "draw_in_region", follow)
+    monkeypatch.setattr(samplers, "draw_candidate_in_region", follow)
     options = search.make_search_settings("paper", "stage1")
     assert options.method == "cascade"
     samplers.propose_candidate(None, [], options, None)
@@ -483,7 +485,7 @@ def test_pages_of_nothing_are_empty(store, last):
 
 
 def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
-    more = search.search_spec("toy", "stage2", budget_factor=2)
+    more = search.search_spec("toy", "stage2", evaluation_factor=2)
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}

@@ -138,7 +138,7 @@ def test_the_networks_of_the_surfaces_are_those_of_figure_5():
     }
     first = next(c for c in cells if c["metadata"].get("tags") == ["artefact"])
     exec("".join(first["source"]).partition("surfaces = ")[0], names)
-    assert drawings.list_drawn_networks(names["seed"]) == names["panels"]
+    assert drawings.list_networks_of_figure_5(names["seed"]) == names["panels"]
 
 
 class Loads(html.parser.HTMLParser):
@@ -249,7 +249,7 @@ def page(few, tmp_path_factory):
             explore.draw_forest(explore.read_comparisons()).figure_html,
             explore.draw_sweep(table, {"k = 5, 3/12, SST-2": 1.9}, *title).figure_html,
             explore.draw_surfaces(
-                shown.compute_surfaces(21), shown.DECADES, "z", "f05"
+                shown.compute_formula_surfaces(21), shown.DECADES, "z", "f05"
             ).figure_html,
             "</main></body></html>",
         ]

@@ -21,7 +21,7 @@ from lib.core.options import MIX_NORMS
 from lib.export import opened, writer
 from lib.model import backbone, supernet
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.efficientbert.search.net import Layer, Net
 
 CUT = {"op": "cut", "heads": 3}
@@ -99,7 +99,7 @@ def saver(tiny, tokenizer, folder):
     def make(family, ops):
         model = tiny(family)
         for op in ops:
-            operate(model, op)
+            apply_surgery(model, op)
         return keep(model)
 
     def keep(model):
@@ -257,7 +257,7 @@ def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
     file = paths.ROOT / "lib" / "methods" / "layer_dropping.py"
     assert (tmp_path / "out" / file.name).read_text() == file.read_text()
     assert (
-        "from .layer_dropping import change"
+        "from .layer_dropping import prune"
         in (tmp_path / "out/modeling.py").read_text()
     )
 

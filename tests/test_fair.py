@@ -276,13 +276,13 @@ def test_distillations_are_the_runs_behind_students():
     found = rows(
         "ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"]
     )
-    behind = grids.list_distillations_behind(found)
+    behind = grids.list_distillation_rows_of_students(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(
         found
     )
     assert [row["model"] for row in behind] == [row["model"] for row in found]
     assert (
-        grids.list_distillations_behind(
+        grids.list_distillation_rows_of_students(
             [Row(grids.teacher_spec("mini", "SST-2").with_seed(1))]
         )
         == []
@@ -290,7 +290,7 @@ def test_distillations_are_the_runs_behind_students():
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
-    spec = ghostbert.model_spec("mini", "SST-2", 3, "Ghost")
+    spec = ghostbert.named_model_spec("mini", "SST-2", 3, "Ghost")
     many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2)]
     shown = {}
 
@@ -437,13 +437,13 @@ def test_plain_mixes_learn_nothing():
 @pytest.mark.parametrize("kind", ["mean", "embedding"])
 def test_a_plain_mix_is_a_mean(kind, tiny, sentences):
     from lib.model.parts import get_encoder
-    from lib.model.surgery import operate
+    from lib.model.surgery import apply_surgery
 
     model, batch = tiny().double(), sentences()
     with torch.no_grad():
         states = get_encoder(model)(**batch, output_hidden_states=True).hidden_states
         before = sum(p.numel() for p in model.parameters())
-        operate(model, Mix("none", "zeros", 1e-2, plain=kind).mix_operation)
+        apply_surgery(model, Mix("none", "zeros", 1e-2, plain=kind).surgery_operation)
         model.double()
         mixed = get_encoder(model)(**batch).last_hidden_state
     assert sum(p.numel() for p in model.parameters()) == before
@@ -457,10 +457,12 @@ def test_a_plain_mix_is_a_mean(kind, tiny, sentences):
 
 
 def test_a_plain_mix_is_loaded_as_it_was(tiny, sentences, tokenizer, tmp_path):
-    from lib.model.surgery import operate
+    from lib.model.surgery import apply_surgery
 
     model, batch = tiny(), sentences()
-    operate(model, Mix("none", "zeros", 1e-2, plain="embedding").mix_operation)
+    apply_surgery(
+        model, Mix("none", "zeros", 1e-2, plain="embedding").surgery_operation
+    )
     backbone.save(model, tokenizer, tmp_path / "model")
     again = backbone.load(tmp_path / "model")[0]
     with torch.no_grad():

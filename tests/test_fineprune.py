@@ -25,7 +25,7 @@ from lib.core.names import derive_seed
 from lib.core.options import Numerics, Span, Targets, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.model import backbone, masks, mix
-from lib.model.parts import get_encoder, get_layers, list_applied_operations
+from lib.model.parts import get_encoder, get_layers, get_surgery_operations
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.stats import metrics
@@ -122,7 +122,7 @@ def test_spans_are_saved_and_found_again(runs):
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.read_arrays("predictions")["spans"])
     assert found["span_f1"] == run.metrics["span_f1"]
-    assert [op["op"] for op in list_applied_operations(model)] == ["mix", "keep"]
+    assert [op["op"] for op in get_surgery_operations(model)] == ["mix", "keep"]
 
 
 @pytest.mark.parametrize("name", MASKED)

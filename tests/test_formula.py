@@ -16,7 +16,7 @@ from lib.model.formula import (
     FormulaError,
     Node,
     X,
-    evaluate,
+    evaluate_formula_tree,
     measure_height,
     parse,
 )
@@ -171,7 +171,7 @@ def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
     tree = parse(f"({one}) + W2 (gelu(W1 ({one})) * ({two}))")
     if is_valid_formula(tree, 8, inner, rule):
         *_, maps = linear(np.random.default_rng(0), 8, inner)
-        out = evaluate(tree, np.full((3, 8), 0.1), maps, NUMPY, rule)
+        out = evaluate_formula_tree(tree, np.full((3, 8), 0.1), maps, NUMPY, rule)
         assert out.shape == (3, 8) and check_formula(tree, 8, inner, rule) == tree
 
 
@@ -189,7 +189,10 @@ def test_two_ways_of_writing_one_function_have_one_canonical_form():
 def test_the_canonical_form_computes_the_same(tree):
     x = np.linspace(-1, 1, 8).reshape(2, 4)
     maps = {"W1": np.sin, "W2": np.cos}
-    out = [evaluate(t, x, maps, NUMPY) for t in (tree, sort_commutative_operands(tree))]
+    out = [
+        evaluate_formula_tree(t, x, maps, NUMPY)
+        for t in (tree, sort_commutative_operands(tree))
+    ]
     np.testing.assert_allclose(*out, rtol=1e-9, equal_nan=True)
 
 
@@ -243,7 +246,7 @@ def test_operands_of_different_width_by_hand():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 6))
     w1, w2, maps = linear(rng, 6, 4)
-    out = evaluate(parse("W2 relu(W1 x * x)"), x, maps, NUMPY)
+    out = evaluate_formula_tree(parse("W2 relu(W1 x * x)"), x, maps, NUMPY)
     np.testing.assert_allclose(out, np.maximum(x @ w1 * x[:, :4], 0) @ w2)
     w1, w2, maps = linear(rng, 6, 9)
     y, more = np.split(x @ w1, [6], axis=1)
@@ -253,7 +256,7 @@ def test_operands_of_different_width_by_hand():
         ("W2 (W1 x + x)", y + x),
         ("W2 max(W1 x, x)", np.maximum(y, x)),
     ):
-        found = evaluate(parse(text), x, maps, NUMPY, "pad")
+        found = evaluate_formula_tree(parse(text), x, maps, NUMPY, "pad")
         np.testing.assert_allclose(found, np.hstack([first, more]) @ w2)
 
 
@@ -287,7 +290,7 @@ def test_one_evaluator_serves_two_frameworks(text, rule, inner):
     x = rng.normal(size=(2, 5, 6))
     w1, w2, maps = linear(rng, 6, inner)
     t1, t2 = torch.tensor(w1), torch.tensor(w2)
-    ours = evaluate(parse(text), x, maps, NUMPY, rule)
+    ours = evaluate_formula_tree(parse(text), x, maps, NUMPY, rule)
     theirs = {"W1": lambda a: a @ t1, "W2": lambda a: a @ t2}
-    theirs = evaluate(parse(text), torch.tensor(x), theirs, TORCH, rule)
+    theirs = evaluate_formula_tree(parse(text), torch.tensor(x), theirs, TORCH, rule)
     np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-12, atol=1e-13)

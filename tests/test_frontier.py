@@ -19,7 +19,7 @@ from lib.core.spec import find_ancestors
 from lib.methods import layer_dropping
 from lib.model import backbone
 from lib.model.parts import get_encoder, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers import frontier
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
@@ -59,7 +59,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
     rows = {row["model"]: row["spec"] for row in grid()}
     table = [
-        ghostbert.model_spec("toy", "CoLA", 3, model).with_seed(0)
+        ghostbert.named_model_spec("toy", "CoLA", 3, model).with_seed(0)
         for model in ghostbert.MODELS
     ]
     assert [rows["Width"], rows["GhostBERT"]] == table
@@ -109,7 +109,7 @@ def counted(model, tokens):
 )
 def test_flops_are_those_that_pytorch_counts(name, m, ops):
     own = find_encoder_shape("toy")
-    model = backbone.build_model(*encoder(own), ops)
+    model = backbone.build_random_model(*encoder(own), ops)
     kept = ops[0] if name == "NAS" else None
     wanted = frontier.count_method_flops(
         "toy", name, m, kept and {k: v for k, v in kept.items() if k != "op"}
@@ -136,11 +136,13 @@ def encoder(own):
 def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
     model = tiny()
     second = get_layers(model)[1]
-    assert operate(model, {"op": "layer_dropping", "layers": [1]}) == {"layers": 1}
+    assert apply_surgery(model, {"op": "layer_dropping", "layers": [1]}) == {
+        "layers": 1
+    }
     assert list(get_encoder(model).encoder.layer) == [second]
     for wrong in ([], [1], [0, 0], [-1]):
         with pytest.raises(ValueError, match="layer_dropping keeps the layers"):
-            operate(model, {"op": "layer_dropping", "layers": wrong})
+            apply_surgery(model, {"op": "layer_dropping", "layers": wrong})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
 )
 def test_layer_dropping_takes_equal_steps(share, kept):
     six = replace(find_encoder_shape("toy"), layers=6)
-    widths, arguments = layer_dropping.keep(six, share)
+    widths, arguments = layer_dropping.plan_pruning(six, share)
     assert arguments == {"layers": kept} and widths == [(six.heads, six.ffn)] * len(
         kept
     )

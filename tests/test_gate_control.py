@@ -10,7 +10,7 @@ from lib.papers.nas_pruning import control as gates
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.control import (
     Control,
-    compute_target_cost,
+    compute_target_cost_ratio,
     find_sign_of_cost_loss,
     sigmoid,
 )
@@ -28,7 +28,7 @@ def control(options=PLAIN, shape=TINY4, seed=0):
     sizes = {
         (layer, kind): n for layer in range(shape.layers) for kind, n in whole.items()
     }
-    cost = gates.make_encoder_cost(
+    cost = gates.make_encoder_flops_function(
         shape.hidden, shape.hidden // shape.heads, [whole] * shape.layers
     )
     return Control(options, sizes, cost, seed)
@@ -37,7 +37,7 @@ def control(options=PLAIN, shape=TINY4, seed=0):
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7, 1.0])
 def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
-    values = [compute_target_cost(i, 101, ratio, kind) for i in range(101)]
+    values = [compute_target_cost_ratio(i, 101, ratio, kind) for i in range(101)]
     assert values[0] == 1 and values[-1] == pytest.approx(ratio, abs=1e-12)
     if kind == "additive":
         assert np.diff(values) == pytest.approx(-(1 - ratio) / 100, abs=1e-12)
@@ -45,8 +45,8 @@ def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
         assert np.divide(values[1:], values[:-1]) == pytest.approx(
             ratio ** (1 / 100)
         )  # corrected
-    assert compute_target_cost(0, 1, ratio, kind) == ratio
-    assert {compute_target_cost(i, 9, ratio, "none") for i in range(9)} == {ratio}
+    assert compute_target_cost_ratio(0, 1, ratio, kind) == ratio
+    assert {compute_target_cost_ratio(i, 9, ratio, "none") for i in range(9)} == {ratio}
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,10 @@ def test_cost_loss_has_a_band(actual, sign):
 def test_costs_are_those_of_the_report():
     c, soft = control(), gated.masked_flops(TINY4, gated.OPEN)
     assert c.full == gated.masked_flops(TINY4) and len(c.region) == 48 + 4800
-    assert c.cost(c.sum_masks(np.full(4848, gated.OPEN))) == pytest.approx(soft)
-    assert c.compute_share_of_full_cost(OPEN) == 1
+    assert c.cost(c.sum_masks_by_region(np.full(4848, gated.OPEN))) == pytest.approx(
+        soft
+    )
+    assert c.compute_cost_ratio_of_alphas(OPEN) == 1
     slope = c.compute_log_cost_slope(
         OPEN
     )  # sigmoid'(5) = 0.00665, and a head is worth 62.7 neurons
@@ -73,7 +75,7 @@ def test_costs_are_those_of_the_report():
 COLUMNS = Control(  # inputs times columns: the cost is linear in each sum, not in all
     replace(PLAIN, regions=("embedding", "qkv"), ratio=0.9),
     {(0, "embedding"): 20, (0, "qk"): 20, (0, "v"): 20},
-    gates.make_encoder_cost(20, 5, [{"heads": 4, "ffn": 30}]),
+    gates.make_encoder_flops_function(20, 5, [{"heads": 4, "ffn": 30}]),
 )
 
 
@@ -87,7 +89,9 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places
         up, down = (
             np.log(
                 c.cost(
-                    c.sum_masks(sigmoid(alphas + step * (np.arange(len(alphas)) == i)))
+                    c.sum_masks_by_region(
+                        sigmoid(alphas + step * (np.arange(len(alphas)) == i))
+                    )
                 )
             )
             for step in (1e-5, -1e-5)
@@ -118,14 +122,14 @@ def test_a_jump_ends_at_the_bounds():
     alphas[:4], gradient[:6] = -5, (1e-9, -1e-9, 3, -3, 1e-9, -2)
     moved, _, note = c.update_alphas(alphas, ZERO, gradient, 0, 10)
     assert moved[:6].tolist() == [-5, 5, -5, 5, -5, 5] and (moved[6:] == 5).all()
-    assert note.tolist() == [0.3, c.compute_share_of_full_cost(moved), 1, 2]
+    assert note.tolist() == [0.3, c.compute_cost_ratio_of_alphas(moved), 1, 2]
 
 
 def test_as_reported_one_step_takes_off_a_tenth():
     """The overshoot: 10 % of all gates at once, where the schedule asked for 0.03 %."""
     c = control(replace(PLAIN, ratio=0.98))
     moved, _, note = c.update_alphas(OPEN, ZERO, ZERO, 0, 1)
-    assert note[2] == 4 * (2 + 120) and 1 - c.compute_share_of_full_cost(
+    assert note[2] == 4 * (2 + 120) and 1 - c.compute_cost_ratio_of_alphas(
         moved
     ) == pytest.approx(0.126, abs=0.001)
 
@@ -195,7 +199,7 @@ def test_it_lands(shape, ratio, scale, memory):
     alphas, average, curve = noise(c, 30, scale, seed=1)
     trimmed, taken = c.trim_to_target_cost(alphas, average)
     head = gated.count_head_flops(shape.hidden, shape.hidden // shape.heads)
-    assert abs(c.compute_share_of_full_cost(trimmed) / ratio - 1) <= 0.01
+    assert abs(c.compute_cost_ratio_of_alphas(trimmed) / ratio - 1) <= 0.01
     assert (
         (alphas != trimmed).sum()
         == len(taken)
@@ -210,16 +214,16 @@ def test_it_lands(shape, ratio, scale, memory):
 def test_as_reported_a_task_that_outweighs_the_cost_loss_ends_above_the_target():
     c = control(replace(PLAIN, ratio=0.1, schedule="additive"))
     alphas, _, _ = noise(c, 60, 1e-3, seed=1)
-    assert c.compute_share_of_full_cost(alphas) > 0.4
+    assert c.compute_cost_ratio_of_alphas(alphas) > 0.4
 
 
 def test_below_the_target_gates_switch_on_and_none_off():
     c = control(replace(OURS, schedule="none", ratio=0.5))
     alphas = np.where(np.arange(4848) % 5 < 2, 5.0, -5.0)
-    before = c.compute_share_of_full_cost(alphas)
+    before = c.compute_cost_ratio_of_alphas(alphas)
     moved, _, note = c.update_alphas(alphas, ZERO, np.full(4848, -1.0), 0, 10)
     assert (
-        before < c.compute_share_of_full_cost(moved)
+        before < c.compute_cost_ratio_of_alphas(moved)
         and note[2] == 0
         and note[3] == (moved > alphas).sum() > 0
     )
@@ -233,7 +237,7 @@ def test_around_the_target_gates_are_exchanged():
     c = control(replace(OURS, schedule="none", ratio=0.5))
     alphas, _, curve = noise(c, 60, 1e-3, seed=2)
     assert (curve[20:, 2:] > 0).any(0).all() and abs(
-        c.compute_share_of_full_cost(alphas) / 0.5 - 1
+        c.compute_cost_ratio_of_alphas(alphas) / 0.5 - 1
     ) < 0.02
 
 
@@ -276,7 +280,7 @@ def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
     c = control(replace(OURS, ratio=0.3))
     trimmed, taken = c.trim_to_target_cost(OPEN, np.arange(4848.0))
     assert (
-        -0.001 < c.compute_share_of_full_cost(trimmed) / 0.3 - 1 <= 0
+        -0.001 < c.compute_cost_ratio_of_alphas(trimmed) / 0.3 - 1 <= 0
         and len(taken) == (trimmed < 0).sum()
     )
     again, none = c.trim_to_target_cost(trimmed, np.arange(4848.0))
@@ -284,7 +288,9 @@ def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
     up, switched = c.trim_to_target_cost(
         np.where(np.arange(4848) % 50, -5.0, 5.0), np.arange(4848.0)
     )
-    assert abs(c.compute_share_of_full_cost(up) / 0.3 - 1) <= 0.01 and len(switched) > 0
+    assert (
+        abs(c.compute_cost_ratio_of_alphas(up) / 0.3 - 1) <= 0.01 and len(switched) > 0
+    )
 
 
 def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer():
@@ -304,7 +310,7 @@ def test_random_architectures_have_the_wanted_cost(ratio):
     for seed in range(5):
         on = gates.draw_random_gates(c.options, c.sizes, c.cost, seed)
         assert (
-            -0.001 < c.compute_cost_ratio(on) / ratio - 1 <= 0
+            -0.001 < c.compute_cost_ratio_of_gates(on) / ratio - 1 <= 0
         )  # as searched ones end: within a neuron
         counts = np.bincount(c.region, on)
         assert counts.min() >= 1

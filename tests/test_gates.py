@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lib.model import backbone, gates
-from lib.model.parts import count_parameters, get_layers, list_applied_operations
-from lib.model.surgery import operate
+from lib.model.parts import count_parameters, get_layers, get_surgery_operations
+from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated, gating
 
 REGIONS = [
@@ -23,10 +23,10 @@ every_region = pytest.mark.parametrize("regions", REGIONS, ids="+".join)
 
 
 def gated_model(model, regions, seed=1, scale=3.0):
-    operate(model, {"op": "gates", "regions": list(regions)})
+    apply_surgery(model, {"op": "gates", "regions": list(regions)})
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for alpha in gates.read_alphas(model).values():
+        for alpha in gates.get_gate_logits(model).values():
             alpha.copy_(scale * torch.randn(alpha.shape, generator=generator))
     return model
 
@@ -35,9 +35,11 @@ def read(model):
     """The architecture of a gated model, by the rule of
     lib.papers.nas_pruning.control."""
     sizes, _ = gating.make_cost_function(
-        model, list_applied_operations(model)[-1]["regions"]
+        model, get_surgery_operations(model)[-1]["regions"]
     )
-    alphas = torch.cat([alpha.detach() for alpha in gates.read_alphas(model).values()])
+    alphas = torch.cat(
+        [alpha.detach() for alpha in gates.get_gate_logits(model).values()]
+    )
     return gating.list_kept_indices(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
 
 
@@ -70,7 +72,7 @@ def by_hand(model, masks):
 def test_gates_are_masks_on_activations(family, regions, tiny, sentences, logits):
     plain, batch = tiny(family).double(), sentences(family)
     model = gated_model(copy.deepcopy(plain), regions)
-    alphas = gates.read_alphas(model)
+    alphas = gates.get_gate_logits(model)
     kinds = [
         k for region in regions for k in (("qk", "v") if region == "qkv" else (region,))
     ]
@@ -95,12 +97,14 @@ def test_gates_are_masks_on_activations(family, regions, tiny, sentences, logits
 def test_all_gates_start_on_and_one_is_on_above_the_threshold(tiny):
     """sigmoid(a) > 0.99 means a > 4.595."""
     model = tiny("bert")
-    assert operate(model, {"op": "gates", "regions": ["heads", "ffn"]}) == {
+    assert apply_surgery(model, {"op": "gates", "regions": ["heads", "ffn"]}) == {
         "heads": 24,
         "ffn": 192,
     }
     assert {
-        a.item() for alpha in gates.read_alphas(model).values() for a in alpha.detach()
+        a.item()
+        for alpha in gates.get_gate_logits(model).values()
+        for a in alpha.detach()
     } == {5.0}
     assert read(model) == {
         "heads": [list(range(12))] * 2,
@@ -109,7 +113,7 @@ def test_all_gates_start_on_and_one_is_on_above_the_threshold(tiny):
     values = torch.tensor([5, 4.596, 4.594, 4, 0, -5, 6, -6, 4.7, 4.5, -4.7, 5])
     with torch.no_grad():
         for layer in (0, 1):
-            gates.read_alphas(model)[layer, "heads"].copy_(values)
+            gates.get_gate_logits(model)[layer, "heads"].copy_(values)
     assert read(model)["heads"] == [[0, 1, 6, 8, 11]] * 2
 
 
@@ -119,18 +123,18 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
 ):
     batch, model = sentences(family), gated_model(tiny(family).double(), regions)
     with torch.no_grad():
-        for alpha in gates.read_alphas(model).values():
+        for alpha in gates.get_gate_logits(model).values():
             alpha.copy_(torch.where(alpha > 0, 60.0, -60.0))
     hard, found = logits(model, batch), read(model)
     gates.remove_gates(model)
-    report = operate(model, {"op": "keep"} | found)
+    report = apply_surgery(model, {"op": "keep"} | found)
     assert report == {
         kind: [len(kept) for kept in lists] for kind, lists in found.items()
     }
     torch.testing.assert_close(logits(model, batch), hard, atol=1e-12, rtol=0)
     backbone.save(model.float(), tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert list_applied_operations(again) == [{"op": "keep"} | found]
+    assert get_surgery_operations(again) == [{"op": "keep"} | found]
     assert torch.equal(logits(again, batch), logits(model, batch))
     whole, cost = gating.make_cost_function(tiny(family), regions)
     left = [len(kept) for parts in zip(*found.values(), strict=True) for kept in parts]
@@ -151,7 +155,7 @@ def test_detached_gates_leave_the_model_as_it_was(
     assert gates.has_gates(model)
     assert not torch.equal(logits(model, batch), logits(tiny(family), batch))
     gates.remove_gates(model)
-    assert not gates.has_gates(model) and list_applied_operations(model) == []
+    assert not gates.has_gates(model) and get_surgery_operations(model) == []
     assert [name for name, _ in model.named_parameters()] == names
     assert torch.equal(logits(model, batch), logits(tiny(family), batch))
 
@@ -166,7 +170,7 @@ def test_a_gated_model_is_saved_loaded_and_copied(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     other, expected = copy.deepcopy(again), logits(model, batch)
-    gates.read_alphas(other)[0, "ffn"].data.fill_(-9.0)
+    gates.get_gate_logits(other)[0, "ffn"].data.fill_(-9.0)
     assert torch.equal(logits(again, batch), expected) and read(again) == read(model)
     assert not torch.equal(logits(other, batch), expected)
 
@@ -174,21 +178,21 @@ def test_a_gated_model_is_saved_loaded_and_copied(
 def test_gates_are_refused_where_they_do_not_fit(tiny):
     model = tiny("bert")
     with pytest.raises(ValueError, match="'neurons' is not in list"):
-        operate(model, {"op": "gates", "regions": ["neurons"]})
-    operate(
+        apply_surgery(model, {"op": "gates", "regions": ["neurons"]})
+    apply_surgery(
         model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3}
     )
     with pytest.raises(ValueError, match="gates after ghost"):
-        operate(model, {"op": "gates", "regions": ["ffn"]})
+        apply_surgery(model, {"op": "gates", "regions": ["ffn"]})
 
 
 def test_gates_on_a_cut_model_count_what_is_there(tiny):
     model = tiny("bert")
-    operate(
+    apply_surgery(
         model,
         {"op": "keep", "heads": [[1, 2], [5]], "neurons": [[1, 2, 3], list(range(50))]},
     )
-    operate(model, {"op": "gates", "regions": ["heads", "ffn", "embedding"]})
-    found = {at: len(alpha) for at, alpha in gates.read_alphas(model).items()}
+    apply_surgery(model, {"op": "gates", "regions": ["heads", "ffn", "embedding"]})
+    found = {at: len(alpha) for at, alpha in gates.get_gate_logits(model).items()}
     first = {(0, "heads"): 2, (0, "ffn"): 3, (0, "embedding"): 48}
     assert found == first | {(1, "heads"): 1, (1, "ffn"): 50, (1, "embedding"): 48}

@@ -20,15 +20,15 @@ from lib.model.ghost import (
     Convolution,
     GhostedLayer,
     PerHeadGhostedLayer,
-    attend,
+    attend_with_ghost_heads,
 )
 from lib.model.parts import (
     count_parameters,
     get_encoder,
     get_layers,
-    list_applied_operations,
+    get_surgery_operations,
 )
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.published import read_table
 from lib.stats.cost import (
     SHAPES,
@@ -74,7 +74,9 @@ every = pytest.mark.parametrize("ghost", EVERY, ids=name)
 
 def operations(ghost, heads=3):
     cut = {"op": "cut", "heads": heads} | (
-        {"whole": list(ghost.uncut_parts)} if ghost.uncut_parts else {}
+        {"whole": list(ghost.unpruned_projections)}
+        if ghost.unpruned_projections
+        else {}
     )
     return [cut, {"op": "ghost"} | to_plain_json(ghost)]
 
@@ -92,14 +94,14 @@ def operated(model, ghost, heads=3, seed=3):
     """The model with the cut that this ghost wants, and the ghost; and the cut's
     report."""
     cut, add = operations(ghost, heads)
-    report = operate(model, cut, **scores())
-    operate(model, add, seed=seed)
+    report = apply_surgery(model, cut, **scores())
+    apply_surgery(model, add, seed=seed)
     return model, report
 
 
 def added(model, ghost, seed=0):
     """The model with the ghost and without a cut."""
-    operate(model, {"op": "ghost"} | to_plain_json(ghost), seed=seed)
+    apply_surgery(model, {"op": "ghost"} | to_plain_json(ghost), seed=seed)
     return model
 
 
@@ -162,7 +164,7 @@ def test_a_convolution_is_its_loop(kind, inputs, outputs, kernel, softmax):
         options(kind, kernel=kernel, softmax=softmax, **fixed), 3, inputs, outputs
     )
     x = torch.randn(2, inputs, 4, 3, dtype=torch.float64)
-    close(one(x), slow(kind, x, one.normalise_taps().detach().view(one.full)))
+    close(one(x), slow(kind, x, one.compute_normalised_taps().detach().view(one.full)))
     if inputs == outputs == 1:
         assert torch.equal(one(x[:, 0]), one(x)[:, 0])
 
@@ -197,16 +199,16 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
 @pytest.mark.parametrize("maps", [(1, 1), (2, 3)])
 def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
     one = convolution(options(kind, softmax=True, softmax_over=over), 5, *maps)
-    total = one.normalise_taps().sum(
+    total = one.compute_normalised_taps().sum(
         (-2, -1) if kind == "conv2d" or over == "inputs" else -1
     )
     torch.testing.assert_close(total, torch.ones_like(total))
     assert (
-        one.normalise_taps().shape == one.weight.shape
-        and (one.normalise_taps() > 0).all()
+        one.compute_normalised_taps().shape == one.weight.shape
+        and (one.compute_normalised_taps() > 0).all()
     )
     raw = convolution(options(kind), 5)
-    assert raw.normalise_taps() is raw.weight
+    assert raw.compute_normalised_taps() is raw.weight
 
 
 def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
@@ -235,7 +237,10 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
     """Without a bias exactly. With one it differs at the two ends alone from adding the
     bias after the convolution, because there a tap falls off the sentence."""
     module, x = ghosted(3, 12, 6, bias), torch.randn(2, 7, 12, dtype=torch.float64)
-    weight, taps = module.dense.weight, module.convolution.normalise_taps()[None, None]
+    weight, taps = (
+        module.dense.weight,
+        module.convolution.compute_normalised_taps()[None, None],
+    )
     each = [x[..., h : h + 3] @ weight[:, h : h + 3].T for h in range(0, 12, 3)]
     offset = module.dense.bias if bias else 0.0
     convolved = sum(slow("dwconv", one[:, None], taps)[:, 0] for one in each)
@@ -269,7 +274,7 @@ def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
         tiny(family),
         sentences(family),
     )
-    operate(theirs, operations(ghost)[0], **scores())
+    apply_surgery(theirs, operations(ghost)[0], **scores())
     generator = torch.Generator().manual_seed(derive_seed(3, "ghost"))
     for layer in get_layers(theirs):
         for place in (layer.attention.output, layer.output):
@@ -307,9 +312,9 @@ def test_parameters_and_operations_are_those_of_the_formulas(
     model, (cut, add), told = tiny(family), operations(ghost, heads), shape(family)
     assert read_shape_of_config(model.config.to_dict()) == told
     model.set_attn_implementation("eager")
-    operate(model, cut)
+    apply_surgery(model, cut)
     extra = ghost_parameters(told, ghost, heads, TOKENS)
-    assert operate(model, add) == {
+    assert apply_surgery(model, add) == {
         "modules": 2 * len(ghost.positions),
         "parameters": extra,
     }
@@ -359,7 +364,7 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
     config, whole = transformers.BertConfig(), SHAPES["bert-base"]
     with torch.device("meta"):
         cls = transformers.BertForSequenceClassification
-        model = backbone.build_model(cls, config, operations(ghost, heads))
+        model = backbone.build_random_model(cls, config, operations(ghost, heads))
     extra = sum(p.numel() for p in new_parameters(model).values())
     assert {p.device.type for p in model.parameters()} == {"meta"} and len(
         ROWS
@@ -393,7 +398,9 @@ def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
         [x[..., h : h + 2] @ weight[:, h : h + 2].T for h in (0, 2, 4)], 1
     )
     ghosts = slow(
-        kind, each, one.convolution.normalise_taps().detach().view(one.convolution.full)
+        kind,
+        each,
+        one.convolution.compute_normalised_taps().detach().view(one.convolution.full),
     )
     close(one(x), one.dense(x) + sum(g.relu() if relu else g for g in ghosts.unbind(1)))
 
@@ -441,7 +448,7 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
         get_layers(whole)[0].attention,
         layer.attention.self.ghost.convolution,
     )
-    kernel = convolve.normalise_taps().detach().view(convolve.full)
+    kernel = convolve.compute_normalised_taps().detach().view(convolve.full)
     rows = mask[:, None, :, None] if masked else torch.ones(1)
     with torch.no_grad():
         q, k, values = (
@@ -488,7 +495,7 @@ def test_dropout_acts_on_all_maps(tiny):
     q, v = torch.randn(2, 3, 7, 4), torch.randn(2, 12, 7, 4)
     whole = module.ghost((q @ q.transpose(2, 3) / 2).softmax(-1))
     torch.manual_seed(0)
-    context, maps = attend(module, q, q, v, None, dropout=0.5)
+    context, maps = attend_with_ghost_heads(module, q, q, v, None, dropout=0.5)
     torch.manual_seed(0)
     assert torch.equal(maps, nn.functional.dropout(whole, 0.5)) and context.shape == (
         2,
@@ -497,12 +504,14 @@ def test_dropout_acts_on_all_maps(tiny):
         4,
     )
     assert 0.3 < (maps == 0).float().mean()
-    assert torch.equal(attend(module.eval(), q, q, v, None, scaling=0.5)[1], whole)
+    assert torch.equal(
+        attend_with_ghost_heads(module.eval(), q, q, v, None, scaling=0.5)[1], whole
+    )
 
 
 def test_attention_of_other_models_is_left_alone(tiny, sentences, logits):
     config, cls = tiny().config, transformers.BertForSequenceClassification
-    one, other = (backbone.build_model(cls, config).eval() for _ in range(2))
+    one, other = (backbone.build_random_model(cls, config).eval() for _ in range(2))
     before, implementation = logits(other, sentences()), config._attn_implementation
     operated(one, QK_MAPS)
     assert (
@@ -574,8 +583,8 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     assert (
-        list_applied_operations(again)
-        == list_applied_operations(model)
+        get_surgery_operations(again)
+        == get_surgery_operations(model)
         == operations(ghost)
     )
     assert again.config._attn_implementation == model.config._attn_implementation
@@ -606,7 +615,7 @@ def test_the_fixed_length_refuses_others(position, length, tiny, sentences, logi
 def test_ghosts_may_come_in_two_operations(tiny, sentences, logits):
     together, apart = tiny(), tiny()
     for model, groups in ((together, [("v", "o")]), (apart, [("v",), ("o",)])):
-        operate(model, {"op": "cut", "heads": 3, "whole": ["o"]})
+        apply_surgery(model, {"op": "cut", "heads": 3, "whole": ["o"]})
         for where in groups:
             added(
                 model, options(positions=where, init="uniform", softmax=True, mask=True)
@@ -667,11 +676,11 @@ def test_what_does_not_go_together_is_refused_before_anything_changes(
 ):
     model = tiny()
     for each in before:
-        operate(model, each)
+        apply_surgery(model, each)
     before_it = told(model)
     with pytest.raises(ValueError, match=message) as caught:
-        operate(model, op)
-    assert "\n" not in str(caught.value) and list_applied_operations(model) == before
+        apply_surgery(model, op)
+    assert "\n" not in str(caught.value) and get_surgery_operations(model) == before
     assert told(model) == before_it
 
 

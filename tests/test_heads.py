@@ -12,7 +12,7 @@ from lib.core.spec import to_plain_json
 from lib.data import Split, Task, spans
 from lib.data.read import GLUE
 from lib.model import backbone
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.train import heads, loop, losses
 from lib.train.batches import make_batch
 
@@ -105,7 +105,7 @@ def test_a_span_head_is_drawn_from_the_seed_and_kept(family, tiny, tokenizer, tm
 
 def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_path):
     model = tiny()
-    operate(
+    apply_surgery(
         model,
         {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
         seed=0,

@@ -70,7 +70,7 @@ def test_weights_are_rewound_and_the_classifier_is_not(store):
 
 def test_exactly_as_many_stay_also_where_values_are_equal():
     sizes = [torch.ones(4, 5), torch.full((3, 4), 2.0), torch.ones(2)]
-    chosen = masks.mask_largest_of_all(sizes, 17)
+    chosen = masks.make_global_top_k_masks(sizes, 17)
     assert [int(mask.sum()) for mask in chosen] == [5, 12, 0] and chosen[0].flatten()[
         :5
     ].all()

@@ -8,7 +8,7 @@ from torch.nn import functional
 from lib.core.names import Refused
 from lib.core.options import Importance, Numerics
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.train.batches import Encoded, make_batch
 from lib.train.steps.importance import compute_taylor_importance
 
@@ -153,6 +153,8 @@ def test_four_heads(tiny):
 def test_layers_of_different_sizes_are_refused_in_a_line(tiny):
     """As a search leaves them."""
     model = tiny()
-    operate(model, {"op": "keep", "heads": [[0, 1], [0]], "neurons": [[0, 1], [2]]})
+    apply_surgery(
+        model, {"op": "keep", "heads": [[0, 1], [0]], "neurons": [[0, 1], [2]]}
+    )
     with pytest.raises(Refused, match="1 and 1, 2 and 2.*rank the whole model"):
         compute_taylor_importance(model, rows(), options(), NUMERICS)

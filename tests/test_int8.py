@@ -10,7 +10,7 @@ from lib.model.ghost import Convolution, PerHeadGhostedLayer
 from lib.model.int8 import Int8
 from lib.model.options import Ghost
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 
 
 def test_a_layer_of_whole_numbers_is_exact():
@@ -39,7 +39,9 @@ def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
 ):
     model, batch = tiny(family), sentences(family)
     before = model(**batch).logits
-    assert operate(model, {"op": "int8"}) == {"matrices": 6 * len(get_layers(model))}
+    assert apply_surgery(model, {"op": "int8"}) == {
+        "matrices": 6 * len(get_layers(model))
+    }
     after = model(**batch).logits
     # DistilBERT's head has no tanh, which holds differences small in the others.
     limit = 0.2 if family == "distilbert" else 0.15
@@ -52,21 +54,21 @@ def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
 
 def test_nothing_comes_after_it(tiny):
     model = tiny()
-    operate(model, {"op": "int8"})
+    apply_surgery(model, {"op": "int8"})
     for op in (
         {"op": "cut", "heads": 3},
         {"op": "int8"},
         {"op": "layer_dropping", "layers": [0]},
     ):
         with pytest.raises(ValueError, match="after int8"):
-            operate(model, op)
+            apply_surgery(model, op)
 
 
 def test_it_follows_a_cut(tiny, sentences):
     model = tiny()
-    operate(model, {"op": "cut", "heads": 3})
+    apply_surgery(model, {"op": "cut", "heads": 3})
     before = model(**sentences()).logits
-    operate(model, {"op": "int8"})
+    apply_surgery(model, {"op": "int8"})
     assert (
         model(**sentences()).logits - before
     ).abs().max() < 0.15 * before.abs().max()
@@ -89,11 +91,11 @@ def test_ghosts_of_each_head_read_whole_numbers_exactly():
 
 def test_it_follows_several_ghosts(tiny, sentences, tokenizer, tmp_path):
     model, batch = tiny(), sentences()
-    operate(model, {"op": "cut", "heads": 3})
+    apply_surgery(model, {"op": "cut", "heads": 3})
     told = {"kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3, "features": 2}
-    operate(model, {"op": "ghost", **told})
+    apply_surgery(model, {"op": "ghost", **told})
     before = model(**batch).logits
-    operate(model, {"op": "int8"})
+    apply_surgery(model, {"op": "int8"})
     after = model(**batch).logits
     assert 0 < (after - before).abs().max() < 0.15 * before.abs().max()
     backbone.save(model, tokenizer, tmp_path)

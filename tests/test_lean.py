@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lib.core.options import Numerics
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.train import loop
 from lib.train.lean import speed_up_passes
@@ -47,8 +47,10 @@ def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
 
 def test_attention_with_ghost_maps_stays(tiny):
     model = tiny("bert")
-    operate(model, {"op": "cut", "heads": 2, "whole": ["v", "o"]})
-    operate(model, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3})
+    apply_surgery(model, {"op": "cut", "heads": 2, "whole": ["v", "o"]})
+    apply_surgery(
+        model, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3}
+    )
     before = model.config._attn_implementation
     with speed_up_passes(model, Numerics("float32", 1)):
         assert model.config._attn_implementation == before

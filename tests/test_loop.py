@@ -17,9 +17,9 @@ from lib.core import disk
 from lib.core.names import Refused
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import print_once
-from lib.model.options import list_changed_fields
+from lib.model.options import list_non_default_fields
 from lib.model.parts import get_encoder, set_dropout
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.train import loop, losses
 from lib.train.batches import Encoded, make_batch, order_batches
 from lib.train.lean import UsedRows, train_used_embeddings_only
@@ -506,7 +506,7 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
 def test_taps_of_ghosts_have_a_rate_of_their_own(tiny):
     model = tiny("bert")
-    operate(
+    apply_surgery(
         model,
         {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3},
     )
@@ -537,15 +537,15 @@ def test_batches_of_ones_own(tiny, tmp_path):
 
 
 def test_a_run_is_where_its_numerics_say(monkeypatch):
-    assert list_changed_fields(NUMERICS).keys() == {"dtype", "threads"}
+    assert list_non_default_fields(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    loop.read_numerics(list_changed_fields(NUMERICS))
+    loop.read_numerics(list_non_default_fields(NUMERICS))
     assert (
         loop.get_device().type == "cpu"
     )  # a GPU at hand does not draw runs of the CPU to it
-    loop.read_numerics(list_changed_fields(replace(NUMERICS, device="cuda")))
+    loop.read_numerics(list_non_default_fields(replace(NUMERICS, device="cuda")))
     assert loop.get_device().type == "cuda"
-    loop.read_numerics(list_changed_fields(NUMERICS))
+    loop.read_numerics(list_non_default_fields(NUMERICS))
     assert loop.get_device().type == "cpu"
 
 

@@ -19,11 +19,11 @@ from lib.model.masks import (
     Mask,
     find_kth_largest,
     list_linear_layers,
-    mask_largest,
-    mask_largest_of_all,
+    make_global_top_k_masks,
+    make_top_k_mask,
 )
-from lib.model.parts import count_parameters, get_layers, list_applied_operations
-from lib.model.surgery import operate
+from lib.model.parts import count_parameters, get_layers, get_surgery_operations
+from lib.model.surgery import apply_surgery
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Prune
 
@@ -84,10 +84,12 @@ def test_exactly_k_stay_the_largest_and_of_equal_ones_the_first(values, data):
     cut = data.draw(st.integers(1, len(values)))
     order = sorted(range(len(values)), key=lambda i: (-values[i], i))
     expected = np.isin(np.arange(len(values)), order[:k])
-    assert np.array_equal(mask_largest(torch.tensor(values), k).numpy(), expected)
+    assert np.array_equal(make_top_k_mask(torch.tensor(values), k).numpy(), expected)
     assert find_kth_largest(torch.tensor(values), k) == values[order[k - 1]]
     parts = [torch.tensor(values[:cut]), torch.tensor(values[cut:])]
-    assert np.array_equal(torch.cat(mask_largest_of_all(parts, k)).numpy(), expected)
+    assert np.array_equal(
+        torch.cat(make_global_top_k_masks(parts, k)).numpy(), expected
+    )
 
 
 @pytest.mark.parametrize("method", ["magnitude", "movement", "soft"])
@@ -97,7 +99,7 @@ def test_straight_through_gradients(method, threshold):
     scores -= scores.mean()
     ranked = weight.detach().abs() if method == "magnitude" else scores
     chosen = (
-        scores > 0 if method == "soft" else mask_largest(ranked, int(24 * threshold))
+        scores > 0 if method == "soft" else make_top_k_mask(ranked, int(24 * threshold))
     )  # sigmoid > 0.5
     threshold = 0.5 if method == "soft" else threshold
     module = masked(
@@ -146,7 +148,7 @@ def test_the_smallest_share_still_keeps_a_weight(method):
 def test_soft_movement_keeps_its_floor():
     weight, scores = random(40, 50), random(40, 50, seed=1)
     low = masked("soft", weight, scores - 100, 0.1)
-    assert torch.equal(low(weight) != 0, mask_largest(scores, int(0.005 * 2000) + 1))
+    assert torch.equal(low(weight) != 0, make_top_k_mask(scores, int(0.005 * 2000) + 1))
     tied = masked(
         "soft", weight, torch.full((40, 50), -100.0, dtype=torch.float64), 0.1
     )
@@ -327,7 +329,7 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
         "neurons": [66, 96],
     }
     heads, neurons = [[0, *range(4, 12)], [0]], [list(range(30, 96)), list(range(96))]
-    assert list_applied_operations(model) == [
+    assert get_surgery_operations(model) == [
         {"op": "keep", "heads": heads, "neurons": neurons}
     ]
     close(logits(model, batch), expected, atol=2e-5)
@@ -339,19 +341,19 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
 def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny):
     model = tiny()
     if ghost:
-        operate(
+        apply_surgery(
             model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}
         )
         get_layers(model)[0].attention.self.value.weight.data[:8] = 0
     before, done = (
         copy.deepcopy(model.state_dict()),
-        list(list_applied_operations(model)),
+        list(get_surgery_operations(model)),
     )
     assert compact.remove_zero_heads_and_neurons(model) == {
         "heads": [12, 12],
         "neurons": [96, 96],
     }
-    assert list_applied_operations(model) == done
+    assert get_surgery_operations(model) == done
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
@@ -360,7 +362,9 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
     family, method, tiny, sentences, logits, tokenizer, tmp_path
 ):
     model, batch = tiny(family, labels=3), sentences(family)
-    operate(model, {"op": "mix", "norm": "layers", "init": "xavier_uniform"}, seed=1)
+    apply_surgery(
+        model, {"op": "mix", "norm": "layers", "init": "xavier_uniform"}, seed=1
+    )
     found = attached(model, method, **({"init": -3.0} if method == "l0" else {}))
     counts = found.finish()
     matrices = [linear.weight for *_, linear in list_linear_layers(model)]
@@ -368,7 +372,7 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
         sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero)
     )
     told, bits = (
-        compact.count_stored_bytes(model),
+        compact.count_dense_and_sparse_bytes(model),
         sum(-(-weight.numel() // 8) for weight in matrices),
     )
     assert told["bytes_dense"] - told["bytes_sparse"] == 4 * (total - kept) - bits
@@ -382,7 +386,7 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
 
 
 def test_dense_matrices_are_never_counted_as_sparse(tiny):
-    told = compact.count_stored_bytes(tiny())
+    told = compact.count_dense_and_sparse_bytes(tiny())
     assert told["bytes_dense"] == told["bytes_sparse"]
 
 
@@ -402,7 +406,7 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
     model(**sentences()).logits.sum().backward()
     for _, linear, mask in found.places:
         weight = linear.parametrizations.weight.original
-        gone = ~mask.make_hard_mask(weight)
+        gone = ~mask.make_binary_mask(weight)
         assert (weight.grad[gone] == 0).all() and (mask.scores.grad[gone] != 0).any()
 
 

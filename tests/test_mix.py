@@ -10,8 +10,8 @@ from torch import nn
 
 from lib.core.options import MIX_NORMS
 from lib.model import backbone, mix
-from lib.model.parts import count_parameters, get_encoder, list_applied_operations
-from lib.model.surgery import operate
+from lib.model.parts import count_parameters, get_encoder, get_surgery_operations
+from lib.model.surgery import apply_surgery
 from lib.papers.bermo.options import Mix
 
 CLASSIFIER = transformers.BertForSequenceClassification
@@ -130,7 +130,7 @@ def test_initial_weights_are_xavier_of_one_row(init, bound, deviation):
 def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
     model, batch = tiny(family), sentences(family)
     h, count = hidden_states(model, batch), 4 + 6 * (norm == "layers_affine")
-    assert operate(model, op(norm), seed=4) == {"states": 3, "parameters": count}
+    assert apply_surgery(model, op(norm), seed=4) == {"states": 3, "parameters": count}
     with torch.no_grad():
         mixed = mix.find_mix(model)(list(h), batch["attention_mask"])
         out = get_encoder(model)(**batch)
@@ -144,11 +144,11 @@ def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
 
 
 def test_the_mix_stands_before_the_span_head(tiny, sentences):
-    model = backbone.build_model(
+    model = backbone.build_random_model(
         transformers.BertForQuestionAnswering, tiny("bert").config
     ).eval()
     h = hidden_states(model, sentences())
-    operate(model, op("channels"), seed=4)
+    apply_surgery(model, op("channels"), seed=4)
     with torch.no_grad():
         start, end = model.qa_outputs(mix.find_mix(model)(list(h))).unbind(-1)
         found = model(**sentences())
@@ -157,7 +157,7 @@ def test_the_mix_stands_before_the_span_head(tiny, sentences):
 
 def test_padding_does_not_change_a_row(family, tiny, sentences, logits):
     model = tiny(family)
-    operate(model, op("tokens"), seed=2)
+    apply_surgery(model, op("tokens"), seed=2)
     first, longer = (logits(model, sentences(family, extra=extra)) for extra in (0, 6))
     torch.testing.assert_close(first, longer, atol=1e-5, rtol=0)
 
@@ -179,16 +179,16 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
 ):
     model, batch = tiny(family, labels=3), sentences(family)
     for each in [*before, op("layers_affine")]:
-        operate(model, each)
+        apply_surgery(model, each)
     with torch.no_grad():
         for value in mix.find_mix(model).parameters():
             value.add_(torch.randn_like(value))
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected) and list_applied_operations(
+    assert torch.equal(logits(again, batch), expected) and get_surgery_operations(
         again
-    ) == list_applied_operations(model)
+    ) == get_surgery_operations(model)
     twin = copy.deepcopy(model)
     assert torch.equal(logits(twin, batch), expected)
     with torch.no_grad():
@@ -200,7 +200,7 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
 def test_bert_base_gains_fourteen_parameters():
     with torch.device("meta"):
         plain, model, affine = (
-            backbone.build_model(CLASSIFIER, transformers.BertConfig(), ops)
+            backbone.build_random_model(CLASSIFIER, transformers.BertConfig(), ops)
             for ops in ([], [op()], [op("layers_affine")])
         )
     counts = {n: p.numel() for n, p in mix.find_mix(model).named_parameters()}
@@ -214,9 +214,9 @@ def test_bert_base_gains_fourteen_parameters():
 
 def test_a_model_with_a_mix_is_refused(tiny):
     model = tiny()
-    operate(model, op())
+    apply_surgery(model, op())
     with pytest.raises(ValueError, match="has a layer mix already"):
-        operate(model, op())
+        apply_surgery(model, op())
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_a_model_with_a_mix_is_refused(tiny):
 def test_options_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         Mix(**{"norm": "layers", "init": "zeros", "lr": 1e-2} | change)
-    assert Mix("tokens", "zeros", 1e-2, 0.1).mix_operation == op("tokens", "zeros") | {
-        "dropout": 0.1
-    }
+    assert Mix("tokens", "zeros", 1e-2, 0.1).surgery_operation == op(
+        "tokens", "zeros"
+    ) | {"dropout": 0.1}
 
 
 @every_norm
@@ -252,7 +252,7 @@ def test_gradients_in_float64(norm):
 
 def test_every_parameter_learns_and_nothing_is_held_back(tiny, sentences):
     model = tiny()
-    operate(model, op("layers_affine"), seed=2)
+    apply_surgery(model, op("layers_affine"), seed=2)
     model(**sentences()).logits.sum().backward()
     module = mix.find_mix(model)
     assert all(

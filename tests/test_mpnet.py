@@ -27,7 +27,7 @@ from lib.data import Split, models
 from lib.model import backbone, gates, masks, mix, scores, supernet
 from lib.model.layout import rename_layer_parts_as_bert
 from lib.model.parts import get_encoder, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
 from lib.train.batches import encode_split, make_batch
@@ -46,7 +46,7 @@ def pair(tiny):
     )
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
-        tensors = backbone.rename_tensors_as_transformers(model)
+        tensors = backbone.make_transformers_state_dict(model)
         assert names == tensors.keys()
         for name, value in theirs.double().named_parameters():
             value.copy_(tensors[name])
@@ -106,7 +106,7 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     mine = dict(model.named_parameters())
     names = dict(
         zip(
-            backbone.rename_tensors_as_transformers(model),
+            backbone.make_transformers_state_dict(model),
             model.state_dict(),
             strict=True,
         )
@@ -133,7 +133,7 @@ def test_arranging_twice_changes_nothing(tiny):
     bert = tiny("bert")
     assert (
         rename_layer_parts_as_bert(bert) is bert
-        and backbone.rename_tensors_as_transformers(bert) is None
+        and backbone.make_transformers_state_dict(bert) is None
     )
 
 
@@ -165,7 +165,7 @@ def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_pa
         sentences("mpnet"),
         torch.rand(2, A, generator=torch.Generator().manual_seed(1)),
     )
-    kept = operate(model, {"op": "cut", "heads": 3}, head_scores=ranks)
+    kept = apply_surgery(model, {"op": "cut", "heads": 3}, head_scores=ranks)
     backbone.save(model.float(), tokenizer, tmp_path)
     again, _ = backbone.load(tmp_path)
     assert torch.equal(logits(again, batch), logits(model, batch))
@@ -176,7 +176,9 @@ def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_pa
 
 def test_an_encoder_whose_configuration_names_a_head_opens_alone(tokenizer, tmp_path):
     """all-mpnet-base-v2 names a masked-LM head that it does not have."""
-    alone = backbone.build_model(transformers.MPNetModel, configuration("mpnet", A, 2))
+    alone = backbone.build_random_model(
+        transformers.MPNetModel, configuration("mpnet", A, 2)
+    )
     backbone.save(alone, tokenizer, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     put(tmp_path, "config.json", config | {"architectures": ["MPNetForMaskedLM"]})
@@ -192,7 +194,7 @@ def test_a_cut_layer_has_its_own_heads_columns_of_the_bias(tiny, sentences, logi
     model, theirs = pair(tiny)
     batch, generator = sentences("mpnet"), torch.Generator().manual_seed(2)
     ranks = torch.rand(2, A, generator=generator), torch.rand(2, F, generator=generator)
-    kept = operate(
+    kept = apply_surgery(
         model, {"op": "cut", "heads": 4}, head_scores=ranks[0], neuron_scores=ranks[1]
     )
     assert kept["heads"][0] != kept["heads"][1]
@@ -204,7 +206,7 @@ def test_a_cut_layer_has_its_own_heads_columns_of_the_bias(tiny, sentences, logi
 def test_an_operation_takes_transformers_own_model(tiny, sentences, logits):
     model, theirs = pair(tiny)
     for each in (model, theirs):
-        operate(each, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
+        apply_surgery(each, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     assert torch.equal(
         logits(model, sentences("mpnet")), logits(theirs, sentences("mpnet"))
     )
@@ -215,8 +217,10 @@ def test_parts_that_are_kept_after_a_cut_have_their_columns_too(
 ):
     model, theirs = pair(tiny)
     ranks = torch.rand(2, A, generator=torch.Generator().manual_seed(3))
-    kept = operate(model, {"op": "cut", "heads": 6}, head_scores=ranks)
-    operate(model, {"op": "keep", "heads": [[4, 1], [5]], "neurons": [[3], [40, 0]]})
+    kept = apply_surgery(model, {"op": "cut", "heads": 6}, head_scores=ranks)
+    apply_surgery(
+        model, {"op": "keep", "heads": [[4, 1], [5]], "neurons": [[3], [40, 0]]}
+    )
     heads = [[kept["heads"][0][i] for i in (4, 1)], [kept["heads"][1][5]]]
     neurons = [[kept["neurons"][0][3]], [kept["neurons"][1][i] for i in (40, 0)]]
     batch = sentences("mpnet")
@@ -231,9 +235,9 @@ def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
     again. So transformers' model gives the same with that head's weights and column of
     the bias."""
     model, theirs = pair(tiny)
-    operate(model, {"op": "cut", "heads": 3, "whole": whole})
+    apply_surgery(model, {"op": "cut", "heads": 3, "whole": whole})
     told = {"kind": "conv2d", "positions": [position], "kernel": 1}
-    operate(model, {"op": "ghost", **told})
+    apply_surgery(model, {"op": "ghost", **told})
     model.double()
     with torch.no_grad():
         for layer in get_layers(model):
@@ -256,13 +260,13 @@ def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
 @pytest.mark.parametrize("alpha", [40.0, 0.5])
 def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
     model, theirs = pair(tiny)
-    operate(model, {"op": "gates", "regions": ["heads", "ffn"]})
+    apply_surgery(model, {"op": "gates", "regions": ["heads", "ffn"]})
     factor, batch = (
         torch.tensor(alpha, dtype=torch.float64).sigmoid(),
         sentences("mpnet"),
     )
     with torch.no_grad():
-        for each in gates.read_alphas(model.double()).values():
+        for each in gates.get_gate_logits(model.double()).values():
             each.fill_(alpha)
         for layer in theirs.mpnet.encoder.layer:
             layer.attention.attn.o.weight.mul_(factor)
@@ -274,7 +278,7 @@ def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
 
 def test_a_mix_is_one_of_transformers_own_states(tiny, sentences, logits):
     model, theirs = pair(tiny)
-    operate(model, {"op": "mix", "norm": "none", "init": "zeros"})
+    apply_surgery(model, {"op": "mix", "norm": "none", "init": "zeros"})
     weights, batch = (
         torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64),
         sentences("mpnet"),
@@ -294,7 +298,9 @@ def test_masks_are_zeros_of_transformers_weights(tiny, sentences, logits):
     with torch.no_grad():
         for value in theirs.mpnet.encoder.layer.parameters():
             if value.dim() == 2:
-                value.mul_(masks.mask_largest(value.abs(), int(share * value.numel())))
+                value.mul_(
+                    masks.make_top_k_mask(value.abs(), int(share * value.numel()))
+                )
     expected = logits(theirs, batch)
     close(logits(model.eval(), batch), expected)
     found.finish()
@@ -303,12 +309,12 @@ def test_masks_are_zeros_of_transformers_weights(tiny, sentences, logits):
 
 def test_raw_scores_have_the_bias_that_the_softmax_sees(tiny, sentences):
     model, theirs = pair(tiny)
-    operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
+    apply_surgery(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     batch, inputs = sentences("mpnet"), []
     get_layers(model)[1].register_forward_pre_hook(
         lambda _, given: inputs.append(given[0])
     )
-    with torch.no_grad(), scores.record_scores(model) as seen:
+    with torch.no_grad(), scores.record_attention_scores(model) as seen:
         model(**batch)
         own, x = theirs.mpnet.encoder.layer[1].attention.attn, inputs[0]
         q, k = (
@@ -321,12 +327,12 @@ def test_raw_scores_have_the_bias_that_the_softmax_sees(tiny, sentences):
 @pytest.mark.parametrize("dtype, most", [("float32", 1e-5), ("bfloat16", 0.03)])
 def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits):
     model, batch = tiny("mpnet"), sentences("mpnet")
-    operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
+    apply_surgery(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
     with speed_up_passes(model, numerics), use_byte_dropout(model):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-            with scores.record_scores(model) as seen:
+            with scores.record_attention_scores(model) as seen:
                 near = logits(model, batch)
             assert {each.dtype for each in seen} == {kind}
     assert (near - before).abs().max() <= most * before.abs().max()
@@ -417,7 +423,7 @@ def test_the_published_checkpoint_is_that_of_transformers():
     assert disk.digest_file(FOLDER / data.WEIGHTS) == wanted
     shape = cost.SHAPES["all-mpnet-base-v2"]
     assert cost.read_shape_of_config(backbone.read_configuration(FOLDER)) == shape
-    model, tokenizer = backbone.load_with_head(
+    model, tokenizer = backbone.load_with_task_head(
         FOLDER, "SequenceClassification", 2, 0.0, 0
     )
     assert (
@@ -434,7 +440,7 @@ def test_the_published_checkpoint_is_that_of_transformers():
         expected = theirs(**batch).last_hidden_state
         close(get_encoder(model.double())(**batch).last_hidden_state, expected, 1e-9)
     kept = {"heads": [[layer, 11 - layer] for layer in range(6)] * 2}
-    operate(model, {"op": "keep", **kept})
+    apply_surgery(model, {"op": "keep", **kept})
     with torch.no_grad():
         for layer, heads in zip(theirs.encoder.layer, kept["heads"], strict=True):
             mask = torch.zeros(12, 64).index_fill(0, torch.tensor(heads), 1).flatten()

@@ -460,7 +460,9 @@ def test_no_target_is_out_of_reach():
             for kind, n in widths.items()
         }
         size = shape.hidden // shape.heads
-        cost = search.make_encoder_cost(shape.hidden, size, [widths] * shape.layers)
+        cost = search.make_encoder_flops_function(
+            shape.hidden, size, [widths] * shape.layers
+        )
         if shape.heads == 12:
             assert search.Control(
                 nas.make_gate_settings(0.1), number, cost

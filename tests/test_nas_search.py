@@ -15,8 +15,8 @@ from lib.core.options import Augment, Numerics, Train
 from lib.core.spec import Output, Spec
 from lib.core.store import Store
 from lib.model import backbone, gates, scores
-from lib.model.parts import count_parameters, get_encoder, list_applied_operations
-from lib.model.surgery import operate
+from lib.model.parts import count_parameters, get_encoder, get_surgery_operations
+from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
@@ -123,7 +123,7 @@ def test_what_a_search_leaves_behind(store):
             )
             assert set(np.abs(alphas)) == {5.0}
     model, tokenizer = backbone.load(run.model_folder)
-    assert list_applied_operations(model) == [
+    assert get_surgery_operations(model) == [
         {"op": "gates", "regions": ["heads", "ffn"]}
     ]
     assert not hasattr(model, "average")
@@ -211,7 +211,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     last = made(store, cut(spec).with_seed(0))
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(last.model_folder)
-    assert list_applied_operations(model) == [
+    assert get_surgery_operations(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
     assert gating.count_flops(model) == last.metrics["flops"]
@@ -225,7 +225,7 @@ def test_cut_and_retrained_in_two_stages(store):
     )
     run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
     model, tokenizer = backbone.load(last.model_folder)
-    assert list_applied_operations(model) == [
+    assert get_surgery_operations(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
@@ -257,7 +257,7 @@ def test_original_and_searched_weights(store):
         whole, _ = backbone.load(made(store, start.with_seed(0)).model_folder)
         if gates.has_gates(whole):
             gates.remove_gates(whole)
-        operate(
+        apply_surgery(
             whole,
             {"op": "keep"} | made(store, spec.with_seed(0)).metrics["architecture"],
         )
@@ -368,7 +368,9 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
         tiny(family).double(),
         sentences(family),
     )
-    operate(student, {"op": "keep", "heads": [[3, 7], [0]], "neurons": [[1, 2], [3]]})
+    apply_surgery(
+        student, {"op": "keep", "heads": [[3, 7], [0]], "neurons": [[1, 2], [3]]}
+    )
     found = parts_of(
         Objective("intermediate", attention=True, mask=mask), student, other, batch
     )
@@ -377,8 +379,8 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
         torch.no_grad(),
         record_hidden_states(student) as mine,
         record_hidden_states(other) as theirs,
-        scores.record_scores(student) as s,
-        scores.record_scores(other) as t,
+        scores.record_attention_scores(student) as s,
+        scores.record_attention_scores(other) as t,
     ):
         student(**batch), other(**batch)
         layers = attention = 0.0

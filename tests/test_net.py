@@ -130,7 +130,7 @@ def test_plain_networks_agree_with_the_cost_module(row, name):
 def test_other_tables_of_words():
     base = NETS["Base Model"]
     fewer = count_net_parameters(base) - count_net_parameters(
-        base, vocab=1000, positions=64, factor=32
+        base, vocab=1000, positions=64, token_embedding_width=32
     )
     assert fewer == (30522 * 128 - 1000 * 32) + 540 * (512 - 64) + 540 * 3 * (128 - 32)
 
@@ -168,8 +168,8 @@ def test_spellings_of_a_formula_make_one_network():
         parse("W2 relu(W1 x * x)"), 1, 2
     )
     assert (
-        Layer("W2 gelu(W1 x)", 1, 3).ratio_text == "1/3"
-        and Layer("W2 gelu(W1 x)").ratio_text == "1"
+        Layer("W2 gelu(W1 x)", 1, 3).width_ratio == "1/3"
+        and Layer("W2 gelu(W1 x)").width_ratio == "1"
     )
 
 

@@ -383,7 +383,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         return {
             spec.name
             for spec in notebook.list_grid_specs(
-                notebook.execute_grid_code(path, grids.list_parameter_values(mine))
+                notebook.execute_grid_code(path, grids.get_notebook_parameters(mine))
             )
         }
 
@@ -460,7 +460,7 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
     assert grids.list_encoder_families(mine) == ("bert",)
     assert grids.backbone_spec(mine).args["name"] == mine.model
-    assert grids.backbone_spec(mine) == grids.start_checkpoint_spec(
+    assert grids.backbone_spec(mine) == grids.initial_checkpoint_spec(
         mine, "bert-base-uncased"
     )
     electra = grids.ReaderProfile("toy", model=encoder(4, "Electra", embedding_size=16))
@@ -529,7 +529,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.select_table_widths(five)
-    whole = ghostbert.model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs[
+    whole = ghostbert.named_model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs[
         "start"
     ]
     assert [op["op"] for op in whole.args["surgery"]] == ["ghost"]  # nothing is cut
@@ -551,9 +551,9 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     ] == ["accuracy"]
     assert (
         str(mine) == "toy, own data and model"
-        and grids.ReaderProfile(**grids.list_parameter_values(mine)) == mine
+        and grids.ReaderProfile(**grids.get_notebook_parameters(mine)) == mine
     )
-    described = grids.describe_dataset(mine, "reviews.tsv")
+    described = grids.make_profile_data_descriptor(mine, "reviews.tsv")
     assert (described["rows"], described["held_out"]) == (
         64,
         16,
@@ -573,7 +573,11 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     for data_set in (tsv, str(other)):
         mine = grids.ReaderProfile("toy", data_set, model)
         book = site.Report(
-            mine, grids.list_parameter_values(mine), dict.fromkeys(asked, {}), {}, store
+            mine,
+            grids.get_notebook_parameters(mine),
+            dict.fromkeys(asked, {}),
+            {},
+            store,
         )
         (page,) = book.builders
         folders.add(page.folder)
@@ -599,7 +603,7 @@ def training():
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     specs = notebook.list_grid_specs(
-        notebook.execute_grid_code(path, grids.list_parameter_values(mine))
+        notebook.execute_grid_code(path, grids.get_notebook_parameters(mine))
     )
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
@@ -664,7 +668,7 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
             notebook.find_notebook_page_folder(
                 path,
                 notebook.complete_parameter_values(
-                    path, grids.list_parameter_values(mine)
+                    path, grids.get_notebook_parameters(mine)
                 ),
             )
         )
@@ -680,19 +684,22 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     line += (
         "cut at 64 tokens (95 % have at most 98; the length of 92_your_task sets it)"
     )
-    assert mine.measured_feed.summary == line and f"{line}." in mine.describe_inputs()
-    assert mine.row_cautions == [line]
+    assert (
+        mine.tokenizer_coverage.summary == line
+        and f"{line}." in mine.format_input_sentences()
+    )
+    assert mine.data_warnings == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
     mine = grids.ReaderProfile("toy", str(put(tmp_path, "b.tsv", table(some))), folder)
     assert (
-        mine.measured_feed.unknown == pytest.approx(1 / 9)
-        and mine.measured_feed.truncated_row_share == 0
+        mine.tokenizer_coverage.unknown == pytest.approx(1 / 9)
+        and mine.tokenizer_coverage.truncated_row_share == 0
     )
-    assert mine.row_cautions == [mine.measured_feed.summary]
+    assert mine.data_warnings == [mine.tokenizer_coverage.summary]
     words = Path(folder, "vocab.txt").read_text()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).unlink(missing_ok=True)
-    assert grids.ReaderProfile("toy", str(path), folder).measured_feed.unknown == 0
+    assert grids.ReaderProfile("toy", str(path), folder).tokenizer_coverage.unknown == 0
     put(
         Path(folder),
         "vocab.txt",
@@ -846,7 +853,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
-    values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
+    values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
     grid = notebook.execute_grid_code(
         notebook.find_notebook_path("92_your_task"), values
     )["grid"]
@@ -857,7 +864,7 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     ]
     assert len(steps) > 20 and min(steps) >= grids.STEPS
     assert (
-        grids.adapt_options_to_reader("toy", grids.TEACHER["toy"])
+        grids.adapt_options_to_reader_data("toy", grids.TEACHER["toy"])
         is grids.TEACHER["toy"]
     )
 
@@ -866,11 +873,12 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     model = encoder(12)
     mine = grids.ReaderProfile("mini", tsv, model, 24)
     assert (
-        mine.measured_feed.length == 24
-        and grids.find_profile_of_values(grids.list_parameter_values(mine)) == mine
+        mine.tokenizer_coverage.length == 24
+        and grids.find_profile_of_parameters(grids.get_notebook_parameters(mine))
+        == mine
     )
     assert "--length 24" in grids.list_command_options(mine)
-    values = grids.list_parameter_values(mine) | {"methods": list(frontier.TABLE)}
+    values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
     grid = notebook.execute_grid_code(
         notebook.find_notebook_path("92_your_task"), values
     )["grid"]
@@ -897,7 +905,7 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
     grid = notebook.execute_grid_code(
-        notebook.find_notebook_path("92_your_task"), grids.list_parameter_values(mine)
+        notebook.find_notebook_path("92_your_task"), grids.get_notebook_parameters(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
         "Whole",
@@ -933,7 +941,9 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )
     names |= dict(
-        best=frontier.recommend_line(points, "flops", 0.5), frontier=frontier, page=page
+        best=frontier.find_best_affordable_model(points, "flops", 0.5),
+        frontier=frontier,
+        page=page,
     )
     found = pd.DataFrame(
         {"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"}
@@ -944,8 +954,8 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
     parts = {"data": "reviews.tsv" * is_own}
-    told = SimpleNamespace(read_reader_part=lambda _, name: parts[name])
-    told.list_reader_cautions = lambda _: cautions
+    told = SimpleNamespace(get_reader_attribute=lambda _, name: parts[name])
+    told.list_reader_data_warnings = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
     names |= dict(profile="toy")
     exec(cell, names)
@@ -1013,7 +1023,8 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
     table = pd.DataFrame(rows, columns=["method", "m", "flops", "score"])
     table["model"] = table["method"]
     said = [
-        frontier.recommend_line(table, "flops", share) for share in (1.0, 0.5, 0.4, 0.1)
+        frontier.find_best_affordable_model(table, "flops", share)
+        for share in (1.0, 0.5, 0.4, 0.1)
     ]
     assert [each and each["model"] for each in said] == [
         "Int8",
@@ -1022,16 +1033,16 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
         None,
     ]
     with pytest.raises(ValueError, match="add it to the methods"):
-        frontier.recommend_line(table[1:], "flops", 0.5)
+        frontier.find_best_affordable_model(table[1:], "flops", 0.5)
 
 
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
-    grid = notebook.execute_grid_code(path, grids.list_parameter_values(mine) | values)[
-        "grid"
-    ]
+    grid = notebook.execute_grid_code(
+        path, grids.get_notebook_parameters(mine) | values
+    )["grid"]
     assert {row["m"] for row in grid if "m" in row} == {
         0,
         6,

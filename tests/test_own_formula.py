@@ -73,7 +73,7 @@ from lib.papers.efficientbert import searches as search
 from lib.papers.efficientbert.search import space
 
 told = {"settings": list(space.TABLE_1)}
-told["grammars"] = [space.describe_grammar(stage) for stage in space.SEARCHED]
+told["grammars"] = [space.make_grammar(stage) for stage in space.SEARCHED]
 told["candidates"] = [net.to_json() for net in search.draw_candidates("toy", 2)]
 """
 USED = """
@@ -86,7 +86,7 @@ net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))
 model, ids = supernet.build_model_of_net(net), torch.ones(1, 4, dtype=torch.long)
 model(ids).last_hidden_state[..., 0].sum().backward()
 told["moved"] = float(model.encoder.layer[0].output.networks[0].W1.weight.grad.abs().sum())
-told["z"] = float(surface.compute_surface(net, surface.Recipe(points=5))[1].std())
+told["z"] = float(surface.compute_formula_surface(net, surface.Recipe(points=5))[1].std())
 print(json.dumps(told))
 """
 

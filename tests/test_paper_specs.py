@@ -19,8 +19,8 @@ from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import to_plain_json
 from lib.core.store import Store
 from lib.model import backbone, parts
-from lib.model.parts import count_parameters, list_applied_operations, set_dropout
-from lib.model.surgery import operate
+from lib.model.parts import count_parameters, get_surgery_operations, set_dropout
+from lib.model.surgery import apply_surgery
 from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
@@ -48,7 +48,7 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
     pad = {"pad_token_id": 1} if sizes.family == "roberta" else {}
     sizes = replace(sizes, layers=layers or sizes.layers)
     config = build_transformers_config(sizes, num_labels=labels, **pad)
-    return backbone.build_model(classes(sizes.family)[1], config, surgery)
+    return backbone.build_random_model(classes(sizes.family)[1], config, surgery)
 
 
 def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
@@ -161,7 +161,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         {"op": "cut", "heads": 3},
         {"op": "ghost"} | to_plain_json(ghostbert.make_ghost_options("paper")),
     ):
-        operate(student, op)
+        apply_surgery(student, op)
     draw = np.random.default_rng(0)
     encoded = Encoded(
         {"input_ids": [draw.integers(5, sizes.vocab, n) for n in (128, 90, 17, 60)]},
@@ -314,7 +314,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model_folder)
     assert isinstance(model, classes(family)[1])
-    assert [op["op"] for op in list_applied_operations(model)] == ["cut", "ghost"]
+    assert [op["op"] for op in get_surgery_operations(model)] == ["cut", "ghost"]
     assert {
         layer.attention.self.num_attention_heads for layer in parts.get_layers(model)
     } == {heads}
@@ -431,7 +431,7 @@ def test_wrong_parameters_of_table_1(values, message):
 def test_a_model_refuses_a_cut_of_another_kind():
     told = "cut to 9 heads: keep 1 to 4"
     with torch.device("meta"), pytest.raises(ValueError, match=told):
-        operate(
+        apply_surgery(
             classifier(find_encoder_shape("paper", "electra"), layers=1),
             {"op": "cut", "heads": 9},
         )

@@ -9,12 +9,12 @@ from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import grammar, toy
 from lib.model import backbone, parts
-from lib.model.parts import list_applied_operations
+from lib.model.parts import get_surgery_operations
 from lib.papers.grids import (
     find_encoder_shape,
     list_encoder_families,
     toy_backbone_spec,
-    untrained_spec,
+    untrained_toy_encoder_spec,
 )
 from lib.stats.cost import Shape, parameters
 from lib.train import loop
@@ -32,7 +32,7 @@ def test_identities():
         list_encoder_families("toy") == ("bert",)
         and toy_backbone_spec().id == "ed7de587321a"
     )
-    assert untrained_spec().args == {
+    assert untrained_toy_encoder_spec().args == {
         k: v for k, v in toy_backbone_spec().args.items() if k != "train"
     }
 
@@ -49,12 +49,12 @@ def test_what_is_saved_is_an_encoder(runs):
     model, tokenizer = backbone.load(runs["bert"].model_folder)
     assert (
         type(model).__name__ == "BertForPreTraining"
-        and list_applied_operations(model) == []
+        and get_surgery_operations(model) == []
     )
     assert runs["bert"].metrics["parameters"] == sum(
         p.numel() for p in model.parameters()
     )
-    classifier, _ = backbone.load_with_head(
+    classifier, _ = backbone.load_with_task_head(
         runs["bert"].model_folder, "SequenceClassification", 2, 0.0, 0
     )
     made = Shape("bert", 1, 48, 12, 96, len(grammar.list_vocabulary()), 128, 2, 48)

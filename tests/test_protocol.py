@@ -31,7 +31,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
     long, usual = (
         {
             row["spec"].args["train"]["epochs"]
-            for row in grids.list_searches_behind(rows)
+            for row in grids.list_search_rows_of_networks(rows)
             if row["model"].startswith("10 % NAS")
         }
         for rows in (ours, theirs)

@@ -11,7 +11,7 @@ from lib.papers.efficientbert.options import Search
 from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.samplers import Evaluation, propose_candidate
-from lib.papers.efficientbert.search.space import Space, find_stack_ratio_index
+from lib.papers.efficientbert.search.space import Space, find_size_index
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT),) * 2)
 SPACE = Space("stage3", TOY)
@@ -39,14 +39,14 @@ def evaluations(count, score, space=SPACE, seed=0):
 
 
 def first_id(net):
-    return find_stack_ratio_index(net.layers[0]) / 16
+    return find_size_index(net.layers[0]) / 16
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     history = evaluations(40, landscape(0, 2))
     first, again = (proposed(method, history, 3) for _ in range(2))
-    samplers.fit_cascade.cache_clear()
+    samplers.fit_classifier_cascade.cache_clear()
     assert first == again == proposed(method, list(history), 3)
     assert SPACE.make_duplicate_key(first) not in {e.key for e in history}
     assert (
@@ -73,7 +73,7 @@ def test_an_exhausted_space_gives_none(method):
 def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     features = np.random.default_rng(0).normal(size=(count, 4))
     scores = features[:, 0]
-    fitted = samplers.fit_cascade(features.tobytes(), 4, tuple(scores))
+    fitted = samplers.fit_classifier_cascade(features.tobytes(), 4, tuple(scores))
     assert len(fitted) == classifiers
     good = scores >= np.median(scores)
     assert (fitted[0].predict(features) == good).mean() > 0.95
@@ -87,19 +87,21 @@ def test_the_cascade_grows_at_its_thresholds(count, classifiers):
 def test_a_cascade_of_mostly_failures_learns_what_works():
     features = np.eye(2)[np.arange(40) % 4 // 3]  # every fourth works
     scores = tuple(0.8 * features[:, 1])
-    fitted = samplers.fit_cascade(features.tobytes(), 2, scores)
+    fitted = samplers.fit_classifier_cascade(features.tobytes(), 2, scores)
     assert fitted[0].predict(np.eye(2)).tolist() == [False, True]
-    assert samplers.fit_cascade(features.tobytes(), 2, (0.5,) * 40) == ()
+    assert samplers.fit_classifier_cascade(features.tobytes(), 2, (0.5,) * 40) == ()
 
 
 def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        samplers, "fit_cascade", lambda *known: seen.append(len(known[2])) or ()
+        samplers,
+        "fit_classifier_cascade",
+        lambda *known: seen.append(len(known[2])) or (),
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
-        samplers.fit_region_conditions(SPACE, history[:count], METHODS["cascade"])
+        samplers.fit_region_classifiers(SPACE, history[:count], METHODS["cascade"])
     assert seen == [12, 12, 22, 22, 42]  # none with fewer than the initial ones
 
 
@@ -108,10 +110,10 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
         lambda f: f[:, 0] == 3,
         lambda f: f[:, 0] == 5,
     ]  # two ids of the first layer at once
-    net = samplers.draw_in_region(
+    net = samplers.draw_candidate_in_region(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
-    assert find_stack_ratio_index(net.layers[0]) == 3
+    assert find_size_index(net.layers[0]) == 3
 
 
 def test_evolution_changes_a_living_parent_of_the_tournament():
@@ -155,7 +157,7 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
     for score in (
         lambda net: 0.0,
         lambda net: 0.7,
-        lambda net: float(find_stack_ratio_index(net.layers[0]) == 0),
+        lambda net: float(find_size_index(net.layers[0]) == 0),
     ):
         history = evaluations(count, score)
         assert SPACE.make_duplicate_key(proposed(method, history)) not in {

@@ -14,7 +14,7 @@ from lib.papers.bermo.schedules import (
     Ramp,
     compute_next_penalty_weight,
     compute_penalty_weight,
-    plan_progress_of_score,
+    compute_planned_score_level,
     plan_threshold_ramp,
 )
 from lib.train.loop import compute_rate_factor
@@ -103,11 +103,11 @@ def test_a_jump_on_request_is_what_the_public_code_does():
 @given(steps=st.integers(1, 100000), share=st.floats(0, 1))
 def test_a_fraction_of_a_warm_up_in_steps(steps, share):
     warmup = round(share * steps)
-    assert int(bermo.convert_warmup_steps(warmup, steps) * steps) == warmup
+    assert int(bermo.compute_warmup_share(warmup, steps) * steps) == warmup
     if warmup:
         assert (
             compute_rate_factor(
-                warmup - 1, steps, bermo.convert_warmup_steps(warmup, steps)
+                warmup - 1, steps, bermo.compute_warmup_share(warmup, steps)
             )
             == 1.0
         )
@@ -116,7 +116,7 @@ def test_a_fraction_of_a_warm_up_in_steps(steps, share):
 def test_a_learning_rate_that_never_stops_rising_is_refused():
     told = "a warm-up of 21 steps does not fit a run of 20: take at most 20"
     with pytest.raises(ValueError, match=told):
-        bermo.convert_warmup_steps(21, 20)
+        bermo.compute_warmup_share(21, 20)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,9 @@ def test_options_that_cannot_be(change, message):
 
 
 def test_the_course_of_the_deciding_score_comes_to_rest():
-    assert [plan_progress_of_score(step, 10, 30) for step in (0, 10, 15, 25, 30)] == [
+    assert [
+        compute_planned_score_level(step, 10, 30) for step in (0, 10, 15, 25, 30)
+    ] == [
         1.0,
         1.0,
         0.5625,
@@ -170,7 +172,9 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
         if step % schedules.EVERY == 0 and step > ramp.first:
-            error = (score - cut) / -cut - plan_progress_of_score(step, ramp.first, 400)
+            error = (score - cut) / -cut - compute_planned_score_level(
+                step, ramp.first, 400
+            )
             weight, before = (
                 compute_next_penalty_weight(weight, error, before, 200.0),
                 error,

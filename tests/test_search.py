@@ -21,8 +21,8 @@ from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.space import (
     Space,
-    describe_grammar,
-    find_stack_ratio_index,
+    find_size_index,
+    make_grammar,
 )
 from lib.train import heads, loop
 
@@ -150,17 +150,19 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
     ) == 30
     assert seen == [n / 30 for n in range(1, 31)]
     head, *lines = map(json.loads, path.read_text().splitlines())
-    assert head["space"] == SPACE.identity() and head["seed"] == 0
+    assert head["space"] == SPACE.to_json() and head["seed"] == 0
     assert "budget" not in head["search"]
     told = [(line["score"], line["key"], line["failed"]) for line in lines]
     assert told == [(SCORES(e.candidate), e.key, "") for e in history]
-    assert lines[0]["candidate"] == SPACE.pack_layers(TOY)  # the start comes first
+    assert lines[0]["candidate"] == SPACE.convert_layers_to_json(
+        TOY
+    )  # the start comes first
 
 
 def test_stage_2_begins_with_its_start_and_the_plain_twin(path):
     space = Space("stage2", TOY)
     history = searched(path, space, options=replace(METHODS["random"], budget=3))
-    assert [space.pack_layers(e.candidate) for e in history[:2]] == [
+    assert [space.convert_layers_to_json(e.candidate) for e in history[:2]] == [
         [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]],
         [[BERT, 1, 1], [BERT, 2, 2]],
     ]
@@ -186,7 +188,7 @@ def test_a_larger_budget_continues(path, tmp_path):
 )
 def test_failures_score_0_and_are_kept(failure, said, path):
     def fails(net):
-        return find_stack_ratio_index(net.layers[0]) % 2
+        return find_size_index(net.layers[0]) % 2
 
     def evaluate(net):
         if fails(net) and isinstance(failure, Exception):
@@ -245,7 +247,7 @@ COMMON = HOW | {"data": DATA, "warmup": FINE}
 TAUGHT = {"start": SUPER, "teacher": TEACHER}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
 SPACES = {
-    stage: {"stage": stage, "grammar": describe_grammar(stage)}
+    stage: {"stage": stage, "grammar": make_grammar(stage)}
     for stage in ("stage1", "stage2", "stage3")
 }
 ONE = Spec(

@@ -24,7 +24,7 @@ from lib.papers.efficientbert.search.grow import (
 from lib.papers.efficientbert.search.language import check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.papers.efficientbert.search.sizes import LayerChoices
-from lib.papers.efficientbert.search.space import IDS, Space, find_stack_ratio_index
+from lib.papers.efficientbert.search.space import IDS, Space, find_size_index
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -60,9 +60,9 @@ def dice(seed):
 
 def test_there_are_sixteen_ids_in_order():
     assert len(IDS) == 16 and [
-        find_stack_ratio_index(Layer(BERT, k, q)) for k, q in IDS
+        find_size_index(Layer(BERT, k, q)) for k, q in IDS
     ] == list(range(16))
-    assert find_stack_ratio_index(Layer(BERT, 4, 2)) == 13
+    assert find_size_index(Layer(BERT, 4, 2)) == 13
 
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
@@ -75,16 +75,16 @@ def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     space = Space("stage3", BASE, 15_000_000, 16_000_000)
     assert space.count_size_choices() == 4_480_424
     assert Space("stage3", BASE).count_size_choices() == 16**6
-    sums = (
-        space.stack_ratio_choices_in_window.ways[-1][0] + space.parameters_without_ffns
-    )
+    sums = space.size_choices_within_bounds.ways[-1][0] + space.parameters_without_ffns
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
 
 
 def test_counts_of_many_layers_are_exact():
     space = Space("stage3", replace(BASE, layers=BASE.layers * 2))
     assert space.count_size_choices() == 16**12
-    assert space.is_in_window(space.draw_candidate(np.random.default_rng(0)))
+    assert space.is_within_parameter_bounds(
+        space.draw_candidate(np.random.default_rng(0))
+    )
 
 
 def test_sizes_are_those_of_all_choices():
@@ -94,7 +94,7 @@ def test_sizes_are_those_of_all_choices():
         tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
     ]
     sizes = LayerChoices(costs, low, high)
-    assert sizes.count_all() == len(inside)
+    assert sizes.count_combinations() == len(inside)
     rng = np.random.default_rng(0)
     drawn = Counter(tuple(sizes.draw_choices(rng)) for _ in range(200 * len(inside)))
     assert set(drawn) == set(inside)
@@ -204,15 +204,17 @@ def test_candidates_are_of_their_space(stage):
     for _ in range(12):
         net = space.draw_candidate(rng)
         assert (
-            "ids" not in space.searched_parts
+            "ids" not in space.searched_dimensions
             or low <= space.count_net_parameters(net) <= high
         )
         assert replace(net, layers=TOY.layers) == TOY
         for layer, start in zip(net.layers, TOY.layers, strict=True):
             check_formula(layer.formula, 96, net.count_inner_channels(layer))
-            assert "formula" in space.searched_parts or layer.formula == start.formula
-        assert "ids" in space.searched_parts or ids_of(net) == ids_of(TOY)
-        assert space.unpack_layers(space.pack_layers(net)) == net
+            assert (
+                "formula" in space.searched_dimensions or layer.formula == start.formula
+            )
+        assert "ids" in space.searched_dimensions or ids_of(net) == ids_of(TOY)
+        assert space.convert_json_to_net(space.convert_layers_to_json(net)) == net
 
 
 def test_draws_are_a_function_of_the_generator():
@@ -229,7 +231,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
         net, kinds = space.draw_candidate(rng), Counter()
         for _ in range(40):
             other = space.mutate_net(net, rng)
-            assert space.is_in_window(other)
+            assert space.is_within_parameter_bounds(other)
             changed = [
                 (a, b) for a, b in zip(net.layers, other.layers, strict=True) if a != b
             ]
@@ -237,7 +239,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
             for a, b in changed:
                 kinds["ids" if a.formula == b.formula else "formula"] += 1
                 assert a.formula == b.formula or (a.stack, a.q) == (b.stack, b.q)
-        assert set(kinds) == set(space.searched_parts)
+        assert set(kinds) == set(space.searched_dimensions)
 
 
 def test_mutations_reach_all_networks_of_the_window_with_one_other_id():
@@ -286,9 +288,9 @@ def test_keys_are_equal_for_networks_that_differ_by_order_alone():
 def test_identities_tell_spaces_apart_and_read_back():
     different = [toy("stage1"), toy("single"), toy("stage1", 0, 10**9)]
     different.append(replace(different[0], convention="deployable"))
-    assert len({str(s.identity()) for s in different}) == 4
+    assert len({str(s.to_json()) for s in different}) == 4
     for space in different:
-        assert spaces.from_json(space.identity()) == space
+        assert spaces.from_json(space.to_json()) == space
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from lib.core.options import Augment, Distil, Importance, Numerics, Span, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.data import spans
 from lib.model import backbone
-from lib.model.parts import list_applied_operations
+from lib.model.parts import get_surgery_operations
 from lib.stats import answers
 from lib.train import augment, heads, loop
 
@@ -130,7 +130,7 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
         for name in ("two", "small", "student")
     )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
-    assert [op["op"] for op in list_applied_operations(student)] == ["cut"]
+    assert [op["op"] for op in get_surgery_operations(student)] == ["cut"]
     assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
     moved = (student.qa_outputs.weight - small.qa_outputs.weight).norm()
     assert 0 < moved < 0.5 * small.qa_outputs.weight.norm()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.core.names import Refused, check_name, derive_seed
+from lib.core.names import Refused, check_known_name, derive_seed
 from lib.core.options import Ghost, Numerics, Train
 from lib.core.spec import Output, Spec, canonical, from_json, to_plain_json
 from lib.core.steps import STEPS, TASK_TRAINING
@@ -103,7 +103,10 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
         (lambda: Spec("finetun"), "did you mean 'finetune'"),
         (lambda: Spec("finetune", {"trian": 1}), "did you mean 'train'"),
         (lambda: Spec("finetune", {}, {"strat": PRETRAIN}), "did you mean 'start'"),
-        (lambda: check_name("task", "cola", ["CoLA", "RTE"]), "did you mean 'CoLA'"),
+        (
+            lambda: check_known_name("task", "cola", ["CoLA", "RTE"]),
+            "did you mean 'CoLA'",
+        ),
         (lambda: PRETRAIN.with_seed(-1), "seed is -1"),
         (lambda: PRETRAIN.with_seed(True), "seed is True"),
         (lambda: finetune().name, "no seed"),

@@ -14,7 +14,7 @@ from torch.nn import functional
 from lib.core.options import Numerics, Targets, Train
 from lib.model import backbone, formula, scores, stack, supernet
 from lib.model.parts import count_parameters, get_encoder, get_layers, set_dropout
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
@@ -76,7 +76,7 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
     layer = Layer(text, 2, 1)
     one = stack.Stack(12, widths[0], 3, 1e-5, 0.1).double().eval()
     for inner in widths:
-        one.activate_part(text, 2, inner, mismatch)
+        one.activate_smaller_stack(text, 2, inner, mismatch)
         x = torch.randn(2, 3, 12, dtype=torch.float64)
         wanted = x.numpy()
         for network in one.networks[:2]:
@@ -85,7 +85,9 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
                 w, b = (p.detach().numpy() for p in getattr(network, name).parameters())
                 w, b = (w[:, :inner], b) if name == "W2" else (w[:inner], b[:inner])
                 maps[name] = lambda a, w=w, b=b: a @ w.T + b
-            found = formula.evaluate(layer.tree, wanted, maps, formula.NUMPY, mismatch)
+            found = formula.evaluate_formula_tree(
+                layer.tree, wanted, maps, formula.NUMPY, mismatch
+            )
             wanted = functional.layer_norm(
                 torch.tensor(wanted + found), (12,), eps=1e-5
             ).numpy()
@@ -190,7 +192,7 @@ def test_a_chosen_part_computes_what_the_small_model_does(parts, sentences, logi
     before, own = logits(whole, batch), small(whole, part)
     for name in ("weight", "bias"):
         getattr(own.classifier, name).data.copy_(getattr(whole.classifier, name))
-    supernet.activate_net(whole, part.to_json())
+    supernet.activate_subnetwork(whole, part.to_json())
     chosen = logits(whole, batch)
     assert (chosen - logits(own, batch)).abs().max() < 1e-12
     assert ((chosen - before).abs().max() > 1e-3) == (parts != PARTS[0])
@@ -204,7 +206,7 @@ def test_a_chosen_part_computes_what_the_small_model_does(parts, sentences, logi
         out = get_encoder(whole)(**batch)
     assert len(seen["ffn"]) == len(seen["attention"]) == 2
     assert torch.equal(seen["ffn"][-1], out.last_hidden_state)
-    supernet.activate_net(whole)
+    supernet.activate_subnetwork(whole)
     assert torch.equal(logits(whole, batch), before)
 
 
@@ -276,7 +278,7 @@ def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
 
 def test_channels_out_of_use_get_zero_gradients_and_networks_none(sentences):
     whole = model(large())
-    supernet.activate_net(whole, net((BERT, 2, 4), (BERT, 1, 1)))
+    supernet.activate_subnetwork(whole, net((BERT, 2, 4), (BERT, 1, 1)))
     whole(**sentences()).logits.sum().backward()
     _, used, unused, _ = whole.bert.encoder.layer[0].output.networks
     assert (used.W1.weight.grad[12:] == 0).all() and (
@@ -316,14 +318,16 @@ def test_raw_scores_are_those_that_the_softmax_sees(
 ):
     made, batch = tiny(family).double(), sentences(family)
     if ghosts:
-        operate(made, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
-        operate(made, GHOST | {"kind": "conv2d", "positions": ["qk"], "mask": True})
+        apply_surgery(made, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
+        apply_surgery(
+            made, GHOST | {"kind": "conv2d", "positions": ["qk"], "mask": True}
+        )
     before, implementation = logits(made, batch), made.config._attn_implementation
     attention, inputs = get_layers(made)[0].attention.self, []
     handle = get_layers(made)[0].register_forward_pre_hook(
         lambda _, given: inputs.append(given[0])
     )
-    with scores.record_scores(made) as seen:
+    with scores.record_attention_scores(made) as seen:
         watched = logits(made, batch)
     handle.remove()
     q, k = (
@@ -358,11 +362,14 @@ def inherited(student, *source, **config):
     "act, message",
     [
         (
-            lambda: supernet.activate_net(model(net()), large()),
+            lambda: supernet.activate_subnetwork(model(net()), large()),
             "24 channels cannot run 4 of 48",
         ),
-        (lambda: operate(model(net()), {"op": "cut", "heads": 3}), "cut after stack"),
-        (lambda: operate(model(net()), GHOST, seed=0), "ghost after stack"),
+        (
+            lambda: apply_surgery(model(net()), {"op": "cut", "heads": 3}),
+            "cut after stack",
+        ),
+        (lambda: apply_surgery(model(net()), GHOST, seed=0), "ghost after stack"),
         (lambda: inherited(large(3), large(2)), "60, 3.* and a multiple of the layers"),
         (
             lambda: inherited(net(), net(), vocab_size=61),
@@ -393,7 +400,7 @@ def test_values_of_the_configuration():
 def test_scores_carry_gradients_and_dropout_stays(tiny, sentences):
     made = tiny()
     set_dropout(made, 0.5)
-    with scores.record_scores(made.train()) as seen:
+    with scores.record_attention_scores(made.train()) as seen:
         first, second = (made(**sentences()).logits for _ in range(2))
         assert not torch.allclose(first, second)
         seen[1].square().mean().backward()

@@ -18,7 +18,7 @@ from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Store
 from lib.data import grammar
 from lib.model import backbone
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.stats import metrics
 from lib.stats.cost import Shape, parameters
@@ -164,13 +164,13 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
     scores = {
         k: torch.from_numpy(v) for k, v in runs["ranks"].read_arrays("scores").items()
     }
-    operate(
+    apply_surgery(
         student,
         SURGERY[0],
         head_scores=scores["heads"],
         neuron_scores=scores["neurons"],
     )
-    operate(student, SURGERY[1], seed=derive_seed(1, "ghost"))
+    apply_surgery(student, SURGERY[1], seed=derive_seed(1, "ghost"))
     rows, values = encode_split(tokenizer, data.load(DATA)["train"], 32), []
     for chosen in order_batches(rows.lengths(), 16, 1, 0):
         batch = make_batch(rows, chosen)

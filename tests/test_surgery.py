@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from lib.core.options import Ghost
 from lib.core.spec import to_plain_json
 from lib.model import backbone
-from lib.model.cut import count_parts_of_layer
-from lib.model.parts import count_parameters, get_layers, list_applied_operations
-from lib.model.surgery import operate
+from lib.model.cut import count_prunable_units
+from lib.model.parts import count_parameters, get_layers, get_surgery_operations
+from lib.model.surgery import apply_surgery
 from lib.stats.cost import SHAPES, parameters
 
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
@@ -24,7 +24,7 @@ KEEP = {"op": "keep", "heads": HEADS, "neurons": NEURONS}
 def random_scores(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
     heads, neurons = (
-        count_parts_of_layer(get_layers(model)[0])[part]
+        count_prunable_units(get_layers(model)[0])[part]
         for part in ("heads", "neurons")
     )
     return {
@@ -36,7 +36,7 @@ def random_scores(model, seed=1):
 def operated(model, *ops):
     for op in ops:
         more = {"cut": random_scores(model), "ghost": {"seed": 3}}.get(op["op"], {})
-        operate(model, op, **more)
+        apply_surgery(model, op, **more)
     return model
 
 
@@ -74,7 +74,7 @@ def test_a_cut_model_is_the_whole_one_with_zeros(
     whole, model = (tiny(family, total).double() for _ in range(2))
     batch = sentences(family)
     scores = random_scores(model)
-    kept = operate(model, {"op": "cut", "heads": heads}, **scores)
+    kept = apply_surgery(model, {"op": "cut", "heads": heads}, **scores)
     for name, row, number in (
         ("heads", scores["head_scores"], heads),
         ("neurons", scores["neuron_scores"], 96 * heads // total),
@@ -104,7 +104,7 @@ def test_a_model_that_keeps_parts_is_the_whole_one_with_zeros(
         tiny(family).double(),
         sentences(family),
     )
-    report = operate(model, {"op": "keep", "heads": heads, "neurons": neurons})
+    report = apply_surgery(model, {"op": "keep", "heads": heads, "neurons": neurons})
     assert report == {
         "heads": [len(h) for h in heads],
         "neurons": [len(n) for n in neurons],
@@ -116,8 +116,10 @@ def test_a_model_that_keeps_parts_is_the_whole_one_with_zeros(
 
 def test_keep_counts_within_what_an_earlier_cut_left(tiny, sentences, logits):
     model = tiny("bert").double()
-    kept = operate(model, CUT, **random_scores(model))
-    operate(model, {"op": "keep", "heads": [[1], [0, 2]], "neurons": [[3, 20], [7]]})
+    kept = apply_surgery(model, CUT, **random_scores(model))
+    apply_surgery(
+        model, {"op": "keep", "heads": [[1], [0, 2]], "neurons": [[3, 20], [7]]}
+    )
     heads = [[kept["heads"][0][1]], [kept["heads"][1][i] for i in (0, 2)]]
     neurons = [[kept["neurons"][0][i] for i in (3, 20)], [kept["neurons"][1][7]]]
     expected = logits(zero_masked(tiny("bert").double(), heads, neurons), sentences())
@@ -125,7 +127,7 @@ def test_keep_counts_within_what_an_earlier_cut_left(tiny, sentences, logits):
 
 
 def test_cut_without_scores_keeps_the_first(tiny):
-    kept = operate(tiny("bert"), {"op": "cut", "heads": 2})
+    kept = apply_surgery(tiny("bert"), {"op": "cut", "heads": 2})
     assert kept == {"heads": [[0, 1]] * 2, "neurons": [list(range(16))] * 2}
 
 
@@ -192,8 +194,8 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
 def test_refusals_leave_the_model_alone(op, more, message, tiny, sentences, logits):
     model = tiny("bert")
     with pytest.raises(ValueError, match=message) as caught:
-        operate(model, op, **more)
-    assert "\n" not in str(caught.value) and list_applied_operations(model) == []
+        apply_surgery(model, op, **more)
+    assert "\n" not in str(caught.value) and get_surgery_operations(model) == []
     assert torch.equal(logits(model, sentences()), logits(tiny("bert"), sentences()))
 
 
@@ -221,8 +223,8 @@ def test_what_cannot_come_after_another_is_refused(first, second, message, tiny)
     model = operated(tiny("bert"), first)
     shapes = {k: v.shape for k, v in model.state_dict().items()}
     with pytest.raises(ValueError, match=message):
-        operate(model, second)
-    assert list_applied_operations(model) == [first]
+        apply_surgery(model, second)
+    assert get_surgery_operations(model) == [first]
     assert shapes == {k: v.shape for k, v in model.state_dict().items()}
 
 
@@ -236,7 +238,7 @@ def test_saved_and_loaded_gives_the_same_logits(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, words = backbone.load(tmp_path / "model")
     assert isinstance(again, type(model)) and not again.training
-    assert list_applied_operations(again) == list_applied_operations(model) == ops
+    assert get_surgery_operations(again) == get_surgery_operations(model) == ops
     assert torch.equal(logits(again, batch), logits(model, batch))
     assert words("word3 word11")["input_ids"] == tokenizer("word3 word11")["input_ids"]
     backbone.save(again, words, tmp_path / "again")
@@ -261,7 +263,7 @@ def test_a_fitting_head_stays_and_another_is_refused(
 ):
     model, folder = operated(tiny("bert", labels=3), *ops), tmp_path / "model"
     backbone.save(model, tokenizer, folder)
-    again, _ = backbone.load_with_head(folder, CLASSES, 3, 0.1, seed=5)
+    again, _ = backbone.load_with_task_head(folder, CLASSES, 3, 0.1, seed=5)
     assert torch.equal(logits(again.eval(), sentences()), logits(model, sentences()))
     assert {m.p for m in again.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     for head, said in (
@@ -269,14 +271,16 @@ def test_a_fitting_head_stays_and_another_is_refused(
         *([(SPANS, "the task needs a head for QuestionAnswering")] if ops else []),
     ):
         with pytest.raises(ValueError, match=said):
-            backbone.load_with_head(folder, head, 2, 0.1, seed=5)
+            backbone.load_with_task_head(folder, head, 2, 0.1, seed=5)
 
 
 @pytest.mark.parametrize("head", [CLASSES, SPANS])
 def test_a_new_head_is_drawn_from_its_seed(family, head, tiny, tokenizer, tmp_path):
     backbone.save(tiny(family, masked_lm=True), tokenizer, tmp_path / "model")
     same, twin, other = (
-        backbone.load_with_head(tmp_path / "model", head, 2, 0.0, seed)[0].state_dict()
+        backbone.load_with_task_head(tmp_path / "model", head, 2, 0.0, seed)[
+            0
+        ].state_dict()
         for seed in (1, 1, 2)
     )
     assert all(torch.equal(same[k], twin[k]) for k in same)
@@ -392,7 +396,7 @@ def test_a_model_whose_weights_do_not_fit_is_refused(
         if head == "load":
             backbone.load(folder)
         else:
-            backbone.load_with_head(folder, head, 2, 0.0, 0)
+            backbone.load_with_task_head(folder, head, 2, 0.0, 0)
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
 
 
@@ -419,7 +423,7 @@ def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json"):
-        backbone.load_with_head(tmp_path, CLASSES, 2, 0.0, 0)
+        backbone.load_with_task_head(tmp_path, CLASSES, 2, 0.0, 0)
 
 
 def test_nothing_is_saved_where_nobody_needs_it(tiny, tokenizer, tmp_path):
@@ -445,7 +449,7 @@ def test_true_size_on_the_meta_device(name, prefix, options, heads):
     config = getattr(transformers, f"{prefix}Config")(**options)
     with torch.device("meta"):
         cls = getattr(transformers, f"{prefix}ForSequenceClassification")
-        model = backbone.build_model(cls, config, ops)
+        model = backbone.build_random_model(cls, config, ops)
     assert {p.device.type for p in model.parameters()} == {"meta"}
     assert count_parameters(model)["parameters"] == parameters(
         SHAPES[name], heads, GHOST
@@ -473,7 +477,7 @@ def test_opening_and_saving_leave_the_logging_of_transformers(
     log.enable_progress_bar()
     try:
         backbone.save(tiny(), tokenizer, tmp_path / "model")
-        backbone.load_with_head(tmp_path / "model", SPANS, 2, 0.0, seed=1)
+        backbone.load_with_task_head(tmp_path / "model", SPANS, 2, 0.0, seed=1)
         assert log.get_verbosity() == log.INFO and log.is_progress_bar_enabled()
     finally:
         log.set_verbosity(level)

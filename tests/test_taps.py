@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lib.model.parts import get_encoder, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 
 GHOST = {
@@ -65,7 +65,7 @@ def test_a_student_has_as_many_states(family, tiny, sentences):
     model, batch = tiny(family), sentences(family)
     whole, _ = seen_by(model, batch)
     for op in ({"op": "cut", "heads": 3}, GHOST):
-        operate(model, op)
+        apply_surgery(model, op)
     seen, last = seen_by(model, batch)
     assert torch.equal(seen["embedding"], whole["embedding"])
     for name in ("attention", "ffn"):

@@ -16,7 +16,7 @@ from lib.core.spec import Spec, to_plain_json
 from lib.methods import taylor_importance
 from lib.model import backbone
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers import frontier, grids
 from lib.train.steps.importance import (
     compute_importance_by_method,
@@ -94,7 +94,7 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
     if family == "mpnet":  # The pruner would tie the heads of layers that share a bias.
         model.base_model.encoder.relative_attention_bias.requires_grad_(False)
     cut = tiny(family)
-    kept = operate(
+    kept = apply_surgery(
         cut, {"op": "cut", "heads": m}, head_scores=found[0], neuron_scores=found[1]
     )
     parts = {}
@@ -147,9 +147,9 @@ def test_a_model_has_the_kept_parts_and_opens_again(
     m, family, tiny, shape, sentences, logits, tokenizer, tmp_path
 ):
     model, batch = tiny(family), sentences(family)
-    widths, op = taylor_importance.keep(shape(family), m / 12)
+    widths, op = taylor_importance.plan_pruning(shape(family), m / 12)
     found = scored(tiny(family), rows())
-    operate(model, op, head_scores=found[0], neuron_scores=found[1])
+    apply_surgery(model, op, head_scores=found[0], neuron_scores=found[1])
     there = [
         (
             layer.attention.self.num_attention_heads,
@@ -174,7 +174,7 @@ def test_a_student_is_cut_by_what_the_step_ranks(family, make):
     ranks = Spec(
         "importance", told | {"importance": RANKED}, {"teacher": teacher}
     ).with_seed(1)
-    _, op = taylor_importance.keep(grids.find_encoder_shape("toy"), 3 / 12)
+    _, op = taylor_importance.plan_pruning(grids.find_encoder_shape("toy"), 3 / 12)
     more = {"train": TRAIN, "distil": Distil(mask=True), "surgery": [op]}
     student = Spec(
         "distil", told | more, {"teacher": teacher, "importance": ranks}

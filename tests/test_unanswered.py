@@ -41,7 +41,7 @@ def made(line, scale):
             else []
         )
     found = [row for page in pages for row in checks.list_rows_at_paper_profile(page)]
-    return found + grids.list_searches_behind(found)
+    return found + grids.list_search_rows_of_networks(found)
 
 
 def seeds(one, rows):

@@ -313,7 +313,7 @@ COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 @pytest.mark.parametrize("task", grids.UNSEEN["mini"])
 def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
-    described = grids.describe_dataset("mini", task)
+    described = grids.make_profile_data_descriptor("mini", task)
     told, found = described["unseen"], data.read_labels_and_clusters(described)
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
@@ -336,7 +336,7 @@ def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
         pytest.skip(f"no SST-2 at {REAL}")
     monkeypatch.setenv("DATA_ROOT", str(REAL))
     forget()
-    there = data.load(grids.describe_dataset("mini", "SST-2"))
+    there = data.load(grids.make_profile_data_descriptor("mini", "SST-2"))
     seen = [
         text.lower().split() for part in ("train", "held_out") for text in there[part].a
     ]
@@ -352,17 +352,17 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     """What is compared at mini is judged on the same rows, and no run trains or selects
     on any of them."""
     told = [
-        grids.describe_dataset("mini", task),
+        grids.make_profile_data_descriptor("mini", task),
         nas.describe_search_rows("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
-        told.append(bermo.make_common_step_arguments("mini", task, "BERT")["data"])
+        told.append(bermo.make_bermo_run_arguments("mini", task, "BERT")["data"])
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:
             last = search.search_spec("mini", search.LAST)
             told += [
-                search.describe_proxy_task_rows("mini", *search.PART["mini"]),
+                search.make_proxy_task_descriptor("mini", *search.PART["mini"]),
                 last.args["data"],
             ]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside

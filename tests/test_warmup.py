@@ -30,7 +30,7 @@ from lib.core.store import Store
 from lib.data import texts
 from lib.model import backbone, supernet
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert import warming as text
 from lib.papers.efficientbert.options import Shared, Warmup
@@ -409,7 +409,7 @@ def test_a_student_starts_with_what_it_inherits(runs):
     start, _ = students.load_classifier(runs["many"].model_folder, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model_folder)
     rows = encode_split(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
-    supernet.activate_net(start, net())
+    supernet.activate_subnetwork(start, net())
     both = (loop.predict(model, rows, NUMERICS) for model in (found, start))
     np.testing.assert_allclose(*both, atol=1e-4)
     first, whole = (
@@ -486,7 +486,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
     assert len(runs["many"].read_arrays(f"predictions_{name}_unseen")) == 1
     assert f"{name}_unseen.{metric}" in runs["many"].metrics
     with pytest.raises(KeyError, match="MNLI"):
-        students.load_head(runs["many"].model_folder, "MNLI")
+        students.load_classification_head(runs["many"].model_folder, "MNLI")
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
@@ -619,7 +619,7 @@ def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(
     tiny, tokenizer, tmp_path
 ):
     model, task = tiny("bert"), SimpleNamespace(span=False, output_width=2, labels=())
-    operate(model, {"op": "cut", "heads": 3})
+    apply_surgery(model, {"op": "cut", "heads": 3})
     backbone.save(model, tokenizer, tmp_path / "model")
     put(tmp_path, "surgery.json", "[]")
 

@@ -102,14 +102,16 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     elif setting in DISTIL:
         for m in (3, 1):
             prune, ghost = (
-                ghostbert.model_spec(*at, m, name).with_seed(seed)
+                ghostbert.named_model_spec(*at, m, name).with_seed(seed)
                 for name in ("Prune", "Ghost")
             )
             yield Trial(f"Prune {m}/12", prune)
             yield Trial(f"Ghost {m}/12", ghost, rival=prune)
         yield Trial(
             "Distilled",
-            ghostbert.model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(seed),
+            ghostbert.named_model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(
+                seed
+            ),
         )
         for m, name in product((3, 1), ("Prune", "Ghost")):
             module = ghostbert.make_ghost_options("base") if name == "Ghost" else None
@@ -125,10 +127,12 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
         ).with_seed(seed)
         yield Trial("30 % Random, searched sizes", sized)
     else:
-        yield Trial("BERMo", bermo.pruned_spec(*at, "BERMo", share=0.1).with_seed(seed))
+        yield Trial(
+            "BERMo", bermo.pruned_spec(*at, "BERMo", kept_share=0.1).with_seed(seed)
+        )
         yield Trial(
             "BERT",
-            bermo.pruned_spec(*at, "BERT", share=0.1).with_seed(seed),
+            bermo.pruned_spec(*at, "BERT", kept_share=0.1).with_seed(seed),
             may_fail=True,
         )
 
@@ -148,7 +152,7 @@ def rows(task: str, seed: int) -> tuple[Split, Split]:
 
     The second ones have nine words and more, and are at most MOST.
     """
-    described = grids.describe_dataset("base", task)
+    described = grids.make_profile_data_descriptor("base", task)
     rest = described["drawn"]["rows"] - described["rows"]
     drawn, every = (
         data.load(each, seed) for each in (described, described | {"held_out": rest})

@@ -55,8 +55,12 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
         Pair(
             task,
             m,
-            ghostbert.model_spec("mini", task, m, "Ghost", **ghost).with_seed(seed),
-            ghostbert.model_spec("mini", task, m, "Prune", **prune).with_seed(seed),
+            ghostbert.named_model_spec("mini", task, m, "Ghost", **ghost).with_seed(
+                seed
+            ),
+            ghostbert.named_model_spec("mini", task, m, "Prune", **prune).with_seed(
+                seed
+            ),
         )
         for task, m in PAIRS
     ]
@@ -84,7 +88,7 @@ def rows(task: str) -> data.Split:
 
     They are behind the first 9,000 of the fixed order and, of SST-2, none of its unseen
     rows. STS-B has those behind the rows of training and holding out."""
-    described = grids.describe_dataset("mini", task)
+    described = grids.make_profile_data_descriptor("mini", task)
     first = (
         described.get("unseen", {}).get("beside")
         or described["rows"] + described["held_out"]

@@ -43,7 +43,7 @@ def main() -> None:
     lines = []
     for profile in ("mini", "base"):
         name = grids.backbone_spec(profile).args["name"]
-        rows = data.load(grids.describe_dataset("mini", "STS-B"))
+        rows = data.load(grids.make_profile_data_descriptor("mini", "STS-B"))
         for split in ("dev", "unseen"):
             part = rows[split]
             a, b = (

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lib.claims.measures import MEASURES
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.rows import ResultRow, Row
 from lib.core.spec import Spec
 from lib.stats import compare, paired
@@ -263,7 +263,7 @@ def parse_cell(cell_text: str) -> Cell:
     terms = tuple((weight, one) for one, weight in weights.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
-        check_name("measure", measure, MEASURES)
+        check_known_name("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:
         # Written with `not`, so that nan is refused too: it stands for a label without
         # a number.

@@ -26,7 +26,7 @@ from lib.claims.cells import parse_seeds
 from lib.claims.judging import SCALE, list_grid_rows_of_claim, read_verdicts_csv
 from lib.cluster import sweep
 from lib.core import disk, processor
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.core.rows import Row
 from lib.core.spec import Spec, find_ancestors, from_json
 from lib.core.steps import STEPS
@@ -105,7 +105,7 @@ def select_plan_lines(
 
     profile: the scale of the runs. Raises Refused for a profile without a plan, and for
     an id that its plan lacks; it suggests the nearest one."""
-    check_name(
+    check_known_name(
         "profile with a plan",
         profile,
         [n for n in grids.PROFILES if planned.read_plan(n)],

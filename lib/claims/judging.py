@@ -24,7 +24,7 @@ from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import list_models_expected_to_collapse
 from lib.core import disk, paths
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.core.papers import (
     find_paper_of_notebook,
     find_papers,
@@ -80,9 +80,9 @@ def list_rows_of_notebooks(
     grid_rows = [
         row for page in pages for row in list_rows_of_notebook(page, profile, asked)
     ]
-    behind = grids.list_searches_behind(grid_rows) + grids.list_distillations_behind(
+    behind = grids.list_search_rows_of_networks(
         grid_rows
-    )
+    ) + grids.list_distillation_rows_of_students(grid_rows)
     grid_rows += behind
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
@@ -131,7 +131,7 @@ def judge_claims(
     # The matrix products are small, so more threads would be slower.
     with threadpool_limits(1):
         for name in lists.read_claims() if claim_ids is None else claim_ids:
-            check_name("claim", name, lists.read_claims())
+            check_known_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], profile, look)
     return correct_p_values_by_holm(by_id, profile)
 
@@ -644,7 +644,7 @@ def renew_generated_readme_parts(
     parts = {
         FOUND: format_findings_by_title(verdicts)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
-        CHOICES: "; ".join(frontier.describe_choices()),
+        CHOICES: "; ".join(frontier.format_default_choices()),
     }
     for mark, text in parts.items():
         before, _, behind = readme_text.split(mark)

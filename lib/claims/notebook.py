@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 from lib.claims import planned as planned_rows
 from lib.claims.seeds import add_planned_seeds
 from lib.core import disk, paths
-from lib.core.names import Refused, check_name, error_in_one_line
+from lib.core.names import Refused, check_known_name, error_in_one_line
 from lib.core.papers import find_notebook_path as find_notebook_path
 from lib.core.papers import make_notebook_id as make_notebook_id
 from lib.core.rows import Row
@@ -102,7 +102,7 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
             if matches_notebook(text, name, path)
         ]
         if pattern and not hits:
-            check_name("notebook", pattern, notebooks)
+            check_known_name("notebook", pattern, notebooks)
         chosen |= dict.fromkeys(hits)
     return list(chosen)
 
@@ -178,11 +178,11 @@ def complete_parameter_values(
         f"of {make_notebook_id(notebook_path)}",
     )
     for name, value in parameter_values.items():
-        check_name(f"parameter {suffix}", name, declared)
+        check_known_name(f"parameter {suffix}", name, declared)
         if why := explain_unusable_value(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
-            check_name(f"profile {suffix}", value, grids.PROFILES)
+            check_known_name(f"profile {suffix}", value, grids.PROFILES)
             if not planned_rows.has_planned_rows(
                 value, make_notebook_id(notebook_path)
             ):
@@ -256,7 +256,7 @@ def execute_grid_code(
 
     include_recorded_rows: whether to call the function `recorded`."""
     names = complete_parameter_values(notebook_path, parameter_values)
-    names["profile"] = grids.find_profile_of_values(names)
+    names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
         exec(
@@ -434,21 +434,21 @@ def find_notebook_page_folder(
     its cells may differ from those of the file."""
     now, scope = (
         digest_notebook_parts(notebook_path),
-        grids.find_profile_of_values(parameter_values),
+        grids.find_profile_of_parameters(parameter_values),
     )
     before = read_notebook_digests().get(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines, task = (
-        grids.describe_reader_inputs(scope),
-        grids.read_reader_part(scope, "task_title"),
+        grids.format_reader_sentences(scope),
+        grids.get_reader_attribute(scope, "task_title"),
     )
-    model = Path(grids.read_reader_part(scope, "model")).name
+    model = Path(grids.get_reader_attribute(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v
         for name, v in parameter_values.items()
-        if name not in grids.list_parameter_values(scope)
+        if name not in grids.get_notebook_parameters(scope)
     }
     for name in list_changed_parameters(make_notebook_id(notebook_path), changeable):
         value, was = changeable[name], before["parameters"][name]
@@ -466,7 +466,7 @@ def find_notebook_page_folder(
     if not lines:
         return PageFolder(paths.FIGURES / scope, [])
     key = digest_json(
-        [words, grids.digest_reader_inputs(scope), changeable, now["cells"]]
+        [words, grids.hash_reader_inputs(scope), changeable, now["cells"]]
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     parent = paths.FIGURES / "scratch" / make_notebook_id(notebook_path)

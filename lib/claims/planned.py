@@ -142,7 +142,7 @@ def list_rows_to_run(
     }
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
     page_lines = [line for line in read_plan(profile[:]) if line.page == notebook_id]
-    if given.keys() & changed_parameters or grids.read_reader_part(profile, "data"):
+    if given.keys() & changed_parameters or grids.get_reader_attribute(profile, "data"):
         return grid_function(profile, **given)
     if not page_lines:
         away = read_omitted_values_by_label(profile, notebook_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 from lib.cluster import remote
 from lib.cluster.executors import Local, Resources, measure_free_memory_bytes
 from lib.core import paths
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 
 BACKENDS = ("local", "ray", "slurm")
 
@@ -32,7 +32,7 @@ def open_executor(
     memory allow, and one on a GPU.
     log_folder: the folder for the logs of Slurm's jobs."""
     name, _, parameters = backend.partition(":")
-    check_name("backend", name, BACKENDS)
+    check_known_name("backend", name, BACKENDS)
     if name != "local":
         try:
             most = max(1, min(max_running or 100, len(resources_of_runs)))

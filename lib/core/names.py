@@ -7,9 +7,9 @@ Most are defined in `lib.model.options`: the folder of an exported model has a c
 from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
 from lib.model.options import check_allowed as check_allowed
-from lib.model.options import check_name as check_name
+from lib.model.options import check_known_name as check_known_name
 from lib.model.options import derive_seed as derive_seed
-from lib.model.options import list_changed_fields as list_changed_fields
+from lib.model.options import list_non_default_fields as list_non_default_fields
 
 
 class Absent(Refused, FileNotFoundError):

@@ -16,9 +16,11 @@ from lib.model.options import Count as Count
 from lib.model.options import Ghost as Ghost
 from lib.model.options import Option as Option
 from lib.model.options import Positive as Positive
+from lib.model.options import Region as Region
 from lib.model.options import Share as Share
 from lib.model.options import ShareAbove0 as ShareAbove0
 from lib.model.options import ShareBelow1 as ShareBelow1
+from lib.model.options import SurgeryOperation as SurgeryOperation
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Importance(Option):
     # each batch then adds the absolute value of the sum of all gradients so far,
     # instead of the absolute value of its own gradient.
     cumulative: bool = False
-    # Module in lib.methods whose function `scores` computes the ranking; "" is
+    # Module in lib.methods whose function `compute_importance_scores` ranks; "" is
     # first-order Taylor importance.
     by: str = ""
 

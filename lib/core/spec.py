@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lib.core.disk import digest_bytes
-from lib.core.names import Refused, check_name, list_changed_fields
+from lib.core.names import Refused, check_known_name, list_non_default_fields
 from lib.core.steps import STEPS
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ class Spec:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        check_name("step", self.step, STEPS)
+        check_known_name("step", self.step, STEPS)
         step = STEPS[self.step]
         for name in self.args:
-            check_name(f"argument of step {self.step}", name, step.args)
+            check_known_name(f"argument of step {self.step}", name, step.args)
         inputs = {name: spec for name, spec in self.inputs.items() if spec is not None}
         object.__setattr__(self, "inputs", inputs)
         for name in inputs:
-            check_name(
+            check_known_name(
                 f"input of step {self.step}",
                 name[: name.find(":") + 1] or name,
                 step.inputs,
@@ -177,7 +177,7 @@ def from_json(spec_json: Json) -> Spec:
     Raises Refused where the code of its step has another version now, which may give
     another result."""
     step, version = spec_json["step"], spec_json["version"]
-    check_name("step", step, STEPS)
+    check_known_name("step", step, STEPS)
     if version != STEPS[step].version:
         raise Refused(
             f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
@@ -231,7 +231,7 @@ def to_plain_json(value: Any) -> Any:
     if isinstance(value, Output):
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
-        return to_plain_json(list_changed_fields(value))
+        return to_plain_json(list_non_default_fields(value))
     raise Refused(
         f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
         "lists, dicts or an option of lib.core.options"

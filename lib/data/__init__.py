@@ -34,7 +34,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.core import disk, paths
-from lib.core.names import Absent, Refused, check_name, derive_seed
+from lib.core.names import Absent, Refused, check_known_name, derive_seed
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
 
@@ -144,7 +144,7 @@ def import_source(source_name: str) -> ModuleType:
     `files(name)`.
 
     source_name: a key of FOLDERS, such as "glue", "toy" or "own"."""
-    check_name("data source", source_name, FOLDERS)
+    check_known_name("data source", source_name, FOLDERS)
     return importlib.import_module(
         f"lib.data.{'read' if source_name in TABLED else source_name}"
     )
@@ -183,7 +183,9 @@ def task(source_name: str, task_name: str) -> Task:
     task_name: such as "CoLA"; for "own" the line by which the user names the files."""
     if source_name == "own":
         return import_source(source_name).task(task_name)
-    check_name(f"task of source {source_name!r}", task_name, list_tasks(source_name))
+    check_known_name(
+        f"task of source {source_name!r}", task_name, list_tasks(source_name)
+    )
     return list_tasks(source_name)[task_name]
 
 

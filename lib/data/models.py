@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lib.core import disk, paths
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.data import (
     PATTERNS,
     WEIGHTS,
@@ -61,7 +61,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     ) or find_checkpoint_folder_with_file(checkpoint_name, PICKLE)
     is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", checkpoint_name)
     if not (is_name and (here or "/" in checkpoint_name)):
-        check_name("checkpoint", checkpoint_name, HUB)
+        check_known_name("checkpoint", checkpoint_name, HUB)
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,

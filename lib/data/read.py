@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.core.disk import read_toml
-from lib.core.names import Absent, Refused, check_name
+from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Json
 from lib.data import Split, Task, squad
 from lib.data.lines import (
@@ -104,7 +104,7 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
 
     source_folder: the folder of the benchmark, such as that of GLUE."""
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
-    check_name("task of the hub", task_name, layouts)
+    check_known_name("task of the hub", task_name, layouts)
     layout = layouts[task_name]
     folder, by_split = (
         Path(source_folder) / layout["folder"],

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.data.lines import (
     ErrorText,
     Table,
@@ -140,7 +140,7 @@ def recognise_column_roles(
         )
     if chosen_columns:
         for name in chosen_columns:
-            check_name(f"column of {location}", name, header)
+            check_known_name(f"column of {location}", name, header)
         texts, labels, unclear = list(chosen_columns[:-1]), [chosen_columns[-1]], []
     else:
         labels = [name for name in header if is_label_name(name)]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lib.core import paths
 from lib.core.disk import cache_on_disk
-from lib.core.names import Absent, Refused, check_name
+from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Json
 from lib.data import check_digest, find_local_or_committed_digest
 from lib.data.lines import iterate_lines
@@ -37,7 +37,7 @@ def files(corpus_name: str) -> list[Path]:
     """
     chosen = []
     for corpus in corpus_name.split("+"):
-        check_name("text corpus", corpus, TEXTS)
+        check_known_name("text corpus", corpus, TEXTS)
         folder = paths.data_root() / corpus
         text_files = sorted(folder.glob("*.txt"))
         if not text_files:

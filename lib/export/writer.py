@@ -26,8 +26,8 @@ from lib.core.names import Refused
 from lib.core.types import Json
 from lib.export import check_onnx_packages
 from lib.model import backbone, ghost, modeling
-from lib.model.parts import count_parameters, list_applied_operations
-from lib.model.surgery import OPERATIONS, find_operation
+from lib.model.parts import count_parameters, get_surgery_operations
+from lib.model.surgery import OPERATIONS, find_surgery_function
 
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
 # Outputs of the exported model may differ from those of the saved one by this much, in
@@ -44,8 +44,12 @@ INPUTS = (
     "attention_mask",
     "token_type_ids",
 )
+
 # What `export_model` wrote: largest differences by form, Auto class, ...
 ExportReport: TypeAlias = Json
+
+OnnxPredictor = Callable[[Mapping[str, torch.Tensor]], np.ndarray]
+
 ONNX = tuple(f"{name}ForSequenceClassification" for name in ONNX_FAMILIES)
 
 
@@ -72,10 +76,12 @@ def export_model(
     onnx: whether `model.onnx` is written too."""
     folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
     check_export(model, folder, onnx)
-    samples = [(batch, compute_outputs(model, batch)) for batch in draw_batches(model)]
+    samples = [
+        (batch, compute_outputs(model, batch)) for batch in sample_random_batches(model)
+    ]
     backbone.save(set_class_names(model, class_names), tokenizer, folder)
     remote = copy_code_of_changed_model(folder)
-    name = find_auto_class_name(backbone.read_class_name(folder))
+    name = find_auto_class_name(backbone.read_model_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
@@ -88,7 +94,7 @@ def export_model(
         )
         limit = CLOSE
         if form == "ONNX" and any(
-            op["op"] == "int8" for op in list_applied_operations(model)
+            op["op"] == "int8" for op in get_surgery_operations(model)
         ):
             limit = EDGE * max(float(abs(expected).max()) for _, expected in samples)
         if not most <= limit:
@@ -107,10 +113,10 @@ def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
         )
     if onnx:
         ops, cls = (
-            [op["op"] for op in list_applied_operations(model)],
+            [op["op"] for op in get_surgery_operations(model)],
             type(model).__name__,
         )
-        if cls not in ONNX or "mix" in ops or find_fixed_token_count(model):
+        if cls not in ONNX or "mix" in ops or find_fixed_sequence_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
             raise Refused(f"{changed}, or {other}")
@@ -141,17 +147,17 @@ def copy_code_of_changed_model(folder: Path) -> bool:
 
     The configuration gets an `auto_map`, by which transformers finds the model's
     classes."""
-    if not backbone.has_saved_operations(folder):
+    if not backbone.has_saved_surgery(folder):
         return False
     config, code = backbone.read_configuration(folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
-    files = [inspect.getfile(find_operation(name)) for name in methods]
+    files = [inspect.getfile(find_surgery_function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, folder)
     # Add imports of these modules, because transformers copies only imported files.
     with (folder / code.name).open("a") as file:
-        file.writelines(f"from .{name} import change  # noqa\n" for name in methods)
-    name = backbone.read_class_name(folder)
+        file.writelines(f"from .{name} import prune  # noqa\n" for name in methods)
+    name = backbone.read_model_class_name(folder)
     config_class = getattr(modeling, name).config_class.__name__
     classes = {"AutoConfig": config_class, find_auto_class_name(name): name}
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
@@ -176,12 +182,12 @@ def compute_outputs(
 
 
 def write_onnx(
-    model: PreTrainedModel, batch: dict[str, torch.Tensor], onnx_path: Path
-) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
+    model: PreTrainedModel, example_batch: dict[str, torch.Tensor], onnx_path: Path
+) -> OnnxPredictor:
     """Write a classifier as an ONNX file, and return f(batch) -> its outputs in one
     flat array.
 
-    batch: example inputs, each [B, T]; the file accepts any B and T."""
+    example_batch: example inputs, each [B, T]; the file accepts any B and T."""
     import onnxruntime
     from onnxscript import opset18
 
@@ -192,9 +198,9 @@ def write_onnx(
 
     # Hide a warning that torchvision is missing; it is not needed.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    free = dict.fromkeys(batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
+    free = dict.fromkeys(example_batch, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
     options: dict[str, Any] = {
-        "input_names": [*batch],
+        "input_names": [*example_batch],
         "output_names": ["logits"],
         "dynamic_shapes": free,
         "custom_translation_table": {
@@ -205,7 +211,7 @@ def write_onnx(
         model,
         (),
         onnx_path,
-        kwargs=batch,
+        kwargs=example_batch,
         external_data=False,
         verbose=False,
         **options,
@@ -216,7 +222,7 @@ def write_onnx(
     ].flatten()
 
 
-def find_fixed_token_count(model: PreTrainedModel) -> int:
+def find_fixed_sequence_length(model: PreTrainedModel) -> int:
     """Return the number of tokens that all inputs of a model must have; 0 if any number
     is allowed.
 
@@ -228,20 +234,22 @@ def find_fixed_token_count(model: PreTrainedModel) -> int:
     return max(lengths, default=0)
 
 
-def draw_batches(
-    model: PreTrainedModel, row_count: int = 4
+def sample_random_batches(
+    model: PreTrainedModel, batch_size: int = 4
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield random batches {input: [row_count, T]} of several lengths T, for comparing
+    """Yield random batches {input: [batch_size, T]} of several lengths T, for comparing
     the outputs of two models.
 
     The first row has T tokens; the others are padded."""
     config, random = model.config, torch.Generator().manual_seed(0)
-    most = find_fixed_token_count(model) or min(128, config.max_position_embeddings - 2)
+    most = find_fixed_sequence_length(model) or min(
+        128, config.max_position_embeddings - 2
+    )
     for tokens in (
-        (most,) if find_fixed_token_count(model) else (most // 4, most // 2, most)
+        (most,) if find_fixed_sequence_length(model) else (most // 4, most // 2, most)
     ):
-        ids = torch.randint(config.vocab_size, (row_count, tokens), generator=random)
-        ends = torch.randint(2, tokens, (row_count, 1), generator=random)
+        ids = torch.randint(config.vocab_size, (batch_size, tokens), generator=random)
+        ends = torch.randint(2, tokens, (batch_size, 1), generator=random)
         ends[0] = tokens
         mask = (torch.arange(tokens) < ends).long()
         ids = torch.where(mask.bool(), ids, config.pad_token_id)

@@ -1,20 +1,23 @@
 """This package has pruning methods that are in none of the four papers, one module
 each. CONTRIBUTING says how to add one.
 
-A module has two functions. `keep(encoder_shape, flops_share)` says what the pruned
-model keeps: a list with (heads, neurons) of each remaining layer, and the arguments of
-the pruning operation. It does not import torch. `change(model, **arguments)` prunes a
-model; its operation has the name of the module. It is left out where the arguments name
-an operation of `lib.model.surgery` as "op". Training runs, costs and points of the
-frontier, a comparison of score and cost, follow from these functions.
+A module has two functions. `plan_pruning(encoder_shape, flops_share)` says what the
+pruned model keeps, a PruningPlan. It does not import torch. `prune(model, **arguments)`
+prunes a model; its operation has the name of the module. It is left out where the
+arguments name an operation of `lib.model.surgery` as "op". Training runs, costs and
+points of the frontier, a comparison of score and cost, follow from these functions.
 
-A method that ranks heads and neurons by data has a third function, `scores(model)`. The
-step `importance` calls it with the fine-tuned model, whose parameters have gradients of
-the loss. The operation "cut" removes the parts with the lowest scores."""
+A method that ranks heads and neurons by data has a third function,
+`compute_importance_scores(model)`. The step `importance` calls it with the fine-tuned
+model, whose parameters have gradients of the loss. The operation "cut" removes the
+parts with the lowest scores."""
 
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
+# [(heads, neurons) of each remaining layer], and arguments of the pruning operation.
+PruningPlan = tuple[list[tuple[int, int]], dict[str, Any]]
 # {name of a method on pages: its module in this folder}.
 METHODS = {
     "Layer dropping": "layer_dropping",

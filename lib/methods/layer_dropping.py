@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from lib.methods import PruningPlan
 
-def keep(
-    encoder_shape: Any, flops_share: float
-) -> tuple[list[tuple[int, int]], dict[str, list[int]]]:
+
+def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
     """Return ([(heads, neurons) of each remaining layer], {"layers": their numbers}).
 
     The number of remaining layers is the divisor of L nearest to flops_share * L, so
@@ -31,7 +31,7 @@ def keep(
     }
 
 
-def change(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
+def prune(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
     """Remove all layers of a model but some, and return {"layers": the number that
     remain}.
 

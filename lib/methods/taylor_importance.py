@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from lib.methods import PruningPlan
 
-def keep(
-    encoder_shape: Any, flops_share: float
-) -> tuple[list[tuple[int, int]], dict[str, Any]]:
+    HeadAndNeuronScores = tuple[Tensor, Tensor]
+
+
+def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
     """Return ([(heads, neurons) of each layer], the arguments of the operation "cut").
 
     The M heads that each layer keeps are the whole number nearest to flops_share * A,
@@ -46,7 +48,7 @@ def keep(
     }
 
 
-def scores(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
+def compute_importance_scores(model: PreTrainedModel) -> HeadAndNeuronScores:
     """Return (importance of heads [L, A], importance of neurons [L, F]).
 
     Torch-Pruning scales them to a mean of 1 in each layer. Raises AttributeError where

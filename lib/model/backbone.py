@@ -17,10 +17,10 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .layout import rename_layer_parts_as_bert, rename_tensors_as_transformers
+from .layout import make_transformers_state_dict, rename_layer_parts_as_bert
 from .options import HEADLESS, Refused
-from .parts import list_applied_operations, set_dropout
-from .surgery import operate
+from .parts import SurgeryOperation, get_surgery_operations, set_dropout
+from .surgery import apply_surgery
 
 # {kind of head: prefix of the names of its tensors}.
 HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outputs."}
@@ -28,8 +28,12 @@ HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outpu
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
-def load_with_head(
-    folder: str | Path, head_kind: str, output_count: int, dropout: float, seed: int
+def load_with_task_head(
+    folder: str | Path,
+    task_head_kind: str,
+    output_count: int,
+    dropout: float,
+    seed: int,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Open a saved model with the head that a task needs, and return (model,
     tokenizer).
@@ -38,34 +42,36 @@ def load_with_head(
     Raises Refused where the saved head has another size or is of another kind, and for
     a model with surgery (pruned or otherwise changed) but without such a head.
 
-    head_kind: "SequenceClassification" or "QuestionAnswering".
+    task_head_kind: "SequenceClassification" or "QuestionAnswering".
     output_count: the number of outputs of the head; 1 is a regression.
     dropout: the rate that all dropout layers get.
     seed: the seed from which a new head is drawn."""
-    folder, cls = Path(folder), read_class_name(folder)
-    if head_kind in cls:
+    folder, cls = Path(folder), read_model_class_name(folder)
+    if task_head_kind in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != output_count:
             head_size = model.config.num_labels
             raise Refused(
                 f"{folder.name} has {head_size} outputs; the task needs {output_count}; {HEADLESS}"
             )
-    elif has_saved_operations(folder):
+    elif has_saved_surgery(folder):
         raise Refused(
-            f"the model in {folder.name} is a {cls}; the task needs a head for {head_kind}: "
+            f"the model in {folder.name} is a {cls}; the task needs a head for {task_head_kind}: "
             "start from a model of such a task, or from one before surgery"
         )
     else:
-        with explain_read_errors("weights", folder):
+        with refuse_read_errors("weights", folder):
             has_other = any(
-                name.startswith(HEADS[head_kind])
+                name.startswith(HEADS[task_head_kind])
                 for name, _ in read_tensor_dtypes(folder)
             )
         if has_other:
             raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
-        auto = getattr(transformers, f"AutoModelFor{head_kind}")
-        model = load_weights(auto, folder, has_new_head=True, num_labels=output_count)
+        auto = getattr(transformers, f"AutoModelFor{task_head_kind}")
+        model = load_pretrained_model(
+            auto, folder, allows_missing_head=True, num_labels=output_count
+        )
         tokenizer = load_tokenizer(folder)
     set_dropout(model, dropout)
     return model, tokenizer
@@ -77,13 +83,13 @@ def read_configuration(folder: str | Path) -> dict[str, Any]:
     return json.loads((Path(folder) / "config.json").read_text())
 
 
-def read_class_name(folder: str | Path) -> str:
+def read_model_class_name(folder: str | Path) -> str:
     """Return the class name of a saved model, such as "BertModel", from its
     `config.json`; "" where that has none. Several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 
-def has_saved_operations(folder: str | Path) -> bool:
+def has_saved_surgery(folder: str | Path) -> bool:
     """Return whether the saved model in a folder was changed by operations such as
     pruning ("surgery"), which are applied again when it is opened."""
     return "surgery" in read_configuration(folder)
@@ -100,9 +106,9 @@ def save(
     folder: the new folder; None writes nothing."""
     if folder is None:
         return
-    done = list_applied_operations(model)
+    done = get_surgery_operations(model)
     with silence_transformers():
-        tensors = None if done else rename_tensors_as_transformers(model)
+        tensors = None if done else make_transformers_state_dict(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
     # Write the model's operations into its configuration; or remove them from it, where
@@ -124,16 +130,16 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     encoder, it is an encoder, even if the configuration names a head (all-mpnet-base-v2
     names that of a masked LM). Raises Refused, naming the folder and the first tensors,
     where weights and configuration do not fit."""
-    name = (read_class_name(folder).split() or ["AutoModel"])[0]
-    cls = getattr(modeling if has_saved_operations(folder) else transformers, name)
+    name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
+    cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
     if "For" in name:
-        with explain_read_errors("weights", folder):
+        with refuse_read_errors("weights", folder):
             inside = any(
                 n.startswith(f"{cls.base_model_prefix}.")
                 for n, _ in read_tensor_dtypes(folder)
             )
         cls = cls if inside else transformers.AutoModel
-    return load_weights(cls, folder), load_tokenizer(folder)
+    return load_pretrained_model(cls, folder), load_tokenizer(folder)
 
 
 @contextmanager
@@ -153,31 +159,31 @@ def silence_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def explain_read_errors(subject: str, folder: str | Path) -> Iterator[None]:
+def refuse_read_errors(file_content: str, folder: str | Path) -> Iterator[None]:
     """Turn every error inside a `with` block into a Refused (an error for the user) of
     one line that names the folder.
 
-    subject: what is read from the folder, for the message, such as "weights"."""
+    file_content: what is read from the folder, for the message, such as "weights"."""
     try:
         with silence_transformers():
             yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise Refused(f"{folder}: the {subject} cannot be read ({why})") from None
+        raise Refused(f"{folder}: the {file_content} cannot be read ({why})") from None
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer of a saved model's folder. Raises Refused, naming the
     folder, where it cannot be read."""
-    with explain_read_errors("tokenizer", folder):
+    with refuse_read_errors("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def load_weights(
+def load_pretrained_model(
     model_class: type[PreTrainedModel] | type[transformers.AutoModel],
     folder: str | Path,
-    has_new_head: bool = False,
+    allows_missing_head: bool = False,
     **from_pretrained_options: Any,
 ) -> PreTrainedModel:
     """Return a model of a class with the saved weights of a folder, in float32 and eval
@@ -186,10 +192,10 @@ def load_weights(
     Raises Refused, naming the first tensors that are missing, unknown, or of another
     size or type; transformers itself would only warn, and draw weights at random.
 
-    has_new_head: whether head and pooler may be missing; they are then drawn from
-    torch's random state.
+    allows_missing_head: whether head and pooler may be missing; they are then drawn
+    from torch's random state.
     from_pretrained_options: further arguments of `from_pretrained`."""
-    with explain_read_errors("weights", folder):
+    with refuse_read_errors("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = model_class.from_pretrained(
             folder,
@@ -200,11 +206,11 @@ def load_weights(
             ignore_mismatched_sizes=True,
             **from_pretrained_options,
         )
-    inside = rf"{model.base_model_prefix}\.(?!pooler)" if has_new_head else ""
+    inside = rf"{model.base_model_prefix}\.(?!pooler)" if allows_missing_head else ""
     # Ignore tensors of heads that this class does not have. For a model with surgery
     # every unexpected tensor is an error.
     asked = (
-        "" if list_applied_operations(model) else r"(encoder|transformer|embeddings)\."
+        "" if get_surgery_operations(model) else r"(encoder|transformer|embeddings)\."
     )
     wrong = [
         f"{name} is missing"
@@ -219,7 +225,7 @@ def load_weights(
     ]
     # Weights must be floats, unless a model has surgery: quantised weights are
     # integers.
-    if not list_applied_operations(model):
+    if not get_surgery_operations(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"
             for name, kind in read_tensor_dtypes(folder)
@@ -242,16 +248,15 @@ def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
                 yield name, file.get_slice(name).get_dtype()
 
 
-def build_model(
+def build_random_model(
     model_class: type[PreTrainedModel],
     config: PretrainedConfig,
-    operations: Iterable[dict[str, Any]] = (),
+    surgery_operations: Iterable[SurgeryOperation] = (),
 ) -> PreTrainedModel:
-    """Return a new model with random weights, changed by some operations.
+    """Return a new model with random weights, changed by operations.
 
-    operations: the operations of surgery, such as {"op": "cut", "heads": 3}, which are
-    applied in their order."""
+    surgery_operations: such as {"op": "cut", "heads": 3}; they are applied in order."""
     model = rename_layer_parts_as_bert(model_class(config))
-    for op in operations:
-        operate(model, op)
+    for op in surgery_operations:
+        apply_surgery(model, op)
     return model

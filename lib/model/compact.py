@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from . import ghost, masks
-from .cut import count_parts_of_layer
-from .parts import get_layers
-from .surgery import operate
+from .cut import CountsOfLayers, count_prunable_units
+from .parts import PartCounts, get_layers
+from .surgery import apply_surgery
 
 
 @torch.no_grad()
-def remove_zero_heads_and_neurons(model: nn.Module) -> dict[str, list[int]]:
+def remove_zero_heads_and_neurons(model: nn.Module) -> CountsOfLayers:
     """Remove the heads and neurons of a pruned model that have only zero weights, to
     make it smaller and faster. Return how many stay in each of the L layers: {"heads":
     [L], "neurons": [L]}.
@@ -26,10 +26,10 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> dict[str, list[int]]:
     model: a model with the pruning masks already multiplied into its weights."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     total = {
-        what: [count_parts_of_layer(layer)[what] for layer in get_layers(model)]
+        what: [count_prunable_units(layer)[what] for layer in get_layers(model)]
         for what in selection
     }
-    if any(map(ghost.find_ghosts_of_layer, get_layers(model))):
+    if any(map(ghost.find_ghost_modules_by_position, get_layers(model))):
         return total
     for layer in get_layers(model):
         attention, first, second = (
@@ -42,19 +42,21 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> dict[str, list[int]]:
             attention.attention_head_size,
             first.intermediate_act_fn(first.dense.bias),
         )
-        selection["heads"].append(fold_empty_units(value.weight, out, value.bias, size))
+        selection["heads"].append(
+            fold_dead_units_into_bias(value.weight, out, value.bias, size)
+        )
         selection["neurons"].append(
-            fold_empty_units(first.dense.weight, second, activated, 1)
+            fold_dead_units_into_bias(first.dense.weight, second, activated, 1)
         )
     counts = {
         what: [len(indices) for indices in lists] for what, lists in selection.items()
     }
     if counts != total:
-        operate(model, {"op": "keep", **selection})
+        apply_surgery(model, {"op": "keep", **selection})
     return counts
 
 
-def fold_empty_units(
+def fold_dead_units_into_bias(
     incoming_weights: torch.Tensor,
     next_layer: nn.Linear,
     constant_outputs: torch.Tensor,
@@ -79,20 +81,20 @@ def fold_empty_units(
     return stay.nonzero().flatten().tolist()
 
 
-def count_stored_bytes(model: nn.Module) -> dict[str, int]:
+def count_dense_and_sparse_bytes(model: nn.Module) -> PartCounts:
     """Return the bytes of a pruned model in float32, stored as dense matrices and with
     zeros left out: {"bytes_dense", "bytes_sparse"}.
 
     A sparse linear layer stores its weights that are not 0, and one bit for each weight
     that says whether it is 0. A layer is stored sparse where that takes fewer bytes."""
-    dense, spared = count_bytes(model), 0
+    dense, spared = count_state_dict_bytes(model), 0
     for _, _, linear in masks.list_linear_layers(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
         spared += max(0, 4 * (total - nonzero) - -(-total // 8))
     return {"bytes_dense": dense, "bytes_sparse": dense - spared}
 
 
-def count_bytes(model: nn.Module) -> int:
+def count_state_dict_bytes(model: nn.Module) -> int:
     """Return the number of bytes of all tensors that are saved with a model."""
     return sum(
         value.numel() * value.element_size() for value in model.state_dict().values()

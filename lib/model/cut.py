@@ -5,13 +5,16 @@ transformers 5 cannot prune heads any more. Letters: A heads, D head size, H hid
 neurons, L layers, M kept heads."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from .options import Refused, check_name
-from .parts import FFN1, FFN2, OUT, QKV, AnyModule, get_layers, slice_linear
+from .options import Refused, check_known_name
+from .parts import FFN1, FFN2, OUT, QKV, AnyModule, PartCounts, get_layers, slice_linear
+
+KeptIndices = dict[str, list[list[int]]]  # {kind, such as "heads": L lists of indices}.
+CountsOfLayers = dict[str, list[int]]  # {kind, such as "heads": [L]}.
 
 
 def cut(
@@ -20,7 +23,7 @@ def cut(
     head_scores: Any = None,
     neuron_scores: Any = None,
     whole: Collection[str] = (),
-) -> dict[str, list[list[int]]]:
+) -> KeptIndices:
     """Prune the width of a model in place (operation "cut"): keep the most important M
     of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al.
     2020).
@@ -49,11 +52,11 @@ def cut(
         )
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
-        order = rank_heads_or_neurons(head_scores, model, number, total, "head")
-        neurons = rank_heads_or_neurons(neuron_scores, model, number, ffn, "neuron")[
+        order = rank_by_importance(head_scores, model, number, total, "head")
+        neurons = rank_by_importance(neuron_scores, model, number, ffn, "neuron")[
             : heads * ffn // total
         ]
-        narrow_layer(layer, order[:heads], neurons, order, whole)
+        prune_heads_and_neurons(layer, order[:heads], neurons, order, whole)
         selection["heads"].append(order[:heads].tolist())
         selection["neurons"].append(neurons.tolist())
         if whole:
@@ -61,76 +64,86 @@ def cut(
     return selection
 
 
-def rank_heads_or_neurons(
-    scores: Any, model: nn.Module, layer_number: int, part_count: int, part_kind: str
+def rank_by_importance(
+    importance_scores: torch.Tensor | None,
+    model: nn.Module,
+    layer_index: int,
+    unit_count: int,
+    unit_kind: Literal["head", "neuron"],
 ) -> torch.Tensor:
     """Return the indices of one layer's heads or neurons by falling importance,
-    [part_count].
+    [unit_count].
 
     Ties keep their order, so that a ranking is equal on every machine. Without scores
     all indices keep their order. Raises Refused for scores of another shape.
 
-    scores: importance in all layers, [L, part_count], or None.
-    part_count: the number of heads or neurons of the layer.
-    part_kind: "head" or "neuron", for the error."""
-    if scores is None:
+    importance_scores: importance in all layers, [L, unit_count], or None.
+    unit_count: the number of heads or neurons of the layer.
+    unit_kind: "head" or "neuron", for the error."""
+    if importance_scores is None:
         # Name the device: within torch.device("meta"), where large models are built,
         # indices would have no values.
-        return torch.arange(part_count, device="cpu")
-    if tuple(scores.shape) != (len(get_layers(model)), part_count):
-        why = f"{part_kind} scores are of shape {list(scores.shape)}; this model has "
+        return torch.arange(unit_count, device="cpu")
+    if tuple(importance_scores.shape) != (len(get_layers(model)), unit_count):
+        why = f"{unit_kind} scores are of shape {list(importance_scores.shape)}; this model has "
         raise Refused(
-            f"{why}{len(get_layers(model))} layers of {part_count} {part_kind}s"
+            f"{why}{len(get_layers(model))} layers of {unit_count} {unit_kind}s"
         )
     return (
-        torch.as_tensor(scores[layer_number]).sort(descending=True, stable=True).indices
+        torch.as_tensor(importance_scores[layer_index])
+        .sort(descending=True, stable=True)
+        .indices
     )
 
 
-def narrow_layer(
+def prune_heads_and_neurons(
     layer: AnyModule,
-    heads: torch.Tensor,
-    neurons: torch.Tensor,
-    order_of_all_heads: torch.Tensor | tuple[()] = (),
-    uncut_layers: Collection[str] = (),
+    kept_heads: torch.Tensor,
+    kept_neurons: torch.Tensor,
+    head_ranking: torch.Tensor | tuple[()] = (),
+    unpruned_linear_layers: Collection[str] = (),
 ) -> None:
     """Remove all but some heads and neurons of one transformer layer, in place.
 
-    heads, neurons: the indices that stay, [M] and [N], in their new order.
-    order_of_all_heads: the order [A] of heads in the linear layers that are not cut.
-    uncut_layers: linear layers that keep all heads: "v" (values), "o" (output
+    kept_heads, kept_neurons: the indices that stay, [M] and [N], in their new order.
+    head_ranking: the order [A] of heads in the linear layers that are not pruned.
+    unpruned_linear_layers: linear layers that keep all heads: "v" (values), "o" (output
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  `order_of_all_heads` is a tensor if `uncut_layers` is not empty.
+        # pyrefly: ignore[bad-index]  `head_ranking` is a tensor if
+        # `unpruned_linear_layers` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-        for index in (heads, order_of_all_heads if uncut_layers else heads)
+        for index in (
+            kept_heads,
+            head_ranking if unpruned_linear_layers else kept_heads,
+        )
     )
     query, key, value = QKV
     for path, row_indices, columns in (
         (query, rows, None),
         (key, rows, None),
-        (value, full if "v" in uncut_layers else rows, None),
-        (OUT, None, full if "o" in uncut_layers else rows),
-        (FFN1, neurons, None),
-        (FFN2, None, neurons),
+        (value, full if "v" in unpruned_linear_layers else rows, None),
+        (OUT, None, full if "o" in unpruned_linear_layers else rows),
+        (FFN1, kept_neurons, None),
+        (FFN2, None, kept_neurons),
     ):
         layer.set_submodule(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
-    attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
+    attention.num_attention_heads, attention.all_head_size = len(kept_heads), len(rows)
     # An MPNet adds a bias for each head to the scores: let it read the same heads
     # there.
     if hasattr(attention, "columns"):
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (
-            heads.to(device) if before is None else before[heads.to(device)]
+            kept_heads.to(device) if before is None else before[kept_heads.to(device)]
         )
 
 
-def keep(
-    model: nn.Module, **indices_by_kind: Sequence[Sequence[int]]
-) -> dict[str, list[int]]:
+def keep_heads_neurons_or_dimensions(
+    model: nn.Module, **kept_indices_by_kind: Sequence[Sequence[int]]
+) -> CountsOfLayers:
     """Prune a model in place to given heads, neurons or dimensions of each layer
     (operation "keep"), such as the result of an architecture search.
 
@@ -139,39 +152,41 @@ def keep(
     Raises Refused, naming the layer, where a list is empty, or has an index twice or
     one that does not exist.
 
-    indices_by_kind: L lists of indices that stay, for some of the kinds "heads",
+    kept_indices_by_kind: L lists of indices that stay, for some of the kinds "heads",
     "neurons", "embedding" (inputs of Q, K and V), "qk" (dimensions of queries and keys)
     and "v" (dimensions of values). Indices count what the model has now. Other kinds
     are not pruned."""
     encoder_layers = get_layers(model)
-    for what, lists in indices_by_kind.items():
-        check_name("part to keep", what, count_parts_of_layer(encoder_layers[0]))
+    for what, lists in kept_indices_by_kind.items():
+        check_known_name("part to keep", what, count_prunable_units(encoder_layers[0]))
         for number, (layer, chosen) in enumerate(
             zip(encoder_layers, lists, strict=True)
         ):
-            total = count_parts_of_layer(layer)[what]
+            total = count_prunable_units(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
                 raise Refused(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(encoder_layers):
         chosen = {
             what: torch.tensor(lists[number], device="cpu")
-            for what, lists in indices_by_kind.items()
+            for what, lists in kept_indices_by_kind.items()
         }
         every = {
             what: torch.arange(count, device="cpu")
-            for what, count in count_parts_of_layer(layer).items()
+            for what, count in count_prunable_units(layer).items()
         }
         stay = every | chosen
-        narrow_layer(layer, stay["heads"], stay["neurons"])
-        thin_layer(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
+        prune_heads_and_neurons(layer, stay["heads"], stay["neurons"])
+        prune_attention_dimensions(
+            layer, *(chosen.get(what) for what in ("embedding", "qk", "v"))
+        )
     return {
         what: [len(indices) for indices in lists]
-        for what, lists in indices_by_kind.items()
+        for what, lists in kept_indices_by_kind.items()
     }
 
 
-def count_parts_of_layer(layer: AnyModule) -> dict[str, int]:
+def count_prunable_units(layer: AnyModule) -> PartCounts:
     """Return how many heads, neurons and dimensions a transformer layer has: {"heads",
     "neurons", "embedding" (inputs of Q, K and V), "qk" and "v" (outputs of the query
     and the value projection): number}."""
@@ -224,21 +239,21 @@ class ThinLinear(nn.Linear):
         return made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, rows, made)
 
 
-def thin_layer(
+def prune_attention_dimensions(
     layer: AnyModule,
-    kept_inputs: torch.Tensor | None,
-    kept_query_key_dims: torch.Tensor | None,
-    kept_value_dims: torch.Tensor | None,
+    kept_input_indices: torch.Tensor | None,
+    kept_query_key_indices: torch.Tensor | None,
+    kept_value_indices: torch.Tensor | None,
 ) -> None:
     """Remove inputs of Q, K and V, dimensions of queries and keys, or dimensions of
     values from one transformer layer, in place; widths of states do not change.
 
-    kept_inputs, kept_query_key_dims, kept_value_dims: the indices that stay; None keeps
-    all."""
+    kept_input_indices, kept_query_key_indices, kept_value_indices: the indices that
+    stay; None keeps all."""
     for path, rows, columns in zip(
         (*QKV, OUT),
-        (kept_query_key_dims, kept_query_key_dims, kept_value_dims, None),
-        (*[kept_inputs] * 3, kept_value_dims),
+        (kept_query_key_indices, kept_query_key_indices, kept_value_indices, None),
+        (*[kept_input_indices] * 3, kept_value_indices),
         strict=True,
     ):
         if rows is not None or columns is not None:

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from .options import Refused, check_name
+from .options import Refused, check_known_name
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def parse(text: str) -> Node:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
         for part in ast.walk(body):
             if isinstance(part, ast.Name):
-                check_name("operation", part.id, ARITY)
+                check_known_name("operation", part.id, ARITY)
         return _convert_syntax(body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         said = error.msg if isinstance(error, SyntaxError) else error
@@ -196,36 +196,40 @@ def _convert_syntax(syntax: ast.expr) -> Node:
     )
 
 
-def evaluate(
+def evaluate_formula_tree(
     node: Node,
     inputs: Any,
-    linear_maps: Mapping[str, Callable[..., Any]],
-    functions: Mapping[str, Callable[..., Any]],
-    mismatch: str = "truncate",
+    linear_maps_by_name: Mapping[str, Callable[..., Any]],
+    functions_by_name: Mapping[str, Callable[..., Any]],
+    size_mismatch: str = "truncate",
 ) -> Any:
     """Return the value f(x) [..., d] of a feed-forward network's formula for an array x
     [..., d] of numpy or torch.
 
     node: the syntax tree of f.
     inputs: x.
-    linear_maps: {"W1", "W2": functions of an array}.
-    functions: {operation: function of one or two arrays, "pad": f(array, count, value)
-    that appends `count` channels with a value}; of numpy or of torch, as x is.
-    mismatch: "truncate" or "pad": what is done with operands of different width."""
+    linear_maps_by_name: {"W1", "W2": functions of an array}.
+    functions_by_name: {operation: function of one or two arrays, "pad": f(array, count,
+    value) that appends `count` channels with a value}; of numpy or of torch, as x is.
+    size_mismatch: "truncate" or "pad": what is done with operands of different
+    width."""
     if node.op == "x":
         return inputs
     args = [
-        evaluate(child, inputs, linear_maps, functions, mismatch) for child in node.args
+        evaluate_formula_tree(
+            child, inputs, linear_maps_by_name, functions_by_name, size_mismatch
+        )
+        for child in node.args
     ]
     if node.op in LINEAR:
-        return linear_maps[node.op](*args)
+        return linear_maps_by_name[node.op](*args)
     widths = [a.shape[-1] for a in args]
     narrow, wide = min(widths), max(widths)
-    if narrow < wide and mismatch == "truncate":
+    if narrow < wide and size_mismatch == "truncate":
         args = [a[..., :narrow] for a in args]
     elif narrow < wide:
-        pad, value = functions["pad"], OPERATIONS[node.op].padding
+        pad, value = functions_by_name["pad"], OPERATIONS[node.op].padding
         args = [
             pad(a, wide - a.shape[-1], value) if a.shape[-1] < wide else a for a in args
         ]
-    return functions[node.op](*args)
+    return functions_by_name[node.op](*args)

@@ -16,21 +16,31 @@ product with the activation, and cheaper. The operation "gates" attaches gates, 
 a model is saved and loaded with its gates."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import START
+from .options import START, Region
 from .parts import (
     FFN2,
     OUT,
     QKV,
     AnyModule,
+    PartCounts,
     build_linear_layer,
     get_layers,
-    list_applied_operations,
+    get_surgery_operations,
 )
+
+
+class GatePlan(NamedTuple):
+    """A GatePlan tells which gates of a kind one transformer layer gets."""
+
+    gate_count: int
+    channels_per_gate: int  # Consecutive channels that each gate masks.
+    side_by_path: dict[str, str]  # {path of a linear layer: "inputs" or "outputs"}.
 
 
 class Gated(nn.Linear):
@@ -67,12 +77,9 @@ class Gated(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan_gates(
-    layer: AnyModule, regions: Iterable[str]
-) -> dict[str, tuple[int, int, dict[str, str]]]:
-    """Return which gates (trained masks) one transformer layer gets: {kind: (number of
-    gates, how many consecutive channels each masks, {path of a linear layer: "inputs"
-    or "outputs"})}.
+def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
+    """Return which gates (trained masks) one transformer layer gets: {kind:
+    GatePlan}.
 
     regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
     K and V) and "qkv" (their dimensions)."""
@@ -82,16 +89,19 @@ def plan_gates(
     # The order of this dict is the order of the model's parameters, on which random
     # numbers and saved optimizer states depend.
     every = {
-        "heads": {"heads": (heads, size, {OUT: "inputs"})},
-        "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
-        "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
-        "qkv": {"qk": (width, 1, {query: "outputs"}), "v": (width, 1, {OUT: "inputs"})},
+        "heads": {"heads": GatePlan(heads, size, {OUT: "inputs"})},
+        "ffn": {"ffn": GatePlan(layer.output.dense.in_features, 1, {FFN2: "inputs"})},
+        "embedding": {"embedding": GatePlan(inputs, 1, dict.fromkeys(QKV, "inputs"))},
+        "qkv": {
+            "qk": GatePlan(width, 1, {query: "outputs"}),
+            "v": GatePlan(width, 1, {OUT: "inputs"}),
+        },
     }
     order = sorted(regions, key=list(every).index)
     return {kind: what for region in order for kind, what in every[region].items()}
 
 
-def attach_gates(model: nn.Module, regions: Iterable[str]) -> dict[str, int]:
+def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
     """Put gates (trained masks for a search) on every layer of a model in place
     (operation "gates"), and return {kind: number of gates in all layers}.
 
@@ -124,8 +134,8 @@ def remove_gates(model: nn.Module) -> None:
                 plain = build_linear_layer(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
         del layer.gates
-    list_applied_operations(model)[:] = [
-        op for op in list_applied_operations(model) if op["op"] != "gates"
+    get_surgery_operations(model)[:] = [
+        op for op in get_surgery_operations(model) if op["op"] != "gates"
     ]
 
 
@@ -135,7 +145,7 @@ def has_gates(model: nn.Module) -> bool:
     return hasattr(get_layers(model)[0], "gates")
 
 
-def read_alphas(model: nn.Module) -> dict[tuple[int, str], nn.Parameter]:
+def get_gate_logits(model: nn.Module) -> dict[Region, nn.Parameter]:
     """Return {(number of the layer, kind such as "heads"): logits of its gates [number
     of gates]} of a model with gates, in a fixed order."""
     return {

@@ -38,19 +38,22 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .int8 import Int8, round_to_int8
+from .int8 import Int8, quantise_to_int8
 from .options import Ghost, Refused, derive_seed
 from .parts import (
     AnyModule,
     PaddingMask,
+    PartCounts,
     get_layers,
-    share_padding_mask,
+    get_or_attach_padding_mask,
     zero_padded_tokens,
 )
-from .scores import compute_masked_scores, register_attention
+from .scores import ContextsAndMaps, compute_masked_scores, register_attention
 
 
-def convolve_depthwise(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def convolve_each_channel_over_tokens(
+    inputs: torch.Tensor, kernels: torch.Tensor
+) -> torch.Tensor:
     """Convolve M feature maps of T tokens and C channels over the tokens, each channel
     separately (depthwise), to R output maps: inputs [B, M, T, C] to outputs [B, R, T,
     C].
@@ -89,7 +92,9 @@ def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
     return y.unflatten(1, (outputs, channels))
 
 
-def convolve_tokens(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def convolve_mixed_channels_over_tokens(
+    inputs: torch.Tensor, kernels: torch.Tensor
+) -> torch.Tensor:
     """Convolve M feature maps of T tokens and C channels over the tokens, with all
     channels mixed, to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
 
@@ -110,8 +115,8 @@ def convolve_tokens_and_features(
 # {kind: (convolution function, f(C, n, K) -> shape of the kernel from one input map to
 # one output map)} (GhostBERT section 4.1).
 CONVOLUTIONS = {
-    "dwconv": (convolve_depthwise, lambda c, n, k: (c, k)),
-    "conv1d_s": (convolve_tokens, lambda c, n, k: (c, c, k)),
+    "dwconv": (convolve_each_channel_over_tokens, lambda c, n, k: (c, k)),
+    "conv1d_s": (convolve_mixed_channels_over_tokens, lambda c, n, k: (c, c, k)),
     "conv1d_f": (convolve_features, lambda c, n, k: (n, n, k)),
     "conv2d": (convolve_tokens_and_features, lambda c, n, k: (k, k)),
 }
@@ -160,7 +165,7 @@ class Convolution(nn.Module):
                 )
         self.weight = nn.Parameter(weight)
 
-    def normalise_taps(self) -> torch.Tensor:
+    def compute_normalised_taps(self) -> torch.Tensor:
         """Return the taps (the weights of the kernels, in the shape of `weight`), after
         a softmax if the options have one.
 
@@ -176,7 +181,7 @@ class Convolution(nn.Module):
         if x.dim() == 3:
             return self(x.unsqueeze(1)).squeeze(1)
         return CONVOLUTIONS[self.options.kind][0](
-            x, self.normalise_taps().to(x.dtype).view(self.full)
+            x, self.compute_normalised_taps().to(x.dtype).view(self.full)
         )
 
 
@@ -229,7 +234,7 @@ class PerHeadGhostedLayer(GhostedLayer):
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
         scales = None
         if isinstance(self.dense, Int8):
-            integers, scale = round_to_int8(x.float())
+            integers, scale = quantise_to_int8(x.float())
             inputs, weight = integers.float(), weight.float()
             scales = scale.unsqueeze(1) * self.dense.scale
         slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -258,7 +263,7 @@ class GhostHeads(GhostedLayer):
         )
 
 
-def attend(
+def attend_with_ghost_heads(
     module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -268,7 +273,7 @@ def attend(
     dropout: float = 0.0,
     position_bias: torch.Tensor | None = None,
     **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> ContextsAndMaps:
     """Compute self-attention where a ghost module generates the attention maps of
     pruned heads (position "qk"). Return (contexts [B, T, A, D], attention maps [B, A,
     T, T]).
@@ -289,11 +294,11 @@ def attend(
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-# Name under which transformers finds `attend`. It contains the name of this module: the
-# copy of this module in an exported model then registers its function under another
-# name.
+# Name under which transformers finds `attend_with_ghost_heads`. It contains the name of
+# this module: the copy of this module in an exported model then registers its function
+# under another name.
 ATTENTION = f"{__name__}.attend"
-register_attention(ATTENTION, attend)
+register_attention(ATTENTION, attend_with_ghost_heads)
 
 
 def append_ghost_contexts(
@@ -320,7 +325,7 @@ PLACES = {
 }
 
 
-def find_ghosts_of_layer(layer: nn.Module) -> dict[str, GhostedLayer]:
+def find_ghost_modules_by_position(layer: nn.Module) -> dict[str, GhostedLayer]:
     """Return {position, such as "o": ghost module} of all ghost modules in a
     transformer layer."""
     return {
@@ -330,7 +335,7 @@ def find_ghosts_of_layer(layer: nn.Module) -> dict[str, GhostedLayer]:
     }
 
 
-def list_uncut_parts(layer: AnyModule) -> list[str]:
+def list_unpruned_projections(layer: AnyModule) -> list[str]:
     """Return which of "v" (values) and "o" (output projection) of a transformer layer
     have more heads than its queries and keys, as a cut before ghost heads leaves
     them."""
@@ -351,10 +356,10 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,
-        find_ghosts_of_layer(first),
+        find_ghost_modules_by_position(first),
     )
     config: Any = model.config
-    ghost_options.check_fit(heads < config.num_attention_heads)
+    ghost_options.check_fits_model(heads < config.num_attention_heads)
     for position in ghost_options.positions:
         if position in ghosts or ghost_options.positions.count(position) > 1:
             raise Refused(
@@ -362,8 +367,8 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
             )
     positions, uncut, left = (
         list(ghost_options.positions),
-        list(ghost_options.uncut_parts),
-        list_uncut_parts(first),
+        list(ghost_options.unpruned_projections),
+        list_unpruned_projections(first),
     )
     if uncut != left and (uncut or not ghosts.keys() & {"qk", "v"}):
         raise Refused(
@@ -376,22 +381,27 @@ def build_ghost_module(
     position: str,
     ghost_options: Ghost,
     generator: torch.Generator,
-    padding: PaddingMask | None,
-    total_heads: int,
+    padding_mask: PaddingMask | None,
+    unpruned_head_count: int,
 ) -> GhostedLayer:
     """Return a new ghost module for a position of a transformer layer, around what it
     extends; it is not yet put into the layer.
 
     position: "qk", "v", "o", "ffn1" or "ffn2".
     generator: draws the initial kernels.
-    padding: gives the mask of real tokens; None does not mask.
-    total_heads: A, the number of heads of the unpruned model."""
+    padding_mask: gives the mask of real tokens; None does not mask.
+    unpruned_head_count: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
     cls, inputs, outputs = GhostedLayer, 1, 1
     if position in ("qk", "v"):
-        cls, channels, inputs, outputs = GhostHeads, size, heads, total_heads - heads
+        cls, channels, inputs, outputs = (
+            GhostHeads,
+            size,
+            heads,
+            unpruned_head_count - heads,
+        )
     elif position == "ffn1":
         channels = layer.intermediate.dense.out_features
     else:
@@ -401,10 +411,12 @@ def build_ghost_module(
         inputs = heads if position == "ffn2" else inner.in_features // size
     convolution = Convolution(channels, ghost_options, generator, inputs, outputs)
     convolution = convolution.to(attention.query.weight.device)
-    return cls(inner, convolution, ghost_options, padding, position)
+    return cls(inner, convolution, ghost_options, padding_mask, position)
 
 
-def add_ghosts(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int]:
+def add_ghost_modules(
+    model: nn.Module, seed: int = 0, **ghost_options: Any
+) -> PartCounts:
     """Put ghost modules into each layer of a model in place (operation "ghost"), and
     return {"modules": their number, "parameters": number of their parameters}.
 
@@ -412,14 +424,14 @@ def add_ghosts(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int
     not fit this model, and for a position that has a ghost module already.
 
     seed: the seed from which kernels are drawn.
-    options: the fields of a Ghost (options.py), such as kind="dwconv",
+    ghost_options: the fields of a Ghost (options.py), such as kind="dwconv",
     positions=["o"], kernel=3."""
-    settings = Ghost(**options)
+    settings = Ghost(**ghost_options)
     config: Any = model.config
     total = config.num_attention_heads
     check_ghost_options(model, settings)
     generator = torch.Generator().manual_seed(derive_seed(seed, "ghost"))
-    mask = share_padding_mask(model) if settings.mask else None
+    mask = get_or_attach_padding_mask(model) if settings.mask else None
     added = []
     for layer in get_layers(model):
         for position in settings.positions:
@@ -438,8 +450,8 @@ def add_ghosts(model: nn.Module, seed: int = 0, **options: Any) -> dict[str, int
 
 
 def use_ghost_attention(model: nn.Module) -> None:
-    """Let each layer of a model compute attention by `attend` of this file, which has
-    ghost heads.
+    """Let each layer of a model compute attention by `attend_with_ghost_heads` of this
+    file, which has ghost heads.
 
     transformers reads the name of the attention function from the configuration. The
     model gets a copy of it, as other models may share the original."""

@@ -8,20 +8,21 @@ weight has a scale, and so has each token of an input, computed in the forward p
 import torch
 from torch import nn
 
-from .parts import get_layers
+from .parts import PartCounts, get_layers
 
 LARGEST = 127
+IntegersAndScales = tuple[torch.Tensor, torch.Tensor]
 
 
-def round_to_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quantise the rows of a tensor x [..., I] to int8. Return (integers [..., I],
-    scales [..., 1]), so that x is about integers * scales.
+def quantise_to_int8(values: torch.Tensor) -> IntegersAndScales:
+    """Quantise the rows of a tensor values [..., I] to int8. Return (integers [..., I],
+    scales [..., 1]), so that values is about integers * scales.
 
     The largest absolute value of each row becomes 127 or -127."""
-    scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
-        torch.finfo(x.dtype).tiny
+    scale = (values.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
+        torch.finfo(values.dtype).tiny
     )
-    return (x / scale).round().to(torch.int8), scale
+    return (values / scale).round().to(torch.int8), scale
 
 
 class Int8(nn.Module):
@@ -32,7 +33,7 @@ class Int8(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        weight, scale = round_to_int8(linear.weight.detach().float())
+        weight, scale = quantise_to_int8(linear.weight.detach().float())
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.register_buffer("scale", scale.squeeze(-1))
@@ -42,14 +43,14 @@ class Int8(nn.Module):
         """Return the layer's output [..., O] for x [..., I], in the dtype of x.
 
         x is quantised to int8 row by row; products are summed exactly, in int32."""
-        integers, scale = round_to_int8(x.float().flatten(0, -2))
+        integers, scale = quantise_to_int8(x.float().flatten(0, -2))
         # A private function of PyTorch, but its only int8 matrix product on CPUs.
         sums = torch._int_mm(integers, self.weight.t())
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
-def quantise_layers(model: nn.Module) -> dict[str, int]:
+def quantise_linear_layers(model: nn.Module) -> PartCounts:
     """Quantise every linear layer in the transformer layers of a model in place
     (operation "int8"), and return {"matrices": their number}.
 

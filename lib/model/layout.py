@@ -28,37 +28,37 @@ from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from .parts import AnyModule, get_encoder
 from .places import NAMES, STACKS
-from .scores import ATTENTION, attend
+from .scores import ATTENTION, ContextsAndMaps, attend_eagerly
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def attend_heads(
+def compute_multi_head_attention(
     attention: AnyModule,
-    states: torch.Tensor,
-    mask: torch.Tensor | None,
+    hidden_states: torch.Tensor,
+    attention_mask: torch.Tensor | None,
     **attention_options: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> ContextsAndMaps:
     """Compute self-attention of M heads of size D, without the output projection, and
     return (contexts [B, T, M * D], attention maps [B, M, T, T]).
 
     attention: the module with the projections `query`, `key` and `value`.
-    states: hidden states [B, T, H].
-    mask: a tensor that is added to the scores, or None.
+    hidden_states: hidden states [B, T, H].
+    attention_mask: a tensor that is added to the scores, or None.
     attention_options: further arguments for the attention function that the model's
     configuration names."""
     query, key, value = (
-        linear(states)
+        linear(hidden_states)
         .unflatten(-1, (-1, attention.attention_head_size))
         .transpose(1, 2)
         for linear in (attention.query, attention.key, attention.value)
     )
     run: Any = ALL_ATTENTION_FUNCTIONS.get_interface(
-        attention.config._attn_implementation, attend
+        attention.config._attn_implementation, attend_eagerly
     )
     rate = attention.dropout.p if attention.training else 0.0
     context, maps = run(
-        attention, query, key, value, mask, dropout=rate, **attention_options
+        attention, query, key, value, attention_mask, dropout=rate, **attention_options
     )
     return context.flatten(2), maps
 
@@ -94,7 +94,9 @@ class BiasAttention(nn.Module):
         position_bias: the relative position bias [1, A, T, T] that all layers share."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
-        return attend_heads(self, x, attention_mask, position_bias=position_bias)
+        return compute_multi_head_attention(
+            self, x, attention_mask, position_bias=position_bias
+        )
 
 
 class SelfAttention(DistilBertSelfAttention):
@@ -108,7 +110,7 @@ class SelfAttention(DistilBertSelfAttention):
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor | None, _position_bias: None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return attend_heads(self, x, attention_mask)
+        return compute_multi_head_attention(self, x, attention_mask)
 
 
 class Output(nn.Module):
@@ -206,7 +208,7 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
         # submodule for torch.
         encoder.__dict__["transformer"] = encoder.encoder
         for layer in encoder.encoder.layer:
-            rename_distilbert_parts(layer)
+            rename_distilbert_parts_as_bert(layer)
     return model
 
 
@@ -220,7 +222,7 @@ def rename_attention_parts_as_bert(
     return made.train(attention.training)
 
 
-def rename_distilbert_parts(layer: AnyModule) -> None:
+def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
     """Give the submodules of a DistilBERT's transformer layer BERT's names, in place.
 
     DistilBERT has no dropout after the output projection of attention, so the dropout
@@ -244,7 +246,7 @@ def rename_distilbert_parts(layer: AnyModule) -> None:
         layer.add_module(name, part.train(layer.training))
 
 
-def rename_tensors_as_transformers(model: nn.Module) -> dict[str, torch.Tensor] | None:
+def make_transformers_state_dict(model: nn.Module) -> dict[str, torch.Tensor] | None:
     """Return the state dict of an MPNet or a DistilBERT under transformers' names of
     its tensors, for saving.
 

@@ -56,36 +56,34 @@ def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
     ]
 
 
-def find_kth_largest(values: torch.Tensor, count: int) -> torch.Tensor:
+def find_kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return the k-th largest of all values of a tensor, as a tensor of one value,
     without a full sort.
 
-    count: k."""
+    k: k."""
     flat = values.detach().flatten()
     if flat.device.type == "cpu":  # On a CPU numpy is ten times as fast as torch.
-        return torch.as_tensor(
-            np.partition(flat.numpy(), len(flat) - count)[len(flat) - count]
-        )
-    return flat.kthvalue(len(flat) - count + 1).values
+        return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
+    return flat.kthvalue(len(flat) - k + 1).values
 
 
-def mask_largest(values: torch.Tensor, count: int) -> torch.Tensor:
+def make_top_k_mask(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return a bool mask, of the shape of a tensor, that is True for exactly its
-    `count` largest values; of equal values the first ones are taken."""
-    kth = find_kth_largest(values, count)
+    `k` largest values; of equal values the first ones are taken."""
+    kth = find_kth_largest(values, k)
     mask = values >= kth
-    if (more := int(torch.count_nonzero(mask)) - count) > 0:
+    if (more := int(torch.count_nonzero(mask)) - k) > 0:
         tied = (values == kth).flatten().nonzero().flatten()
         mask.view(-1)[tied[len(tied) - more :]] = False
     return mask
 
 
-def mask_largest_of_all(
-    tensors: Sequence[torch.Tensor], count: int
+def make_global_top_k_masks(
+    tensors: Sequence[torch.Tensor], k: int
 ) -> list[torch.Tensor]:
     """Return a bool mask for each of several tensors; together they are True for
-    exactly the `count` largest values of all tensors (global pruning)."""
-    mask = mask_largest(torch.cat([values.flatten() for values in tensors]), count)
+    exactly the `k` largest values of all tensors (global pruning)."""
+    mask = make_top_k_mask(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [
         part.view(values.shape) for part, values in zip(parts, tensors, strict=True)
@@ -150,11 +148,11 @@ class Mask(nn.Module):
         super().__init__()
         self.method = pruning.method
         self.threshold, self.final = pruning.initial_threshold, pruning.final_threshold
-        if pruning.has_scores:
+        if pruning.trains_mask_scores:
             self.scores = nn.Parameter(weight.new_full(weight.shape, pruning.init))
 
     @torch.no_grad()
-    def make_hard_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
+    def make_binary_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the bool mask [O, I] of a weight for the methods "magnitude",
         "movement" and "soft"; True stays. It is None where all weights stay.
 
@@ -165,10 +163,10 @@ class Mask(nn.Module):
             mask = self.scores.sigmoid() > threshold
             least = int(FLOOR * mask.numel()) + 1
             enough = torch.count_nonzero(mask) >= least
-            return mask if enough else mask_largest(self.scores, least)
+            return mask if enough else make_top_k_mask(self.scores, least)
         values = weight.abs() if self.method == "magnitude" else self.scores
         k = max(1, int(threshold * values.numel()))
-        return None if k >= values.numel() else mask_largest(values, k)
+        return None if k >= values.numel() else make_top_k_mask(values, k)
 
     def make_l0_mask(self, is_random: bool) -> torch.Tensor:
         """Return the mask [O, I] of the method "l0", with values from 0 to 1 (hard
@@ -186,7 +184,7 @@ class Mask(nn.Module):
         if self.method == "l0":
             return weight * self.make_l0_mask(self.training)
         return Masked.apply(
-            weight, getattr(self, "scores", None), self.make_hard_mask(weight)
+            weight, getattr(self, "scores", None), self.make_binary_mask(weight)
         )
 
     @torch.no_grad()
@@ -195,7 +193,7 @@ class Mask(nn.Module):
         integer; for the method "l0" with the fixed mask of eval mode."""
         if self.method == "l0":
             return torch.count_nonzero(self.make_l0_mask(is_random=False) > 0)
-        mask = self.make_hard_mask(weight)
+        mask = self.make_binary_mask(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def compute_penalty(self) -> torch.Tensor:

@@ -37,12 +37,15 @@ from torch.nn import functional
 from .options import Refused, derive_seed
 from .parts import (
     PaddingMask,
+    PartCounts,
     count_parameters,
-    get_embedding_output,
     get_encoder,
+    get_last_embedding_module,
     get_layers,
-    share_padding_mask,
+    get_or_attach_padding_mask,
 )
+
+StateNormaliser = Callable[[int, torch.Tensor], torch.Tensor]
 
 # Constant added to variances before a division, as in ELMo's code and BERT's LayerNorm;
 # the paper names none.
@@ -118,15 +121,15 @@ class LayerMix(nn.Module):
         if self.plain == "embedding":
             words = (first * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
             return self.dropout(words).expand_as(first)
-        normal = self.make_normaliser(states, real)
+        normal = self.make_state_normaliser(states, real)
         return self.gamma * sum(
             a * self.dropout(normal(j, h))
             for j, (a, h) in enumerate(zip(self.weights(), states, strict=True))
         )
 
-    def make_normaliser(
-        self, states: Sequence[torch.Tensor], token_mask: torch.Tensor
-    ) -> Callable[[int, torch.Tensor], torch.Tensor]:
+    def make_state_normaliser(
+        self, layer_states: Sequence[torch.Tensor], token_mask: torch.Tensor
+    ) -> StateNormaliser:
         """Return a function f(j, state j) -> normalised state [B, T, H], for the L + 1
         hidden states of one forward pass.
 
@@ -139,9 +142,9 @@ class LayerMix(nn.Module):
             )
         if self.norm == "tokens":
             return lambda _, state: standardise_states(state, token_mask)
-        mean = sum(states) / len(states)
-        squares: Any = sum((state - mean).square() for state in states)
-        rate = (squares / len(states) + EPS).rsqrt()
+        mean = sum(layer_states) / len(layer_states)
+        squares: Any = sum((state - mean).square() for state in layer_states)
+        rate = (squares / len(layer_states) + EPS).rsqrt()
         if self.norm == "layers":
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
@@ -210,7 +213,7 @@ def add_layer_mix(
     dropout: float = 0.0,
     plain: str = "",
     seed: int = 0,
-) -> dict[str, int]:
+) -> PartCounts:
     """Let a model's head read a learned weighted sum of the hidden states of all layers
     instead of the last one (operation "mix", BERMo section 3.1). Return {"states":
     number of states in the sum, "parameters": number of new parameters}.
@@ -230,10 +233,10 @@ def add_layer_mix(
     states = len(encoder_layers) + 1
     generator = torch.Generator().manual_seed(derive_seed(seed, "mix"))
     mix = LayerMix(
-        states, norm, init, dropout, share_padding_mask(model), generator, plain
+        states, norm, init, dropout, get_or_attach_padding_mask(model), generator, plain
     )
     encoder.mix = mix.to(next(model.parameters()).device)
-    get_embedding_output(model).register_forward_hook(mix.store_embedding_output)
+    get_last_embedding_module(model).register_forward_hook(mix.store_embedding_output)
     for layer in encoder_layers:
         layer.register_forward_hook(mix.store_layer_output)
     encoder.encoder.register_forward_hook(mix.replace_last_state)

@@ -11,7 +11,7 @@ from typing import Any
 
 import transformers
 
-from .surgery import operate
+from .surgery import apply_surgery
 
 FAMILIES = ("Bert", "Roberta", "Electra", "MPNet", "DistilBert")
 
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> type[Any]:
     ) -> None:
         base.__init__(self, config)
         for op in config.surgery:
-            operate(self, op)
+            apply_surgery(self, op)
 
     config_class = __getattr__(base.config_class.__name__)
     return type(

@@ -26,6 +26,11 @@ START = 5.0
 # Width of the table of EfficientBERT's token embedding, which a linear layer then maps
 # to the hidden size, as in MobileBERT.
 FACTOR = 128
+# A change of a model, such as {"op": "cut", "heads": 3}, and its report, such as
+# counts.
+SurgeryOperation = dict[str, Any]
+SurgeryReport = dict[str, Any]
+Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 
 
 # Types of numeric fields of options: (type, check, bounds in words for the error). A
@@ -52,19 +57,19 @@ def check_allowed(
         )
 
 
-def check_name(kind: str, value: object, allowed: Collection[Any]) -> None:
+def check_known_name(noun: str, name: object, known_names: Collection[Any]) -> None:
     """Raise Refused, with the most similar allowed name, unless a name is one of the
     allowed ones.
 
-    kind: what the name is the name of, for the message, such as "task".
-    value: the name that is checked."""
-    if value in allowed:
+    noun: what the name is the name of, for the message, such as "task".
+    name: the name that is checked."""
+    if name in known_names:
         return
-    folded = {str(choice).lower(): choice for choice in allowed}
-    near = difflib.get_close_matches(str(value).lower(), list(folded), 1, 0.5)
+    folded = {str(choice).lower(): choice for choice in known_names}
+    near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
     raise Refused(
-        f"unknown {kind}: {value!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
+        f"unknown {noun}: {name!r}{hint} (allowed: {', '.join(map(str, known_names)) or 'none'})"
     )
 
 
@@ -80,7 +85,7 @@ def derive_seed(seed: int, purpose: str) -> int:
     )
 
 
-def list_changed_fields(option: "Option") -> dict[str, Any]:
+def list_non_default_fields(option: "Option") -> dict[str, Any]:
     """Return {field: value} of the fields of an option that differ from their defaults.
 
     Only these enter the description of a run, whose hash identifies the run. So a field
@@ -129,7 +134,7 @@ class Option:
             kind: Any = field.type
             value, origin, args = getattr(self, name), get_origin(kind), get_args(kind)
             if tuple in (kind, origin):
-                self.check_type(name, (list, tuple), "a list")
+                self.check_field_type(name, (list, tuple), "a list")
                 object.__setattr__(self, name, tuple(value))
                 for choices in args[:1]:
                     for element in value:
@@ -140,7 +145,7 @@ class Option:
                 check_allowed(type(self).__name__, name, value, args)
             else:
                 kind, *bounds = args or (kind,)
-                self.check_type(
+                self.check_field_type(
                     name, (int, float) if kind is float else kind, kind.__name__
                 )
                 if kind in (int, float):
@@ -148,21 +153,21 @@ class Option:
                     if not inside(value):
                         raise self.make_field_error(name, f"it must be {words}")
 
-    def check_type(
+    def check_field_type(
         self,
         field_name: str,
         field_type: type[Any] | tuple[type[Any], ...],
-        type_text: str,
+        type_description: str,
     ) -> None:
         """Raise Refused unless the value of a field has a type; a bool does not count
         as a number.
 
-        type_text: the name of the type for the message."""
+        type_description: the name of the type for the message."""
         value = getattr(self, field_name)
         if not isinstance(value, field_type) or (
             type(value) is bool and field_type is not bool
         ):
-            raise self.make_field_error(field_name, f"it must be {type_text}")
+            raise self.make_field_error(field_name, f"it must be {type_description}")
 
     def make_field_error(self, field_name: str, reason: str) -> Refused:
         """Return an error (Refused) for the caller to raise, whose message has a field,
@@ -213,7 +218,7 @@ class Ghost(Option):
             )
 
     @property
-    def uncut_parts(self) -> tuple[str, ...]:
+    def unpruned_projections(self) -> tuple[str, ...]:
         """Return which of "v" (values) and "o" (output projection) must keep all heads
         when heads are pruned before this ghost module is added.
 
@@ -223,7 +228,7 @@ class Ghost(Option):
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
-    def check_fit(self, is_pruned: bool) -> None:
+    def check_fits_model(self, is_pruned: bool) -> None:
         """Raise Refused where kind, positions and features of this ghost module do not
         fit together, or do not fit the model.
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .options import SurgeryOperation as SurgeryOperation
 from .places import FFN1 as FFN1
 from .places import FFN2 as FFN2
 from .places import OUT as OUT
@@ -17,6 +18,8 @@ from .places import QKV as QKV
 # Type of a module of transformers or of this folder. It is Any, because torch gives the
 # attributes of a module no types that a type checker could use.
 AnyModule = Any
+# {what is counted, such as "parameters": number}.
+PartCounts = dict[str, int]
 
 
 def get_encoder(model: nn.Module) -> AnyModule:
@@ -33,7 +36,7 @@ def get_layers(model: nn.Module) -> AnyModule:
     return get_encoder(model).encoder.layer
 
 
-def get_embedding_output(model: nn.Module) -> AnyModule:
+def get_last_embedding_module(model: nn.Module) -> AnyModule:
     """Return the submodule of a model whose output [B, T, H] enters the first layer:
     the embeddings, or in ELECTRA the projection after them."""
     return (
@@ -42,7 +45,7 @@ def get_embedding_output(model: nn.Module) -> AnyModule:
     )
 
 
-def count_parameters(model: nn.Module) -> dict[str, int]:
+def count_parameters(model: nn.Module) -> PartCounts:
     """Return {"parameters": number of parameters of a model}, a dict to be joined with
     other metrics."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
@@ -57,13 +60,13 @@ def set_dropout(model: nn.Module, probability: float) -> None:
             module.p = probability
 
 
-def list_applied_operations(model: nn.Module) -> list[dict[str, Any]]:
+def get_surgery_operations(model: nn.Module) -> list[SurgeryOperation]:
     """Return the list of operations that have changed a model, such as {"op": "cut",
     "heads": 3}, the oldest first.
 
     It is the model's own list, which is saved with the model, so that the operations
-    can be applied again when it is opened. `operate` of surgery.py appends to it; code
-    that undoes an operation removes it from the list."""
+    can be applied again when it is opened. `apply_surgery` of surgery.py appends to it;
+    code that undoes an operation removes it from the list."""
     return model.__dict__.setdefault("surgery", [])
 
 
@@ -119,7 +122,7 @@ class PaddingMask:
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
-def share_padding_mask(model: nn.Module) -> PaddingMask:
+def get_or_attach_padding_mask(model: nn.Module) -> PaddingMask:
     """Return the object that holds the attention mask of the current batch for all
     modules of a model; at the first call, add it to the encoder, with the hook that
     fills it."""

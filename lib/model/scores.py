@@ -4,7 +4,7 @@ access to its raw scores, on which some distillation losses are defined.
 A raw score is query times key divided by the root of the head size, before mask and
 softmax; in an MPNet the relative position bias is added. transformers returns only
 probabilities after dropout. Here every attention calls `compute_masked_scores`, and
-`record_scores` collects the scores.
+`record_attention_scores` collects the scores.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -19,11 +19,13 @@ from torch.compiler import is_exporting
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from .parts import AnyModule, get_embedding_output, get_layers
+from .parts import AnyModule, get_last_embedding_module, get_layers
 
-# Name under which transformers finds `attend`. It contains the name of this module: the
-# copy of this module in an exported model then registers its function under another
-# name.
+ContextsAndMaps = tuple[torch.Tensor, torch.Tensor]
+
+# Name under which transformers finds `attend_eagerly`. It contains the name of this
+# module: the copy of this module in an exported model then registers its function under
+# another name.
 ATTENTION = f"{__name__}.attend"
 # Number of keys below which a softmax on a CPU is taken along the first axis, which is
 # faster.
@@ -55,7 +57,8 @@ def compute_masked_scores(
 ) -> torch.Tensor:
     """Return the attention scores [B, A, T, T] with the mask added, before the softmax.
 
-    Within `record_scores` the scores without the mask are also appended to its list.
+    Within `record_attention_scores` the scores without the mask are also appended to
+    its list.
 
     module: the self-attention.
     query, key: [B, A, T, D].
@@ -93,7 +96,7 @@ def compute_attention_maps(
     )
 
 
-def attend(
+def attend_eagerly(
     module: AnyModule,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -103,7 +106,7 @@ def attend(
     dropout: float = 0.0,
     position_bias: torch.Tensor | None = None,
     **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> ContextsAndMaps:
     """Compute self-attention, and return (contexts [B, T, A, D], attention maps [B, A,
     T, T] after dropout).
 
@@ -126,15 +129,15 @@ def attend(
     return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
 
 
-register_attention(ATTENTION, attend)
+register_attention(ATTENTION, attend_eagerly)
 
 
 @contextmanager
 def use_eager_attention(
     model: PreTrainedModel, is_enabled: bool = True
 ) -> Iterator[None]:
-    """Let a model compute attention by `attend` of this file during a `with` block, so
-    that scores can be recorded or dropout replaced.
+    """Let a model compute attention by `attend_eagerly` of this file during a `with`
+    block, so that scores can be recorded or dropout replaced.
 
     Its outputs change only by rounding. A model that uses an attention function of this
     package already is not changed.
@@ -152,7 +155,7 @@ def use_eager_attention(
 
 
 @contextmanager
-def record_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
+def record_attention_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
     """Yield a list that each forward pass, within a `with` block, fills anew with the
     raw attention scores [B, A, T, T] of the L layers, before mask and softmax.
 
@@ -160,7 +163,9 @@ def record_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
     seen: list[torch.Tensor] = []
     watched = [layer.attention.self for layer in get_layers(model)]
     _watched.update(dict.fromkeys(watched, seen))
-    begin = get_embedding_output(model).register_forward_hook(lambda *_: seen.clear())
+    begin = get_last_embedding_module(model).register_forward_hook(
+        lambda *_: seen.clear()
+    )
     try:
         with begin, use_eager_attention(model):
             yield seen

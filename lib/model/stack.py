@@ -13,14 +13,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .formula import OPERATIONS, evaluate, parse
+from .formula import OPERATIONS, evaluate_formula_tree, parse
 from .options import Refused
-from .parts import AnyModule, count_parameters, get_encoder, get_layers
+from .parts import AnyModule, PartCounts, count_parameters, get_encoder, get_layers
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
 Module = TypeVar("Module", bound=nn.Module)
+NetJson = dict[str, Any]  # A network, as `add_feed_forward_stacks` takes it.
 
 
 class Network(nn.Module):
@@ -41,22 +42,22 @@ class Network(nn.Module):
             nn.LayerNorm(hidden_size, layer_norm_eps),
         )
 
-    def slice_linear_maps(
-        self, inner_channels: int
+    def get_sliced_linear_maps(
+        self, inner_channel_count: int
     ) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
         """Return {"W1": function, "W2": function}: the linear maps with only the first
-        `inner_channels` inner channels, as a smaller network in a supernet uses
+        `inner_channel_count` inner channels, as a smaller network in a supernet uses
         them."""
         first, second = self.W1, self.W2
-        if inner_channels < first.out_features:
+        if inner_channel_count < first.out_features:
             first = partial(
                 functional.linear,
-                weight=first.weight[:inner_channels],
-                bias=first.bias[:inner_channels],
+                weight=first.weight[:inner_channel_count],
+                bias=first.bias[:inner_channel_count],
             )
             second = partial(
                 functional.linear,
-                weight=second.weight[:, :inner_channels],
+                weight=second.weight[:, :inner_channel_count],
                 bias=second.bias,
             )
         return {"W1": first, "W2": second}
@@ -101,32 +102,39 @@ class Stack(nn.Module):
         self.networks = nn.ModuleList(Network(*arguments) for _ in range(network_count))
         self.LayerNorm = Norm(self)
 
-    def activate_part(
-        self, formula: str, network_count: int, inner_channels: int, mismatch: str
+    def activate_smaller_stack(
+        self,
+        formula: str,
+        network_count: int,
+        inner_channel_count: int,
+        size_mismatch: str,
     ) -> None:
         """Choose which part of the stack computes, as a candidate network in a
-        supernet: its first `network_count` networks, with their first `inner_channels`
-        channels.
+        supernet: its first `network_count` networks, with their first
+        `inner_channel_count` channels.
 
         Raises Refused where the stack is smaller.
 
         formula: the function f of the networks, such as "W2 gelu(W1 x)".
-        mismatch: "truncate" or "pad": what is done with operands of different width."""
+        size_mismatch: "truncate" or "pad": what is done with operands of different
+        width."""
         channels = self.networks[0].W1.out_features
-        if network_count > len(self.networks) or inner_channels > channels:
+        if network_count > len(self.networks) or inner_channel_count > channels:
             raise Refused(
                 f"a stack of {len(self.networks)} networks of {channels} channels "
-                f"cannot run {network_count} of {inner_channels}: choose a smaller net"
+                f"cannot run {network_count} of {inner_channel_count}: choose a smaller net"
             )
         self.tree, self.active = parse(formula), network_count
-        self.inner, self.mismatch = inner_channels, mismatch
+        self.inner, self.mismatch = inner_channel_count, size_mismatch
 
     def forward(
         self, _intermediate_output: torch.Tensor, x: torch.Tensor
     ) -> torch.Tensor:
         for number, network in enumerate(self.networks[: self.active], 1):
-            linears = network.slice_linear_maps(self.inner)
-            output = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
+            linears = network.get_sliced_linear_maps(self.inner)
+            output = evaluate_formula_tree(
+                self.tree, x, linears, FUNCTIONS, self.mismatch
+            )
             x = x + network.dropout(output)
             x = self.LayerNorm(x) if number == self.active else network.LayerNorm(x)
         return x
@@ -163,7 +171,7 @@ class TrigramEmbedding(nn.Module):
         return self.dense(torch.cat((after, x, before), -1))
 
 
-def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
+def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
     """Put a TrigramEmbedding in place of a model's token embedding (operation
     "trigram"), and return {"parameters": change of the number of parameters}.
 
@@ -184,7 +192,7 @@ def add_trigram_embedding(model: nn.Module, width: int) -> dict[str, int]:
     }
 
 
-def add_stacks(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
+def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
     """Put stacks of EfficientBERT's feed-forward networks in place of those of a model
     (operation "stack"), and return {"networks": their number, "parameters": change of
     the number of parameters}.
@@ -206,7 +214,7 @@ def add_stacks(model: nn.Module, net: dict[str, Any]) -> dict[str, int]:
         layer.output = initialise_weights(
             Stack(net["hidden"], inner, count, *rates), model
         )
-        layer.output.activate_part(formula, count, inner, net["mismatch"])
+        layer.output.activate_smaller_stack(formula, count, inner, net["mismatch"])
     return {
         "networks": sum(count for _, count, _ in net["layers"]),
         "parameters": count_parameters(model)["parameters"] - before,

@@ -13,30 +13,33 @@ import transformers
 
 from . import backbone
 from .options import FACTOR, Refused
-from .parts import get_layers, list_applied_operations
+from .parts import get_layers, get_surgery_operations
+from .stack import NetJson
+
+MissingTensorNames = list[str]
 
 # The type is lib.papers.efficientbert.search.net.Net, which this module cannot import:
 # it is copied into exported models, and the search is not.
 Net = Any
 
 
-def convert_net_to_json(net: Net | dict[str, Any]) -> dict[str, Any]:
+def convert_net_to_json(net: Net | NetJson) -> NetJson:
     """Return the JSON of a net (the description of an EfficientBERT architecture),
     which may be given as an object or as JSON already."""
     return net if isinstance(net, dict) else net.to_json()
 
 
-def read_net_of_model(model: transformers.PreTrainedModel) -> dict[str, Any]:
+def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
     """Return the net (the description of an EfficientBERT architecture) that a model
     was built from, as JSON. Raises Refused for a model of another architecture."""
-    for op in list_applied_operations(model):
+    for op in get_surgery_operations(model):
         if op["op"] == "stack":
             return op["net"]
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
 def build_model_of_net(
-    net: Net | dict[str, Any],
+    net: Net | NetJson,
     model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
     reference_config: transformers.PretrainedConfig | None = None,
     **config_values: Any,
@@ -78,16 +81,17 @@ def build_model_of_net(
         [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
     )
     ops.append({"op": "stack", "net": net})
-    return backbone.build_model(
+    return backbone.build_random_model(
         model_class, transformers.BertConfig(**shared | sizes | config_values), ops
     )
 
 
-def activate_net(
-    model: transformers.PreTrainedModel, net: Net | dict[str, Any] | None = None
+def activate_subnetwork(
+    model: transformers.PreTrainedModel,
+    architecture: Net | NetJson | None = None,
 ) -> None:
     """Let a supernet compute as one of the smaller networks that it contains, or as a
-    whole where `net` is None.
+    whole where `architecture` is None.
 
     The first feed-forward networks of each layer are used, with their first channels
     and the net's formulas. No weight is changed. Inactive channels get a gradient of
@@ -95,17 +99,23 @@ def activate_net(
     no gradient, and do not change. Raises Refused where the net is larger than the
     supernet.
 
-    net: the description of the smaller network."""
-    net = read_net_of_model(model) if net is None else convert_net_to_json(net)
+    architecture: the description of the smaller network."""
+    architecture = (
+        read_net_of_model(model)
+        if architecture is None
+        else convert_net_to_json(architecture)
+    )
     for layer, (formula, count, q) in zip(
-        get_layers(model), net["layers"], strict=True
+        get_layers(model), architecture["layers"], strict=True
     ):
-        layer.output.activate_part(formula, count, net["width"] // q, net["mismatch"])
+        layer.output.activate_smaller_stack(
+            formula, count, architecture["width"] // q, architecture["mismatch"]
+        )
 
 
 def inherit_weights(
-    student: transformers.PreTrainedModel, source: transformers.PreTrainedModel
-) -> list[str]:
+    student: transformers.PreTrainedModel, larger_model: transformers.PreTrainedModel
+) -> MissingTensorNames:
     """Initialise a student with weights of a larger model (EfficientBERT section 3.2,
     and its code): copy the leading block of each tensor, in place.
 
@@ -119,8 +129,8 @@ def inherit_weights(
     Returns the names of the student's tensors that the source lacks, which are not
     changed. Raises Refused for a tensor or a number of layers that does not fit, and
     for another vocabulary size."""
-    words = [m.config.vocab_size for m in (student, source)]
-    depths = [len(get_layers(m)) for m in (student, source)]
+    words = [m.config.vocab_size for m in (student, larger_model)]
+    depths = [len(get_layers(m)) for m in (student, larger_model)]
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
         sizes = [*zip(words, depths, strict=True)]
@@ -129,8 +139,8 @@ def inherit_weights(
             "take the same vocabulary, and a multiple of the layers"
         )
     source_tensors = {
-        rename_to_stack_tensor(drop_encoder_prefix(name, source)): value
-        for name, value in source.state_dict().items()
+        rename_bert_tensor_as_stack(drop_encoder_prefix(name, larger_model)): value
+        for name, value in larger_model.state_dict().items()
     }
     left = []
     for name, value in student.state_dict().items():
@@ -155,7 +165,7 @@ def inherit_weights(
     return left
 
 
-def rename_to_stack_tensor(tensor_name: str) -> str:
+def rename_bert_tensor_as_stack(tensor_name: str) -> str:
     """Return the name that a tensor of BERT's feed-forward block has as the first
     network of a stack in EfficientBERT; other names are returned unchanged."""
     parts = {

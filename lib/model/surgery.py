@@ -1,10 +1,10 @@
 """This module applies operations to a model that change it in place, such as pruning;
 all operations on a model together are called its surgery.
 
-    operate(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
-    operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
-    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
-    seed=1)
+    apply_surgery(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
+    apply_surgery(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9],
+    ...]}) apply_surgery(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"],
+    "kernel": 3}, seed=1)
 
 An operation is JSON. The list of a model's operations is saved with the weights, and
 the operations are applied again before weights are loaded. Apply operations before the
@@ -15,24 +15,24 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .cut import cut, keep
+from .cut import cut, keep_heads_neurons_or_dimensions
 from .gates import attach_gates
-from .ghost import add_ghosts as ghost
-from .int8 import quantise_layers
+from .ghost import add_ghost_modules as ghost
+from .int8 import quantise_linear_layers
 from .layout import rename_layer_parts_as_bert
 from .mix import add_layer_mix as mix
-from .options import Refused, check_name
-from .parts import AnyModule, list_applied_operations
-from .stack import add_stacks, add_trigram_embedding
+from .options import Refused, SurgeryOperation, SurgeryReport, check_known_name
+from .parts import AnyModule, get_surgery_operations
+from .stack import add_feed_forward_stacks, add_trigram_embedding
 
-OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
+OPERATIONS: dict[str, Callable[..., SurgeryReport]] = {
     "cut": cut,
-    "keep": keep,
+    "keep": keep_heads_neurons_or_dimensions,
     "gates": attach_gates,
     "ghost": ghost,
-    "int8": quantise_layers,
+    "int8": quantise_linear_layers,
     "mix": mix,
-    "stack": add_stacks,
+    "stack": add_feed_forward_stacks,
     "trigram": add_trigram_embedding,
 }
 # Arguments of "cut" and "keep" after which the linear layers of a layer have different
@@ -40,9 +40,9 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
-def operate(
-    model: AnyModule, operation: dict[str, Any], **unsaved_arguments: Any
-) -> dict[str, Any]:
+def apply_surgery(
+    model: AnyModule, operation: SurgeryOperation, **unsaved_arguments: Any
+) -> SurgeryReport:
     """Apply an operation, such as pruning, to a model in place, append it to the list
     of operations that is saved with the model, and return what the operation reports,
     such as counts.
@@ -54,8 +54,8 @@ def operate(
     unsaved_arguments: arguments that are needed only once and are not saved, such as
     the importance scores of a cut or the seed of new weights."""
     name: Any = operation.get("op")
-    change = find_operation(name)
-    for done in list_applied_operations(model):
+    change = find_surgery_function(name)
+    for done in get_surgery_operations(model):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
@@ -65,15 +65,15 @@ def operate(
         **{k: v for k, v in operation.items() if k != "op"},
         **unsaved_arguments,
     )
-    list_applied_operations(model).append(operation)
+    get_surgery_operations(model).append(operation)
     return report
 
 
-def find_operation(operation_name: str) -> Callable[..., dict[str, Any]]:
+def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
     """Return the function that applies an operation to a model, by the operation's
     name, such as "cut".
 
-    It is one of OPERATIONS, or the function `change` of a module of that name in
+    It is one of OPERATIONS, or the function `prune` of a module of that name in
     `lib.methods` or in the folder of an exported model. Raises Refused for an unknown
     name."""
     if operation_name not in OPERATIONS:
@@ -84,7 +84,7 @@ def find_operation(operation_name: str) -> Callable[..., dict[str, Any]]:
                 if error.name not in (package, f"{package}.{operation_name}", "lib"):
                     raise  # The module exists, but one of its own imports is missing.
                 continue
-            if change := getattr(module, "change", None):
-                return change
-        check_name("surgery", operation_name, OPERATIONS)
+            if prune := getattr(module, "prune", None):
+                return prune
+        check_known_name("surgery", operation_name, OPERATIONS)
     return OPERATIONS[operation_name]

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from .parts import AnyModule, get_embedding_output, get_layers
+from .parts import AnyModule, get_last_embedding_module, get_layers
+
+RecordedStates = dict[str, Any]  # {"embedding": tensor, "attention", "ffn": lists}.
 
 
 @contextmanager
-def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
+def record_hidden_states(model: AnyModule) -> Iterator[RecordedStates]:
     """Yield a dict that each forward pass, within a `with` block, fills anew with the
     model's hidden states [B, T, H]; distillation compares those of two models.
 
@@ -32,7 +34,7 @@ def record_hidden_states(model: AnyModule) -> Iterator[dict[str, Any]]:
 
     with ExitStack() as held:
         held.enter_context(
-            get_embedding_output(model).register_forward_hook(store_embedding)
+            get_last_embedding_module(model).register_forward_hook(store_embedding)
         )
         for layer in get_layers(model):
             blocks = {"attention": layer.attention.output, "ffn": layer.output}

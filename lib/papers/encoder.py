@@ -119,7 +119,7 @@ def check_encoder(folder: Path, task: Task | None) -> None:
         name.removeprefix(f"{shape.family}."): tensor
         for name, tensor in read_safetensors_header(weights).items()
     }
-    if wrong := list(list_wrong_tensors(tensors, shape)):
+    if wrong := list(list_tensor_errors(tensors, shape)):
         more = f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         fix = "fix: save model and configuration together, by save_pretrained"
         raise Refused(f"{folder}: {'; '.join(wrong[:3])}{more}; {fix}")
@@ -192,7 +192,7 @@ def read_configuration(folder: Path) -> Json:
         fault = f"a model of type {family!r}"
         raise lines.make_content_error(file, fault, " or ".join(FAMILIES), OTHER)
     least = dict.fromkeys(list_config_size_fields(family), 1)
-    least["max_position_embeddings"] = LONGEST + find_first_position(family, config)
+    least["max_position_embeddings"] = LONGEST + find_position_offset(family, config)
     for name, low in least.items():
         if type(config.get(name)) is not int or config[name] < low:
             fault = f"{name} {config.get(name)!r}"
@@ -205,7 +205,7 @@ def read_configuration(folder: Path) -> Json:
     return config
 
 
-def find_first_position(family: str, configuration: Json) -> int:
+def find_position_offset(family: str, configuration: Json) -> int:
     """Return the index in the position table of the first token.
 
     RoBERTa and MPNet count positions from behind the id of padding, all others from 0.
@@ -238,7 +238,7 @@ def read_safetensors_header(file: Path) -> dict[str, Json]:
     return tensors
 
 
-def list_wrong_tensors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
+def list_tensor_errors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
     """Yield a sentence for each tensor of the weights that does not fit the
     configuration.
 
@@ -369,7 +369,7 @@ def list_tokenizer_faults(
     if tokenizer_ids.pad == -1:
         fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
-    counts = find_first_position(shape.family, config) - 1
+    counts = find_position_offset(shape.family, config) - 1
     if tokenizer_ids.pad is not None and 0 <= tokenizer_ids.pad != counts >= 0:
         ids = f"padding has id {tokenizer_ids.pad} in the tokenizer"
         yield f"{ids}, and positions count from id {counts}; fix: {OTHER}"

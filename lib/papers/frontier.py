@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lib.core.names import Refused
-from lib.core.options import Targets
+from lib.core.options import SurgeryOperation, Targets
 from lib.core.papers import import_module_of_each_paper
 from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Run
@@ -39,6 +39,7 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
+PointRow = Json  # A line of `make_points_table`, or columns of it.
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
 # Tables of frontier.toml beside this module, whose comments describe them.
@@ -55,7 +56,7 @@ tasks = partial(grids.select_tasks, by_profile=TASKS)
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def uniformly_cut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def uniformly_pruned_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
     """Return the Spec of a pruned model that keeps the first heads and neurons of each
     layer instead of the most important ones, a control for the ranking.
 
@@ -67,38 +68,40 @@ def uniformly_cut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
     train = join_stages_into_one_training(students.FINETUNE, profile)
-    args = grids.make_common_arguments(profile, task, train=train, targets=targets)
+    args = grids.make_common_run_arguments(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
 
-def uncut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def full_width_finetuned_spec(profile: str, task: str, unused_width: int) -> Spec:
     return grids.teacher_spec(profile, task)
 
 
-def distilled_uncut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spec:
     """Return the Spec of the whole model, trained in the two stages in which pruned
     students are. It is the control for what this training alone changes.
 
-    width_in_twelfths: not used; all methods have it."""
+    unused_width: not used; all methods have it."""
     return students.student_spec(profile, task, HEADS)
 
 
 def student_by_method_spec(
-    profile: str, task: str, budget_in_twelfths: int, method_name: str
+    profile: str, task: str, flops_in_twelfths: int, method_name: str
 ) -> Spec:
     """Return the Spec of a student that is pruned by a method of lib.methods.
 
-    A method with a function `scores` ranks heads and neurons, on the same rows as the
-    ranking of the papers' width-pruned students."""
+    A method with a function `compute_importance_scores` ranks heads and neurons, on the
+    same rows as the ranking of the papers' width-pruned students."""
     method, inputs = import_method(method_name), {}
-    if hasattr(method, "scores"):
+    if hasattr(method, "compute_importance_scores"):
         options = replace(
             students.IMPORTANCE[profile], cumulative=False, by=method_name
         )
-        ranked = grids.make_common_arguments(profile, task, importance=options)
+        ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
-    _, arguments = method.keep(find_encoder_shape(profile), budget_in_twelfths / HEADS)
+    _, arguments = method.plan_pruning(
+        find_encoder_shape(profile), flops_in_twelfths / HEADS
+    )
     return student_spec(profile, task, {"op": method_name} | arguments, **inputs)
 
 
@@ -107,19 +110,19 @@ def student_by_method_spec(
 RECIPES = import_module_of_each_paper("recipes")
 
 
-def describe_ghost_operation(profile: str) -> Json:
+def make_ghost_surgery_operation(profile: str) -> SurgeryOperation:
     return {"op": "ghost"} | to_plain_json(
         RECIPES["ghostbert"].make_ghost_options(profile)
     )
 
 
-def searched_ghost_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def searched_width_ghost_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
     """Return the Spec of a student that combines two papers: it keeps the heads and
     neurons that a search finds (NAS pruning) and gets ghost modules, cheap convolutions
     (GhostBERT)."""
     find = import_module_of_each_paper("frontier")["nas_pruning"].search_spec_at_budget
     return searched_student_spec(
-        profile, task, width_in_twelfths, find, (describe_ghost_operation(profile),)
+        profile, task, width_in_twelfths, find, (make_ghost_surgery_operation(profile),)
     )
 
 
@@ -134,7 +137,7 @@ def width_pruned_layer_mix_spec(
     return Spec("fineprune", args | {"mix": mix}, last.inputs)
 
 
-def ghost_warmup_distilled_spec(
+def one_loss_distilled_ghost_spec(
     profile: str, task: str, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec of a pruned student with ghost modules (GhostBERT) that is
@@ -146,7 +149,7 @@ def ghost_warmup_distilled_spec(
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
     train = join_stages_into_one_training(students.FINETUNE, profile)
     options = RECIPES["efficientbert"].TAUGHT[profile]
-    args = grids.make_common_arguments(profile, task, train=train, warmup=options)
+    args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
     return Spec("warmup", args, inputs)
 
@@ -155,12 +158,14 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
     """Return {name: Method} of the methods that belong to no paper, or combine those of
     several installed papers."""
     points = {
-        "Whole": Method("whole", uncut_spec, "all", once=True),
+        "Whole": Method("whole", full_width_finetuned_spec, "all", once=True),
         "Width": Method("paper", students.student_spec),
-        "Whole, distilled": Method("control", distilled_uncut_spec, "all", once=True),
-        "Uniform": Method("control", uniformly_cut_spec),
+        "Whole, distilled": Method(
+            "control", distilled_full_width_spec, "all", once=True
+        ),
+        "Uniform": Method("control", uniformly_pruned_spec),
     }
-    in_int8 = partial(quantised_spec, make_trained_spec=uncut_spec)
+    in_int8 = partial(quantised_spec, make_trained_spec=full_width_finetuned_spec)
     points["Int8"] = Method("control", in_int8, "all", once=True)
     for title, name in METHODS.items():
         points[title] = Method(
@@ -175,10 +180,10 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
         in_int8 = partial(quantised_spec, make_trained_spec=ghosts.make)
         points["GhostBERT, int8"] = combined(in_int8)
         if "efficientbert" in papers:
-            points["GhostBERT, warmed up"] = combined(ghost_warmup_distilled_spec)
+            points["GhostBERT, warmed up"] = combined(one_loss_distilled_ghost_spec)
         if "nas_pruning" in papers:
             least = papers["nas_pruning"].POINTS["NAS"].least
-            made = combined(searched_ghost_spec, keeps="found", least=least)
+            made = combined(searched_width_ghost_spec, keeps="found", least=least)
             points["NAS + ghosts"] = made
     return points
 
@@ -197,7 +202,7 @@ TABLE = collect_methods()
 OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
-def list_budgets(
+def list_flops_budgets_in_twelfths(
     profile: str, method_name: str, chosen_budgets: Sequence[int] = ()
 ) -> Sequence[int]:
     """Return the budgets at which a method has a model, in twelfths of the whole FLOPs:
@@ -211,7 +216,7 @@ def list_budgets(
     possible_widths = students.select_widths_with_whole_heads(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
-    if method.keeps == "found" and grids.find_reader_span(profile):
+    if method.keeps == "found" and grids.find_reader_passage_cut(profile):
         return []  # Searches do not support questions on passages.
     low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
@@ -220,45 +225,45 @@ def list_budgets(
 def count_method_flops(
     profile: str,
     method_name: str,
-    budget_in_twelfths: int,
-    architecture: Json | None = None,
+    flops_in_twelfths: int,
+    searched_architecture: Json | None = None,
 ) -> int:
     """Return the FLOPs of one forward pass of a method's model on 128 tokens.
 
     Counted are matrix products and convolutions, and the pooler.
 
-    architecture: the kept heads and neurons that a search found, for methods with a
-    search."""
+    searched_architecture: the kept heads and neurons that a search found, for methods
+    with a search."""
     base, method = find_encoder_shape(profile), TABLE[method_name]
     if method.flops:
         return method.flops(profile)
     if method.keeps == "found":
-        assert architecture is not None
-        layers = cost.count_widths_by_layer(architecture)
+        assert searched_architecture is not None
+        layers = cost.count_widths_by_layer(searched_architecture)
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
             "width": lambda: (
                 [
                     (
-                        budget_in_twelfths * base.heads // HEADS,
-                        budget_in_twelfths * base.ffn // HEADS,
+                        flops_in_twelfths * base.heads // HEADS,
+                        flops_in_twelfths * base.ffn // HEADS,
                     )
                 ]
                 * base.layers
             ),
         }.get(
             method.keeps,
-            lambda: import_method(method.keeps).keep(base, budget_in_twelfths / HEADS)[
-                0
-            ],
+            lambda: import_method(method.keeps).plan_pruning(
+                base, flops_in_twelfths / HEADS
+            )[0],
         )()
         layers = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
     return total + (method.added(profile) if method.added else 0)
 
 
-def describe_choices() -> list[str]:
+def format_default_choices() -> list[str]:
     """Return lines of help for the command that compares methods on a reader's own
     data: which methods there are, and what budgets and seeds are without a choice."""
     lines = [
@@ -269,14 +274,14 @@ def describe_choices() -> list[str]:
         parts = {
             "budgets": ",".join(map(str, BUDGETS[profile])),
             "seeds": ",".join(map(str, SEEDS[profile])),
-            "length": grids.find_length_limit(profile),
+            "length": grids.find_token_limit(profile),
         }
         chosen = ", ".join(f"--{name} {value}" for name, value in parts.items())
         lines.append(f"without a choice, {profile}: {chosen}")
     return lines
 
 
-def read_floors(metrics: Mapping[str, Any]) -> dict[str, float]:
+def read_baseline_scores(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return {baseline: points} of the baselines without a network, the majority class
     and a bag of words, that a run of the step `bag_of_words` could score.
 
@@ -286,24 +291,24 @@ def read_floors(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: 100 * value for name, value in values.items() if value == value}
 
 
-def describe_baseline_scores(metrics: Mapping[str, Any], is_share: bool) -> str:
+def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str:
     """Return a line on the scores of the majority class and of a bag of words, with a
     warning where these are so high that no model can be shown to be better.
 
     metrics: of a run of the step `bag_of_words`.
-    is_share: whether the score is a share of right rows, whose interval is known even
-    where every row is right."""
-    scores = read_floors(metrics)
+    is_fraction: whether the score is a share of right rows, whose interval is known
+    even where every row is right."""
+    scores = read_baseline_scores(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
-    top = 100 - paired.estimate_share_gap([False] * rows).high if is_share else 99.95
+    top = 100 - paired.estimate_share_gap([False] * rows).high if is_fraction else 99.95
     if best < top:
         return line
     why = (
         f"even with all {rows:,} rows right a model is known to be above {top:.1f} only"
     )
-    return f"{line}. Beware: nothing can be shown above that" + f"; {why}" * is_share
+    return f"{line}. Beware: nothing can be shown above that" + f"; {why}" * is_fraction
 
 
 def format_label(model: str, budget_in_twelfths: int) -> str:
@@ -349,7 +354,7 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
                 architectures.get((name, m, task, seed)) for seed in rows["seed"]
             ]
             row_costs = map(
-                partial(count_costs, profile),
+                partial(count_model_costs, profile),
                 rows.to_dict("records"),
                 seed_architectures,
             )
@@ -370,7 +375,7 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= compute_gap_to_width_pruned(
+            line |= compare_to_width_pruned(
                 task_frame,
                 line,
                 find_width_pruned_baseline(lines[start:], line["flops"]),
@@ -379,16 +384,22 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def count_costs(
-    profile: str, run_row: Mapping[str, Any], architecture: Json | None
-) -> tuple[float, float, float]:
-    """Return (MFLOPs, million parameters, megabytes) of a trained model.
+class ModelCosts(NamedTuple):
+    megaflops: float
+    million_parameters: float
+    megabytes: float
+
+
+def count_model_costs(
+    profile: str, run_row: Mapping[str, Any], searched_architecture: Json | None
+) -> ModelCosts:
+    """Return the costs of a trained model.
 
     Pruned weights do not count as parameters. Megabytes are those of the smallest
     measured storage format, or of float32.
 
     run_row: a row of the frame of runs, with the run's metrics.
-    architecture: the heads and neurons that a search found, or None."""
+    searched_architecture: the heads and neurons that a search found, or None."""
     pruned = run_row.get("masked_weights", 0) - run_row.get("kept_weights", 0)
     weights = run_row["parameters"] - np.nan_to_num(pruned)
     stored = [
@@ -396,11 +407,16 @@ def count_costs(
         for n in (run_row.get("bytes"), run_row.get("bytes_sparse"))
         if n and np.isfinite(n)
     ]
-    forward = count_method_flops(profile, run_row["method"], run_row["m"], architecture)
-    return forward / 1e6, weights / 1e6, (*stored, 4 * run_row["parameters"])[0] / 1e6
+    forward = count_method_flops(
+        profile, run_row["method"], run_row["m"], searched_architecture
+    )
+    stored_bytes = (*stored, 4 * run_row["parameters"])[0]
+    return ModelCosts(forward / 1e6, weights / 1e6, stored_bytes / 1e6)
 
 
-def find_width_pruned_baseline(point_rows: Iterable[Json], flops: float) -> Json | None:
+def find_width_pruned_baseline(
+    point_rows: Iterable[PointRow], flops: float
+) -> PointRow | None:
     """Return the line of the narrowest width-pruned or whole model with at least these
     FLOPs, with which a model is compared; None where there is none.
 
@@ -412,9 +428,12 @@ def find_width_pruned_baseline(point_rows: Iterable[Json], flops: float) -> Json
     return min(candidates, key=lambda line: line["flops"], default=None)
 
 
-def compute_gap_to_width_pruned(
-    runs_frame: pd.DataFrame, point_row: Json, baseline_row: Json | None, column: Column
-) -> Json:
+def compare_to_width_pruned(
+    runs_frame: pd.DataFrame,
+    point_row: PointRow,
+    baseline_row: PointRow | None,
+    column: Column,
+) -> PointRow:
     """Return the columns of `make_points_table` on a model's gap to the width-pruned
     model of the same cost.
 
@@ -479,8 +498,8 @@ def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | 
     return float(full_costs.iloc[0]) if len(full_costs) else None
 
 
-def recommend_line(
-    points: pd.DataFrame, cost_column: str, cost_share: float
+def find_best_affordable_model(
+    points: pd.DataFrame, cost_column: str, max_cost_share: float
 ) -> dict[Hashable, Any] | None:
     """Return the line of the model with the best score within a cost limit; the
     cheapest of equals, None where no model is within the limit.
@@ -490,14 +509,14 @@ def recommend_line(
 
     points: a table of `make_points_table`.
     cost_column: the column of the cost, such as "flops".
-    cost_share: the share, from 0 to 1."""
+    max_cost_share: the share, from 0 to 1."""
     full_cost = find_cost_of_whole_model(points, cost_column)
     if full_cost is None:
         raise Refused(
             "the budget is a share of the model 'Whole': add it to the methods"
         )
     affordable = points[
-        points[cost_column] <= SLACK * cost_share * full_cost
+        points[cost_column] <= SLACK * max_cost_share * full_cost
     ].sort_values(cost_column)
     return (
         affordable.loc[affordable["score"].idxmax()].to_dict()

@@ -4,8 +4,8 @@ their data, settings and encoders, and the tasks, seeds and fine-tuned teachers.
 A reader's own data and model can replace those of a profile. Then the profile is a
 `ReaderProfile`: a str that is the profile's name, so it finds the settings of that
 profile in every table, and that has the reader's data and model as attributes.
-`describe_training_rows` and `backbone_spec` look at these, so no paper needs to know of
-them. The module does not import torch."""
+`make_training_data_descriptor` and `backbone_spec` look at these, so no paper needs to
+know of them. The module does not import torch."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import find_papers, import_module_of_each_paper
 from lib.core.rows import Row
@@ -31,10 +31,16 @@ from lib.core.types import Json
 from lib.data import grammar, models, own
 from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
-from lib.papers.encoder import find_first_position, read_configuration, read_shape
+from lib.papers.encoder import find_position_offset, read_configuration, read_shape
 from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
 from lib.stats.compare import Column
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
+
+# f(Spec, metrics of its run) -> estimated core-seconds.
+RunTimeEstimator = Callable[[Spec, Json], float]
+RunArguments = Json  # {argument of a step: value}.
+DataDescriptor = Json  # What lib.data.describe_task_rows returns: the rows of a run.
+ScoreTable = dict[Any, dict[tuple[str, str], Any]]  # {row: {(source, column): cell}}.
 
 
 def read_settings(paper_or_table: str) -> SimpleNamespace:
@@ -137,7 +143,7 @@ def find_profile(profile: str) -> SimpleNamespace:
     sets), a line about it, and numerics.
 
     Raises Refused for an unknown name."""
-    check_name("profile", profile, PROFILES)
+    check_known_name("profile", profile, PROFILES)
     return PROFILES[profile]
 
 
@@ -147,7 +153,7 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
 
     It has a fixed seed, because runs of all seeds start from it. Raises Refused for an
     unknown name."""
-    check_name("checkpoint", checkpoint_name, models.HUB)
+    check_known_name("checkpoint", checkpoint_name, models.HUB)
     return Spec(
         "checkpoint",
         {"name": checkpoint_name, "digest": data.digest_checkpoint(checkpoint_name)},
@@ -160,13 +166,13 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
     For a reader's own encoder it is that encoder's family, or "bert" where no paper
     uses this family."""
-    if folder := read_reader_part(profile, "model"):
+    if folder := get_reader_attribute(profile, "model"):
         kind = read_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
     return tuple(CHECKPOINTS.get(find_profile(profile).name, ("bert",)))
 
 
-def name_encoder(profile: str) -> str:
+def get_encoder_name(profile: str) -> str:
     """Return the name by which texts call a profile's encoder, such as "MiniLM"."""
     return CALLED.get(profile, f"the encoder of {profile}")
 
@@ -177,13 +183,13 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
 
     A reader's own encoder replaces it, whatever the family. Raises Refused for a family
     that the profile does not have."""
-    if folder := read_reader_part(profile, "model"):
+    if folder := get_reader_attribute(profile, "model"):
         return Spec(
             "checkpoint",
             {"name": folder, "digest": data.digest_weights(folder)},
             seed=0,
         )
-    check_name(
+    check_known_name(
         f"kind of encoder in profile {profile!r}",
         family,
         list_encoder_families(profile),
@@ -195,12 +201,12 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     )
 
 
-def start_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
+def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     """Return the Spec of a published checkpoint; with a reader's own encoder, that of
     this encoder."""
     return (
         backbone_spec(profile)
-        if read_reader_part(profile, "model")
+        if get_reader_attribute(profile, "model")
         else checkpoint_spec(checkpoint_name)
     )
 
@@ -212,7 +218,7 @@ def toy_backbone_spec() -> Spec:
     return Spec("pretrain", TOY | args, seed=0)
 
 
-def untrained_spec() -> Spec:
+def untrained_toy_encoder_spec() -> Spec:
     """Return the Spec of the small encoder of profile toy with random weights, for
     tests and comparisons without pre-training."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
@@ -223,9 +229,9 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     encoder.
 
     Raises Refused for a family that the profile does not have."""
-    if folder := read_reader_part(profile, "model"):
+    if folder := get_reader_attribute(profile, "model"):
         return read_shape(folder)
-    check_name(
+    check_known_name(
         f"kind of encoder in profile {profile!r}",
         family,
         list_encoder_families(profile),
@@ -282,11 +288,11 @@ class ReaderProfile(str):
         if length and not SHORTEST <= length <= (most := self.token_limit):
             fault = f"length is {length}, and the encoder reads {most} tokens"
             raise Refused(f"{fault}: take {SHORTEST} to {most}")
-        if self.measured_feed and self.measured_feed.unknown > 0.5:
+        if self.tokenizer_coverage and self.tokenizer_coverage.unknown > 0.5:
             fix = "take an encoder of the language and the case of your texts, or set "
             fix += "do_lower_case in tokenizer_config.json as its vocabulary has it"
             raise Refused(
-                f"{self.measured_feed.summary}: that is no reading; fix: {fix}"
+                f"{self.tokenizer_coverage.summary}: that is no reading; fix: {fix}"
             )
         return self
 
@@ -314,33 +320,33 @@ class ReaderProfile(str):
         position table."""
         base = find_encoder_shape(self)
         config = read_configuration(self.encoder_folder) if self.encoder_folder else {}
-        return base.positions - find_first_position(base.family, config)
+        return base.positions - find_position_offset(base.family, config)
 
     @property
-    def measured_feed(self) -> TokenizerCoverage | None:
+    def tokenizer_coverage(self) -> TokenizerCoverage | None:
         """Return a TokenizerCoverage, measurements of how the encoder's tokenizer splits the
         reader's texts; None without such data, or without a tokenizer on this machine.
         """
         if not (self.data and self.encoder_folder):
             return None
         reading = own.read_dataset_line(self.data)
-        cut = 0 if reading.task.span else find_length_limit(self)
+        cut = 0 if reading.task.span else find_token_limit(self)
         return measure_tokenizer_coverage(
             reading.splits["train"], self.encoder_folder, cut
         )
 
     @property
-    def row_cautions(self) -> list[str]:
+    def data_warnings(self) -> list[str]:
         """Return sentences that warn of problems in the reader's data, to be shown
         beside any advice on a method."""
         lines = [*own.read_dataset_line(self.data).cautions] if self.data else []
         return lines + (
-            [self.measured_feed.summary]
-            if self.measured_feed and self.measured_feed.needs_warning
+            [self.tokenizer_coverage.summary]
+            if self.tokenizer_coverage and self.tokenizer_coverage.needs_warning
             else []
         )
 
-    def describe_inputs(self) -> list[str]:
+    def format_input_sentences(self) -> list[str]:
         """Return sentences for a page on the reader's data and encoder.
 
         The first one names them, and also stands in captions."""
@@ -356,7 +362,11 @@ class ReaderProfile(str):
             capped *= learned < len(splits["train"])
             lines += [f"{line}." for line in own.read_dataset_line(self.data).lines]
             lines.append(f"The data have {rows}{capped}.")
-            lines += [f"{self.measured_feed.summary}."] if self.measured_feed else []
+            lines += (
+                [f"{self.tokenizer_coverage.summary}."]
+                if self.tokenizer_coverage
+                else []
+            )
         settled = f"All other settings are those of profile {self[:]}"
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
@@ -370,33 +380,35 @@ def make_reader_profile(
     return ReaderProfile(profile, data, model, length) if is_own else profile
 
 
-def find_length_limit(profile: str) -> int:
+def find_token_limit(profile: str) -> int:
     """Return the number of tokens to which the rows of a profile are cut."""
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
-def find_profile_of_values(parameter_values: Mapping[str, Any]) -> str:
+def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     """Return the profile that the parameters of a notebook name: its name or a
     `ReaderProfile`.
 
     A notebook without the parameter `data` may use `model` for something else, so there
     only the parameter `profile` counts.
 
-    parameter_values: {parameter: value}."""
+    notebook_parameters: {parameter: value}."""
     parameters = (
-        (*PARAMETERS, "length") if "data" in parameter_values else PARAMETERS[:1]
+        (*PARAMETERS, "length") if "data" in notebook_parameters else PARAMETERS[:1]
     )
     return make_reader_profile(
-        **{n: parameter_values[n] for n in parameters if n in parameter_values}
+        **{n: notebook_parameters[n] for n in parameters if n in notebook_parameters}
     )
 
 
-def list_parameter_values(profile: str) -> dict[str, Any]:
+def get_notebook_parameters(profile: str) -> dict[str, Any]:
     """Return {parameter of a notebook: value} for a profile, as the reverse of
-    `find_profile_of_values`."""
+    `find_profile_of_parameters`."""
     if not isinstance(profile, ReaderProfile):
         return {"profile": profile[:]}
-    reader_parts = {name: read_reader_part(profile, name) for name in PARAMETERS[1:]}
+    reader_parts = {
+        name: get_reader_attribute(profile, name) for name in PARAMETERS[1:]
+    }
     cut = {"length": profile.length} if profile.length else {}
     return {"profile": profile[:]} | reader_parts | cut
 
@@ -406,30 +418,32 @@ def list_command_options(profile: str) -> list[str]:
     encoder, such as "--profile mini"."""
     return [
         f"--{name} {shlex.quote(str(value))}"
-        for name, value in list_parameter_values(profile).items()
+        for name, value in get_notebook_parameters(profile).items()
         if value
     ]
 
 
-def read_reader_part(profile: str, part_name: str) -> str:
+def get_reader_attribute(profile: str, attribute_name: str) -> str:
     """Return an attribute that only a `ReaderProfile` has; "" for a plain name of a
     profile.
 
-    part_name: "data", "model" or "task_title"."""
-    return getattr(profile, part_name, "")
+    attribute_name: "data", "model" or "task_title"."""
+    return getattr(profile, attribute_name, "")
 
 
-def describe_reader_inputs(profile: str) -> list[str]:
+def format_reader_sentences(profile: str) -> list[str]:
     """Return sentences on the reader's own data and encoder; [] without them."""
-    return profile.describe_inputs() if isinstance(profile, ReaderProfile) else []
+    return (
+        profile.format_input_sentences() if isinstance(profile, ReaderProfile) else []
+    )
 
 
-def digest_reader_inputs(profile: str) -> list[str]:
+def hash_reader_inputs(profile: str) -> list[str]:
     """Return the digests of the reader's data, encoder and, if there are any, test
     rows, by which a page shows what it was made of.
 
     The first two are "" where they are not given."""
-    name, model = (read_reader_part(profile, what) for what in PARAMETERS[1:])
+    name, model = (get_reader_attribute(profile, what) for what in PARAMETERS[1:])
     digests = [
         name and data.digest_local_rows("own", name)[0],
         model and data.digest_weights(model),
@@ -438,10 +452,10 @@ def digest_reader_inputs(profile: str) -> list[str]:
     return digests + ([data.digest_splits({"rows": test})] if test else [])
 
 
-def list_reader_cautions(profile: str) -> list[str]:
+def list_reader_data_warnings(profile: str) -> list[str]:
     """Return sentences that warn of problems in the reader's own data; [] without such
     data."""
-    return profile.row_cautions if isinstance(profile, ReaderProfile) else []
+    return profile.data_warnings if isinstance(profile, ReaderProfile) else []
 
 
 def limit_row_counts(
@@ -481,15 +495,17 @@ def select_tasks(
     unknown profile or task.
 
     by_profile: {profile: tasks}."""
-    check_name("profile", profile, by_profile)
-    if title := read_reader_part(profile, "task_title"):
+    check_known_name("profile", profile, by_profile)
+    if title := get_reader_attribute(profile, "task_title"):
         for name in chosen_tasks:
-            check_name("task of your own data", name, (title,))
+            check_known_name("task of your own data", name, (title,))
         return (title,)
     listed = {name for names in by_profile.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     for name in chosen_tasks:
-        check_name("task of this page", name, [name for kind in kinds for name in kind])
+        check_known_name(
+            "task of this page", name, [name for kind in kinds for name in kind]
+        )
     return tuple(chosen_tasks) or tuple(by_profile[profile])
 
 
@@ -504,7 +520,7 @@ def select_seeds(
     Raises Refused for a profile without seeds.
 
     by_profile: {profile: seeds}."""
-    check_name("profile", profile, by_profile)
+    check_known_name("profile", profile, by_profile)
     return tuple(chosen_seeds) or tuple(by_profile[profile])
 
 
@@ -520,7 +536,7 @@ def pick_values(
 
     label_noun: what a label is, for the error message."""
     for name in chosen_labels:
-        check_name(label_noun, name, values_by_label)
+        check_known_name(label_noun, name, values_by_label)
     return {
         name: values_by_label[name]
         for name in values_by_label
@@ -528,7 +544,7 @@ def pick_values(
     }
 
 
-def find_source(profile: str, task: str) -> str:
+def find_data_source(profile: str, task: str) -> str:
     """Return where the data of a task come from at a profile: "toy" (generated
     sentences), "glue", "squad", "senteval" or "treebank", as lib.data names them.
 
@@ -542,86 +558,88 @@ def find_source(profile: str, task: str) -> str:
     )
 
 
-def describe_dataset(profile: str, task: str) -> Json:
+def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return the descriptor of a task's data set at a profile, with the profile's
     number of rows (lib.data.make_data_descriptor)."""
-    return describe_training_rows(
+    return make_training_data_descriptor(
         profile, task, ROWS[profile].get(task), HELD_OUT[profile]
     )
 
 
-def describe_training_rows(
+def make_training_data_descriptor(
     profile: str,
     task: str,
-    rows: int | None,
-    held_out_rows: int = 0,
-    with_unseen_rows: bool = True,
+    row_count: int | None,
+    held_out_row_count: int = 0,
+    adds_unseen_rows: bool = True,
     **further_options: Any,
-) -> Json:
+) -> DataDescriptor:
     """Return the descriptor of a task's training rows and, if wanted, of rows of an
     unseen kind on which models are scored too.
 
     Some profiles draw the training rows by the seed of the run. A reader's own data
     have no unseen rows.
 
-    rows: number of training rows; None means all.
-    held_out_rows: number of further training rows by which candidates of a search are
-    scored.
-    with_unseen_rows: whether unseen rows are added. They do not depend on the training
+    row_count: number of training rows; None means all.
+    held_out_row_count: number of further training rows by which candidates of a search
+    are scored.
+    adds_unseen_rows: whether unseen rows are added. They do not depend on the training
     rows.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
-    if name := read_reader_part(profile, "data"):
-        counts = limit_row_counts(name, profile, rows, held_out_rows)
+    if name := get_reader_attribute(profile, "data"):
+        counts = limit_row_counts(name, profile, row_count, held_out_row_count)
         return data.make_data_descriptor("own", name, *counts, **further_options)
-    further_options |= UNSEEN[profile].get(task, {}) if with_unseen_rows else {}
-    place = find_source(profile, task), task
+    further_options |= UNSEEN[profile].get(task, {}) if adds_unseen_rows else {}
+    place = find_data_source(profile, task), task
     if profile in DRAWN:
         further_options["drawn"] = True
         pool = data.make_data_descriptor(*place, **further_options)["drawn"]["rows"]
         # If fewer rows can be drawn than were asked for, all of them are.
-        rows = min(rows or pool, pool - held_out_rows)
-    return data.make_data_descriptor(*place, rows, held_out_rows, **further_options)
+        row_count = min(row_count or pool, pool - held_out_row_count)
+    return data.make_data_descriptor(
+        *place, row_count, held_out_row_count, **further_options
+    )
 
 
-def make_common_arguments(
+def make_common_run_arguments(
     profile: str,
     task: str,
-    rows_descriptor: Json | None = None,
+    data_descriptor: DataDescriptor | None = None,
     /,
-    spans_by_profile: Mapping[str, Span] = SPAN,
+    passage_cuts_by_profile: Mapping[str, Span] = SPAN,
     **further_arguments: Any,
-) -> Json:
+) -> RunArguments:
     """Return the arguments of a step on a task: data, numerics, for question answering
     how passages are cut, and `further_arguments`.
 
-    rows_descriptor: data other than the profile's.
-    spans_by_profile: {profile: how passages are cut}."""
+    data_descriptor: data other than the profile's.
+    passage_cuts_by_profile: {profile: how passages are cut}."""
     task_args = {
-        "data": rows_descriptor or describe_dataset(profile, task),
+        "data": data_descriptor or make_profile_data_descriptor(profile, task),
         "numerics": find_profile(profile).numerics,
     }
     task_args |= (
         {"span": cut}
-        if (cut := find_span_settings(profile, task, spans_by_profile))
+        if (cut := find_passage_cut(profile, task, passage_cuts_by_profile))
         else {}
     )
     for name in ("train", "importance"):
         task_args |= (
-            {name: adapt_options_to_reader(profile, further_arguments.pop(name))}
+            {name: adapt_options_to_reader_data(profile, further_arguments.pop(name))}
             if name in further_arguments
             else {}
         )
     return task_args | further_arguments
 
 
-def find_reader_span(profile: str) -> Span | None:
+def find_reader_passage_cut(profile: str) -> Span | None:
     """Return how passages are cut where the reader's own data are questions on
     passages; None for other data."""
-    name = read_reader_part(profile, "data")
+    name = get_reader_attribute(profile, "data")
     return SPAN[profile] if name and data.task("own", name).span else None
 
 
-def adapt_options_to_reader(profile: str, options: Options) -> Options:
+def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
     """Return the settings of a training or of a ranking of heads and neurons, adapted
     to a reader's own data.
 
@@ -651,17 +669,20 @@ def measure_flops_per_second() -> float:
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def make_run_time_estimator(profile: str) -> Callable[[Spec, Json], float] | None:
-    """Return f(Spec, metrics of its run) -> estimated core-seconds of the run, for a
-    reader's own data; None for other profiles, whose run times are known.
+def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
+    """Return a RunTimeEstimator for a reader's own data; None for other profiles, whose
+    run times are known.
 
     The estimate counts FLOPs: a training step is three forward passes of the whole
     encoder, and a step that only reads the rows is one. The mean number of tokens of a
     row is that in the metrics, if the run is finished, else that of the reader's data.
     """
-    if not read_reader_part(profile, "data"):
+    if not get_reader_attribute(profile, "data"):
         return None
-    usual, reads = find_length_limit(profile), getattr(profile, "measured_feed", None)
+    usual, reads = (
+        find_token_limit(profile),
+        getattr(profile, "tokenizer_coverage", None),
+    )
     if reads and reads.length:
         usual = float(np.minimum(reads.lengths, reads.length).mean())
     pace = EFFICIENCY * measure_flops_per_second()
@@ -693,7 +714,9 @@ def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
     return SHAPES.get(str(spec.args.get("name", "")).removesuffix("-uncased"))
 
 
-def make_latency_arguments(timed_runs: int, token_count: int, batch_size: int) -> Json:
+def make_latency_arguments(
+    timed_runs: int, token_count: int, batch_size: int
+) -> RunArguments:
     """Return the arguments of the step `latency`, which times forward passes on one CPU
     thread.
 
@@ -709,14 +732,18 @@ def make_latency_arguments(timed_runs: int, token_count: int, batch_size: int) -
     }
 
 
-def find_span_settings(
-    profile: str, task: str, spans_by_profile: Mapping[str, Span] = SPAN
+def find_passage_cut(
+    profile: str, task: str, passage_cuts_by_profile: Mapping[str, Span] = SPAN
 ) -> Span | None:
     """Return how the passages of a question-answering task are cut into windows; None
     for other tasks.
 
-    spans_by_profile: {profile: how passages are cut}."""
-    return spans_by_profile[profile] if task in SQUAD else find_reader_span(profile)
+    passage_cuts_by_profile: {profile: how passages are cut}."""
+    return (
+        passage_cuts_by_profile[profile]
+        if task in SQUAD
+        else find_reader_passage_cut(profile)
+    )
 
 
 def teacher_spec(
@@ -724,25 +751,27 @@ def teacher_spec(
     task: str,
     family: str = "bert",
     train: Train | None = None,
-    spans_by_profile: Mapping[str, Span] = SPAN,
+    passage_cuts_by_profile: Mapping[str, Span] = SPAN,
 ) -> Spec:
     """Return the Spec of a profile's encoder fine-tuned on the labels of a task.
 
     It is the teacher and the start of most students, and the baseline of most tables.
 
     train: training settings other than the profile's.
-    spans_by_profile: {profile: how passages are cut}."""
+    passage_cuts_by_profile: {profile: how passages are cut}."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone_spec(profile, family)}
     return Spec(
         "finetune",
-        make_common_arguments(profile, task, spans_by_profile=spans_by_profile, **args),
+        make_common_run_arguments(
+            profile, task, passage_cuts_by_profile=passage_cuts_by_profile, **args
+        ),
         start,
     )
 
 
 def augmented_rows_spec(
-    profile: str, task: str, rows_descriptor: Json | None = None
+    profile: str, task: str, data_descriptor: DataDescriptor | None = None
 ) -> Spec:
     """Return the Spec that augments the training rows of a task: it adds copies in
     which a BERT replaces words, as in TinyBERT's code.
@@ -750,10 +779,10 @@ def augmented_rows_spec(
     Outside profile paper each row has one copy. One augmentation serves all seeds; only
     where a profile draws its training rows by seed does each seed have its own.
 
-    rows_descriptor: data other than the profile's."""
+    data_descriptor: data other than the profile's."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
-    args = make_common_arguments(profile, task, rows_descriptor, augment=options)
+    args = make_common_run_arguments(profile, task, data_descriptor, augment=options)
     pinned = None if profile in DRAWN else 0
     return Spec(
         "augment", args, {"language_model": backbone_spec(profile)}, seed=pinned
@@ -768,8 +797,8 @@ def list_columns_by_task(
 
     A task has the metrics that the paper prints, or else its first metric. At profiles
     mini and base a task has one column, so that each counts once."""
-    if name := read_reader_part(profile, "data"):
-        title = read_reader_part(profile, "task_title")
+    if name := get_reader_attribute(profile, "data"):
+        title = get_reader_attribute(profile, "task_title")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     task_source = find_profile(profile).source
     sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]
@@ -793,7 +822,7 @@ def list_columns_by_task(
     )
 
 
-def list_searches_behind(network_rows: Iterable[Row]) -> list[Row]:
+def list_search_rows_of_networks(network_rows: Iterable[Row]) -> list[Row]:
     """Return Rows, runs with labels, of the searches or random draws that gave some
     networks their architecture. They keep the networks' labels.
 
@@ -806,16 +835,16 @@ def list_searches_behind(network_rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def list_distillations_behind(network_rows: Iterable[Row]) -> list[Row]:
+def list_distillation_rows_of_students(student_rows: Iterable[Row]) -> list[Row]:
     """Return Rows, runs with labels, of the distillation stage of some students, which
     is the input of their last stage. They keep the students' labels.
 
     They have no score, but measures such as the distance to the teacher.
 
-    network_rows: the Rows of the students."""
+    student_rows: the Rows of the students."""
     return [
         row.with_spec(first)
-        for row in network_rows
+        for row in student_rows
         for first in [row.spec.input_specs_with_seeds.get("start")]
         if first and first.step == "distil"
     ]

@@ -68,8 +68,10 @@ def join_stages_into_one_training(
     """Return the training settings of a method with a single stage, with the epochs of
     both stages of the other methods, so that all are trained equally long."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
-    epochs = (grids.adapt_options_to_reader(profile, train).epochs for train in both)
-    return grids.adapt_options_to_reader(
+    epochs = (
+        grids.adapt_options_to_reader_data(profile, train).epochs for train in both
+    )
+    return grids.adapt_options_to_reader_data(
         profile, replace(settings_by_profile[profile], epochs=sum(epochs))
     )
 
@@ -97,5 +99,5 @@ def quantised_spec(
 
     make_trained_spec: f(profile, task, budget_in_twelfths) -> Spec of that model."""
     model = make_trained_spec(profile, task, budget_in_twelfths)
-    args = grids.make_common_arguments(profile, task, train=model.args["train"])
+    args = grids.make_common_run_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

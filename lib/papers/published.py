@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lib.core import disk
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.core.paths import PUBLISHED
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class PrintedNumber(float):
 
 
 def _find_table_file(paper: str, table_name: str) -> Path:
-    check_name(
+    check_known_name(
         "published paper",
         paper,
         sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()),
     )
     tables = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
-    check_name(f"published table of {paper}", table_name, tables)
+    check_known_name(f"published table of {paper}", table_name, tables)
     return PUBLISHED / paper / f"{table_name}.csv"
 
 
@@ -184,7 +184,7 @@ def _select_rows_on_tables(
     rows = _read_table_as_text(paper, list_name)
     all_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places_in_paper:
-        check_name(
+        check_known_name(
             f"place of published {list_name} of {paper}", place, sorted(all_places)
         )
     return [

@@ -18,7 +18,7 @@ from lib.papers import grids
 from lib.papers.grids import (
     LABELS,
     find_encoder_shape,
-    make_common_arguments,
+    make_common_run_arguments,
     teacher_spec,
 )
 from lib.stats import cost
@@ -96,15 +96,19 @@ def plan_student_surgery(
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
         uncut = (
-            {"whole": list(ghosts.uncut_parts)} if ghosts and ghosts.uncut_parts else {}
+            {"whole": list(ghosts.unpruned_projections)}
+            if ghosts and ghosts.unpruned_projections
+            else {}
         )
         surgery.append({"op": "cut", "heads": heads} | uncut)
-        ranked = make_common_arguments(profile, task, importance=IMPORTANCE[profile])
+        ranked = make_common_run_arguments(
+            profile, task, importance=IMPORTANCE[profile]
+        )
         inputs["importance"] = Spec(
             "importance", ranked, {"teacher": inputs["teacher"]}
         )
     if ghosts:
-        ghosts.check_fit(pruned)
+        ghosts.check_fits_model(pruned)
         surgery.append({"op": "ghost"} | to_plain_json(ghosts))
     return surgery, inputs
 
@@ -147,7 +151,7 @@ def finetuned_spec(
     )
     return Spec(
         "finetune",
-        make_common_arguments(profile, task, train=train, targets=targets),
+        make_common_run_arguments(profile, task, train=train, targets=targets),
         inputs,
     )
 
@@ -219,16 +223,16 @@ def student_spec(
     tokens = ghosts.tokens if ghosts else 0
     if AUGMENTED[profile] if augmented is None else augmented:
         inputs["augmented"] = grids.augmented_rows_spec(profile, task)
-    elif CACHED[profile] and not tokens and not grids.find_reader_span(profile):
+    elif CACHED[profile] and not tokens and not grids.find_reader_passage_cut(profile):
         # The teacher's hidden states are computed once, by a run that students with any
         # learning rates share.
         read = make_distillation_settings(profile, task, has_ghosts=False)
-        state_args = make_common_arguments(
+        state_args = make_common_run_arguments(
             profile, task, train=read, distil=Distil(mask=True)
         )
         inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
     distil = Distil(mask=profile != "paper")
-    args = make_common_arguments(
+    args = make_common_run_arguments(
         profile,
         task,
         train=set_padded_length(train, tokens),
@@ -260,7 +264,7 @@ def student_on_labels_spec(
     train = make_distillation_settings(profile, task, lr, bool(ghosts))
     start = untrained_student_spec(profile, task, kept_parts, ghosts, family)
     train = set_padded_length(train, ghosts.tokens if ghosts else 0)
-    first = make_common_arguments(profile, task, train=train, targets=LABELS)
+    first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_spec(
         profile,
         task,

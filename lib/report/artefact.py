@@ -114,13 +114,13 @@ class Page:
     def scope(self) -> str:
         """Return the page's profile (scale of the runs), with the reader's own data and
         model if any. Grids are listed for it."""
-        return grids.find_profile_of_values({"profile": "toy"} | self.values)
+        return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
 
     @property
     def reader_lines(self) -> list[str]:
         """Return sentences on the reader's own data and model; [] for the papers' data
         and models."""
-        return grids.describe_reader_inputs(self.scope)
+        return grids.format_reader_sentences(self.scope)
 
     def collect(self, rows: Sequence[Row], if_missing: str = "run") -> pd.DataFrame:
         """Return the collected frame of a grid's rows: their labels, runs and metrics.

@@ -484,7 +484,7 @@ def describe_best_model(frontier_table: pd.DataFrame) -> str:
     )
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]
-    best = frontier.recommend_line(rows, "flops", 0.5)
+    best = frontier.find_best_affordable_model(rows, "flops", 0.5)
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
     ends = ["low", "high", "seeds"]
     scores = [

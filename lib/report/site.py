@@ -314,7 +314,7 @@ def describe_index_entry(builder: PageBuilder, profile: str, is_running: bool) -
     They are its page's title and answers, or why the page does not exist yet."""
     name = notebook.make_notebook_id(builder.path)
     page = builder.html_path if builder.html_path.exists() else builder.folder
-    scope = grids.find_profile_of_values({"profile": profile} | builder.values)
+    scope = grids.find_profile_of_parameters({"profile": profile} | builder.values)
     failed = builder.failed
     try:
         title = notebook.read_notebook_title(builder.path)

@@ -167,7 +167,7 @@ def _count_ghost_costs(
     pruned features: one for each layer and position, without biases."""
     if ghost is None:
         return 0, 0
-    ghost.check_fit(check_kept_heads(shape, remaining_heads) < shape.heads)
+    ghost.check_fits_model(check_kept_heads(shape, remaining_heads) < shape.heads)
     weights = products = 0
     for position in ghost.positions:
         number, channels = _count_kernels(shape, ghost, remaining_heads, position)

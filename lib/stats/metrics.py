@@ -8,14 +8,17 @@ Pearson and Spearman are 0.0 where predictions or labels are constant (also for 
 row), and F1 is 0.0 without a true positive. No rows, rows without a label and logits
 that are not finite raise Refused, because no score would be meaningful."""
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.data import Task
 from lib.stats import paired
 
 CORRELATIONS = ("pearson", "spearman")
+Metrics: TypeAlias = dict[str, Any]  # {metric: value} of a run, or of its model.
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
@@ -29,7 +32,7 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
 
     predictions: classes or values [N], or logits [N, C].
     labels: [N]."""
-    check_name("metric", metric, METRICS)
+    check_known_name("metric", metric, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
         raise Refused(

@@ -29,7 +29,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from lib.core.disk import digest_bytes
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +142,7 @@ def compute_weighted_scores(
     scores [N] of the questions.
     labels: [N].
     weights: how often each sample has each example [D, N]."""
-    check_name(
+    check_known_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
     answers = np.stack([predict_classes(x) for x in predictions], 1)  # [N, M]

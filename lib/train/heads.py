@@ -40,8 +40,8 @@ def load_network(
 
     dropout: the rate of all dropout layers."""
     head = HEADS[task.span]
-    has_head = head in backbone.read_class_name(folder)
-    model, tokenizer = backbone.load_with_head(
+    has_head = head in backbone.read_model_class_name(folder)
+    model, tokenizer = backbone.load_with_task_head(
         folder, head, task.output_width, dropout, seed
     )
     assert model.config.id2label is not None

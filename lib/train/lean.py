@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from lib.core.options import Numerics
 from lib.model import scores
-from lib.model.parts import get_embedding_output, get_encoder
+from lib.model.parts import get_encoder, get_last_embedding_module
 from lib.train.batches import Encoded
 
 
@@ -52,7 +52,7 @@ def speed_up_passes(model: PreTrainedModel, numerics: Numerics) -> Iterator[None
     if on_cpu and numerics.dtype == "bfloat16":
         # Run this hook before all others, so that they get the same bfloat16 states as
         # the layers.
-        cast = get_embedding_output(model).register_forward_hook(
+        cast = get_last_embedding_module(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
     with cast, scores.use_eager_attention(model, on_cpu):

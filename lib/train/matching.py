@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from lib.core.names import Refused
 from lib.core.options import Numerics
 from lib.model.parts import get_encoder, get_layers
-from lib.model.scores import record_scores
+from lib.model.scores import record_attention_scores
 from lib.model.taps import record_hidden_states
 from lib.train import loop
 from lib.train.batches import Encoded, make_batch
@@ -99,7 +99,9 @@ def observe_states(
     for each layer."""
     with (
         record_hidden_states(model) as seen,
-        record_scores(model) if with_scores else nullcontext() as seen["scores"],
+        record_attention_scores(model) if with_scores else nullcontext() as seen[
+            "scores"
+        ],
     ):
         yield seen
 

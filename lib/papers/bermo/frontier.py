@@ -14,20 +14,27 @@ from lib.papers.points import Method, join_stages_into_one_training
 METHOD = "Magnitude"
 
 
-def fine_pruning_spec(profile: str, task: str, kept_twelfths: int, model: str) -> Spec:
+def fine_pruning_spec(
+    profile: str, task: str, kept_weights_in_twelfths: int, model_name: str
+) -> Spec:
     """Return the Spec of a model that is pruned while it is fine-tuned.
 
-    kept_twelfths: the share of the encoder's weights that is kept, times 12.
-    model: "BERT", or "BERMo" with the weighted sum of layers."""
+    kept_weights_in_twelfths: the share of the encoder's weights that is kept, times 12.
+    model_name: "BERT", or "BERMo" with the weighted sum of layers."""
     epochs = join_stages_into_one_training(students.FINETUNE, profile).epochs
     return recipes.pruned_spec(
-        profile, task, model, METHOD, epochs, share=kept_twelfths / students.HEADS
+        profile,
+        task,
+        model_name,
+        METHOD,
+        epochs,
+        kept_share=kept_weights_in_twelfths / students.HEADS,
     )
 
 
 POINTS = {
     f"Fine-pruned {model}": Method(
-        "paper", partial(fine_pruning_spec, model=model), "all"
+        "paper", partial(fine_pruning_spec, model_name=model), "all"
     )
     for model in ("BERT", "BERMo")
 }

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MATCH = 0.5
 
 
-def measure_gradient_of_lower_layers(
-    runs_frame: pd.DataFrame, columns_by_task: object
+def list_gradient_norms_of_lower_layers(
+    runs_frame: pd.DataFrame, unused_columns: object
 ) -> list[float]:
     """Return for each run the log10 of the gradient norm in the lower half of the
     layers, averaged over steps and layers.
@@ -31,7 +31,7 @@ def measure_gradient_of_lower_layers(
     BERMo claims that its weighted sum of layers lets gradients reach these layers.
 
     runs_frame: a DataFrame with a row for each run.
-    columns_by_task: not used; all measures by run have it."""
+    unused_columns: not used; all measures by run have it."""
     # For each run the gradient norms [bins of steps, L].
     norms = [
         run.read_arrays("course")["gradient_norm"].clip(1e-12)
@@ -40,10 +40,10 @@ def measure_gradient_of_lower_layers(
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
-def find_matching_epochs(
+def find_fewest_epochs_to_reach_bert(
     runs_frame: pd.DataFrame,
     columns_by_task: Mapping[str, Sequence[Column]],
-    margin: float = MATCH,
+    score_margin: float = MATCH,
 ) -> pd.DataFrame:
     """Return the fewest epochs with which each model scores as well as BERT's longest
     training.
@@ -54,7 +54,7 @@ def find_matching_epochs(
 
     runs_frame: a DataFrame with a row for each run, with the column "epochs".
     columns_by_task: {task: its metrics}.
-    margin: a score that is at most this many points lower counts as equal."""
+    score_margin: a score that is at most this many points lower counts as equal."""
     import pandas as pd
 
     runs_frame = (
@@ -70,7 +70,7 @@ def find_matching_epochs(
         if len(table) < 2 or table.isna().any(axis=None):
             continue
         longest, step = table.index[-1], int(table.index[-1] - table.index[-2])
-        target_score = table["BERT"].iloc[-1] - margin
+        target_score = table["BERT"].iloc[-1] - score_margin
         least = {
             model: min(
                 table.index[table[model] >= target_score], default=longest + step
@@ -83,14 +83,14 @@ def find_matching_epochs(
     )
 
 
-def list_epochs_to_match(
+def list_epochs_to_reach_bert(
     runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[float]:
     """Return for each run the fewest epochs with which its model scores as well as
-    BERT's longest training (`find_matching_epochs`).
+    BERT's longest training (`find_fewest_epochs_to_reach_bert`).
 
-    runs_frame, columns_by_task: as in `find_matching_epochs`."""
-    least = find_matching_epochs(runs_frame, columns_by_task).set_index(
+    runs_frame, columns_by_task: as in `find_fewest_epochs_to_reach_bert`."""
+    least = find_fewest_epochs_to_reach_bert(runs_frame, columns_by_task).set_index(
         ["task", "seed"]
     )
     rows = zip(runs_frame["task"], runs_frame["seed"], runs_frame["model"], strict=True)
@@ -98,8 +98,10 @@ def list_epochs_to_match(
 
 
 MEASURES = {
-    "epochs to match": Measure("epochs", by_run=list_epochs_to_match, resolution=1.0),
+    "epochs to match": Measure(
+        "epochs", by_run=list_epochs_to_reach_bert, resolution=1.0
+    ),
     "gradient of the lower layers": Measure(
-        "decades", by_run=measure_gradient_of_lower_layers
+        "decades", by_run=list_gradient_norms_of_lower_layers
     ),
 }

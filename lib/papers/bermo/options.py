@@ -5,9 +5,16 @@ earlier runs as it was. The comment at a field also says what the paper leaves o
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from lib.core.options import MIX_NORMS, Option, Positive, Share, ShareBelow1
+from lib.core.options import (
+    MIX_NORMS,
+    Option,
+    Positive,
+    Share,
+    ShareBelow1,
+    SurgeryOperation,
+)
 
 
 @dataclass(frozen=True)
@@ -30,9 +37,9 @@ class Mix(Option):
     plain: Literal["", "mean", "embedding"] = ""
 
     @property
-    def mix_operation(self) -> dict[str, Any]:
-        """Return the entry {"op": "mix", ...} by which `lib.model.surgery.operate` puts
-        the layer mix into a model."""
+    def surgery_operation(self) -> SurgeryOperation:
+        """Return the entry {"op": "mix", ...} by which
+        `lib.model.surgery.apply_surgery` puts the layer mix into a model."""
         operation = {
             "op": "mix",
             "norm": self.norm,
@@ -79,5 +86,5 @@ class Prune(Option):
     overlong: Literal["refuse", "jump"] = "refuse"
 
     @property
-    def has_scores(self) -> bool:
+    def trains_mask_scores(self) -> bool:
         return self.method != "magnitude"

@@ -4,6 +4,7 @@ model and records gradients (BERMo, section 2.3; Sanh et al. 2020).
 Each class is called by the training loop in every step."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +24,20 @@ from lib.model.masks import (
     list_linear_layers,
 )
 from lib.model.parts import get_encoder, get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
+from lib.stats.metrics import Metrics
 from lib.train import loop
 
 BINS = 50  # Logged values of all steps are averaged in at most this number of bins.
 # {frozen part: prefixes of the names of its parameters}.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
+
+
+class WeightCounts(NamedTuple):
+    kept_by_matrix: list[int]
+    total_by_matrix: list[int]
 
 
 class Masks(loop.Method):
@@ -111,7 +118,7 @@ class Masks(loop.Method):
             find_kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.plan_progress_of_score(
+        error = way - schedules.compute_planned_score_level(
             step, self.ramp.first, self.steps
         )
         weight = schedules.compute_next_penalty_weight(
@@ -129,16 +136,16 @@ class Masks(loop.Method):
         return {"penalty": self.weight * penalties.mean()}
 
     @torch.no_grad()
-    def count_kept_weights(self) -> tuple[list[int], list[int]]:
-        """Return (numbers of kept weights, numbers of all weights), with an entry for
-        each masked matrix."""
+    def count_kept_weights(self) -> WeightCounts:
+        """Return the numbers of kept and of all weights, with an entry for each masked
+        matrix."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
             int(mask.count_kept_weights(w))
             for (*_, mask), w in zip(self.places, weights, strict=True)
         ]
-        return surviving, [w.numel() for w in weights]
+        return WeightCounts(surviving, [w.numel() for w in weights])
 
     @torch.no_grad()
     def finish(self) -> Json:
@@ -169,22 +176,23 @@ class Masks(loop.Method):
 
 
 def compute_pruning_metrics(
-    masked_weights: int, kept_weights: int, all_parameters: int
-) -> dict[str, float]:
+    maskable_weight_count: int, kept_weight_count: int, parameter_count: int
+) -> Metrics:
     """Return shares and counts of weights as metrics of a pruned model.
 
     "kept_share" is of the masked weights. "remaining" is of all parameters of the
     layers, with biases and LayerNorms; the papers call it remaining weights.
 
-    masked_weights: number of weights with masks.
-    kept_weights: number of those that are not pruned.
-    all_parameters: number of all parameters of the layers."""
+    maskable_weight_count: number of weights with masks.
+    kept_weight_count: number of those that are not pruned.
+    parameter_count: number of all parameters of the layers."""
     return {
-        "masked_weights": masked_weights,
-        "kept_weights": kept_weights,
-        "encoder_parameters": all_parameters,
-        "kept_share": kept_weights / masked_weights,
-        "remaining": (kept_weights + all_parameters - masked_weights) / all_parameters,
+        "masked_weights": maskable_weight_count,
+        "kept_weights": kept_weight_count,
+        "encoder_parameters": parameter_count,
+        "kept_share": kept_weight_count / maskable_weight_count,
+        "remaining": (kept_weight_count + parameter_count - maskable_weight_count)
+        / parameter_count,
     }
 
 
@@ -197,7 +205,9 @@ class LayerMix(loop.Method):
 
     def __init__(self, run: Scratch, model: PreTrainedModel, mix_options: Mix) -> None:
         self.run, self.model = run, model
-        operate(model, mix_options.mix_operation, seed=derive_seed(run.seed, "mix"))
+        apply_surgery(
+            model, mix_options.surgery_operation, seed=derive_seed(run.seed, "mix")
+        )
         mix = mixes.find_mix(model)
         assert mix is not None
         self.mix, self.first = mix, mix.weights().detach().numpy().copy()
@@ -217,13 +227,13 @@ class LayerMix(loop.Method):
         return {"mix_bytes_per_token": 4 * number}
 
 
-def freeze_part(model: PreTrainedModel, part: str) -> None:
+def freeze_encoder_or_embeddings(model: PreTrainedModel, frozen_part: str) -> None:
     """Exclude a part of the model from training: "embeddings" or, with them, "encoder".
 
     The embeddings are those of words, positions and types with their LayerNorm. Pooler,
     head, layer mix and the scores of masks stay trainable."""
     for name, parameter in get_encoder(model).named_parameters():
-        if name.startswith(FROZEN[part]) and not name.endswith("scores"):
+        if name.startswith(FROZEN[frozen_part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
 
 

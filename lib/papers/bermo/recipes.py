@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -73,33 +73,39 @@ def find_setting(
     setting_name: what the value is, for the error message."""
     by_task = values_by_profile[profile]
     if "" not in by_task:
-        check_name(f"task with {setting_name} at {profile}", task, by_task)
+        check_known_name(f"task with {setting_name} at {profile}", task, by_task)
     return by_task[task if task in by_task else ""]
 
 
-def describe_rows(profile: str, task: str) -> Json:
+def make_data_descriptor(profile: str, task: str) -> grids.DataDescriptor:
     """Return the descriptor of the rows of a task on which all of BERMo's runs are
     trained."""
     rows = ROWS[profile]
-    return grids.describe_training_rows(profile, task, rows.get(task, rows.get("")))
+    return grids.make_training_data_descriptor(
+        profile, task, rows.get(task, rows.get(""))
+    )
 
 
-def make_common_step_arguments(
-    profile: str, task: str, model: str, **step_arguments: Any
-) -> Json:
+def make_bermo_run_arguments(
+    profile: str, task: str, model_name: str, **run_arguments: Any
+) -> grids.RunArguments:
     """Return the arguments that all of BERMo's runs on a task have, joined with
-    `step_arguments`.
+    `run_arguments`.
 
     They are the rows, the cutting of long passages, the model's layer mix, and how
     little a run must be above the majority class to count as diverged. Raises Refused
     for an unknown model."""
-    check_name("model", model, [*MODELS, *PLAIN])
-    mix = MIX[profile] if model == "BERMo" else None
-    if model in PLAIN:
-        mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model])
+    check_known_name("model", model_name, [*MODELS, *PLAIN])
+    mix = MIX[profile] if model_name == "BERMo" else None
+    if model_name in PLAIN:
+        mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model_name])
     model_args = {"margin": DIVERGED, "mix": mix}
-    return grids.make_common_arguments(
-        profile, task, describe_rows(profile, task), **model_args, **step_arguments
+    return grids.make_common_run_arguments(
+        profile,
+        task,
+        make_data_descriptor(profile, task),
+        **model_args,
+        **run_arguments,
     )
 
 
@@ -109,16 +115,16 @@ def make_train_settings(
     """Return the training settings of a task at a profile.
 
     changes: fields with other values; 0 or None changes nothing."""
-    long = LONG[profile] if grids.find_span_settings(profile, task) else {}
+    long = LONG[profile] if grids.find_passage_cut(profile, task) else {}
     return replace(
         settings_by_profile[profile], **long | {k: v for k, v in changes.items() if v}
     )
 
 
-def dense_spec(
+def unpruned_spec(
     profile: str,
     task: str,
-    model: str = "BERT",
+    model_name: str = "BERT",
     mix_normalisation: str | None = None,
     freeze_encoder: bool = False,
     lower_case: bool | None = None,
@@ -127,7 +133,7 @@ def dense_spec(
 ) -> Spec:
     """Return the Spec of a fine-tuned model without pruning.
 
-    model: "BERT", "BERMo" with its layer mix, or a control.
+    model_name: "BERT", "BERMo" with its layer mix, or a control.
     mix_normalisation: the normalisation of the mix, by default the profile's.
     freeze_encoder: whether embeddings and encoder are not trained, which makes it a
     probe.
@@ -138,8 +144,8 @@ def dense_spec(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
     more = {"frozen": "encoder" if freeze_encoder else None, "lower_case": lower_case}
-    args = make_common_step_arguments(
-        profile, task, model, train=train, targets=grids.LABELS, **more
+    args = make_bermo_run_arguments(
+        profile, task, model_name, train=train, targets=grids.LABELS, **more
     )
     if mix := args["mix"]:
         args["mix"] = replace(
@@ -148,55 +154,57 @@ def dense_spec(
     return Spec("fineprune", args, {"start": backbone_spec(profile)})
 
 
-def convert_warmup_steps(warmup_steps: int, steps: int) -> float:
+def compute_warmup_share(warmup_steps: int, total_steps: int) -> float:
     """Return the share `Train.warmup` with which the learning rate rises for exactly
     `warmup_steps` of a run's steps.
 
     Raises Refused where the run is shorter."""
-    if not 0 <= warmup_steps <= steps:
-        why = f"does not fit a run of {steps}: take at most {steps}"
+    if not 0 <= warmup_steps <= total_steps:
+        why = f"does not fit a run of {total_steps}: take at most {total_steps}"
         raise Refused(f"a warm-up of {warmup_steps} steps {why}")
-    return min(1.0, (warmup_steps + 0.5) / steps) if warmup_steps else 0.0
+    return min(1.0, (warmup_steps + 0.5) / total_steps) if warmup_steps else 0.0
 
 
 def make_pruning_settings(
     profile: str,
     task: str,
-    model: str = "BERT",
+    model_name: str = "BERT",
     method: str = "Movement",
     epochs: int = 0,
-    share: float | None = None,
-    weight: float | None = None,
-    lr: float = 0.0,
-    begin: int = 0,
+    kept_share: float | None = None,
+    penalty_weight: float | None = None,
+    learning_rate: float = 0.0,
+    warmups_before_pruning: int = 0,
 ) -> tuple[Train, Prune]:
     """Return the settings (Train, Prune) of a model that is pruned during fine-tuning.
 
     Where the warm-ups do not fit the epochs, the threshold jumps to its final value, as
     in the public code. Raises Refused for an impossible setting.
 
-    epochs, lr: 0 means the profile's.
-    share: the share of the weights to keep; None means the profile's threshold.
-    weight: weight lambda of the penalty; None means the profile's.
-    begin: the steps before the threshold moves, in units of the warm-up w; 0 means the
-    profile's."""
-    check_name("pruning method", method, METHODS)
-    if share is not None and not 0 < share <= 1:
-        raise Refused(f"the kept share is {share}: take one above 0, at most 1")
-    options: Json = dict(METHODS[method], final_lambda=weight or 0.0)
+    epochs, learning_rate: 0 means the profile's.
+    kept_share: the share of the weights to keep; None means the profile's threshold.
+    penalty_weight: weight lambda of the penalty; None means the profile's.
+    warmups_before_pruning: the steps before the threshold moves, in units of the
+    warm-up w; 0 means the profile's."""
+    check_known_name("pruning method", method, METHODS)
+    if kept_share is not None and not 0 < kept_share <= 1:
+        raise Refused(f"the kept share is {kept_share}: take one above 0, at most 1")
+    options: Json = dict(METHODS[method], final_lambda=penalty_weight or 0.0)
     kind = options["method"]
     if profile == "paper":
-        check_name("task with printed settings", task, EPOCHS)
+        check_known_name("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
-        lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
-    train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=lr)
-    train = grids.adapt_options_to_reader(profile, train)
-    capped = profile != "paper" and describe_rows(profile, task).get("rows")
+        learning_rate = learning_rate or (
+            3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0
+        )
+    train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=learning_rate)
+    train = grids.adapt_options_to_reader_data(profile, train)
+    capped = profile != "paper" and make_data_descriptor(profile, task).get("rows")
     rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
     w, *parts = find_setting(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
-    first = begin or first
+    first = warmups_before_pruning or first
     # With few rows the warm-ups would exceed the run, so they are shortened.
     if not EXAMPLES[profile] and w * (first + last) >= steps:
         w = steps // (first + last + 1)
@@ -205,41 +213,53 @@ def make_pruning_settings(
         rate, *weights = find_setting(
             PENALTIES[kind], profile, task, f"settings of {method}"
         )
-        weight = weights[MODELS.index(model)] if weight is None else weight
-        options |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
-    elif share:
-        options["final_threshold"] = share
+        penalty_weight = (
+            weights[MODELS.index(model_name)]
+            if penalty_weight is None
+            else penalty_weight
+        )
+        options |= {
+            "lr": rate,
+            "final_lambda": penalty_weight,
+            "target": kept_share or 0.0,
+        }
+    elif kept_share:
+        options["final_threshold"] = kept_share
     prune = Prune(
         **options, overlong="jump" if w * (first + last) >= steps else "refuse"
     )
-    return replace(train, warmup=convert_warmup_steps(w, steps)), prune
+    return replace(train, warmup=compute_warmup_share(w, steps)), prune
 
 
 def pruned_spec(
     profile: str,
     task: str,
-    model: str = "BERT",
+    model_name: str = "BERT",
     method: str = "Movement",
     epochs: int = 0,
-    teacher_weight: float = 0.0,
+    distillation_weight: float = 0.0,
     **pruning_settings: Any,
 ) -> Spec:
     """Return the Spec of a model that is pruned during fine-tuning.
 
-    teacher_weight: weight of the teacher's logits in the loss, where the teacher is the
-    dense BERT of the task; 0 trains on labels alone.
+    distillation_weight: weight of the teacher's logits in the loss, where the teacher
+    is the dense BERT of the task; 0 trains on labels alone.
     pruning_settings: arguments of `make_pruning_settings`."""
     train, prune = make_pruning_settings(
-        profile, task, model, method, epochs, **pruning_settings
+        profile, task, model_name, method, epochs, **pruning_settings
     )
     args = {
         "train": train,
         "prune": prune,
         "frozen": "embeddings",
-        "alpha": teacher_weight or None,
+        "alpha": distillation_weight or None,
     }
-    args = make_common_step_arguments(
-        profile, task, model, targets=TAUGHT if teacher_weight else grids.LABELS, **args
+    args = make_bermo_run_arguments(
+        profile,
+        task,
+        model_name,
+        targets=TAUGHT if distillation_weight else grids.LABELS,
+        **args,
     )
-    guide = dense_spec(profile, task) if teacher_weight else None
+    guide = unpruned_spec(profile, task) if distillation_weight else None
     return Spec("fineprune", args, {"start": backbone_spec(profile), "teacher": guide})

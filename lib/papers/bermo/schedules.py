@@ -65,7 +65,7 @@ def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
     return pruning.final_lambda * threshold / pruning.final_threshold
 
 
-def plan_progress_of_score(step: int, first_step: int, steps: int) -> float:
+def compute_planned_score_level(step: int, first_step: int, total_steps: int) -> float:
     """Return the planned value at a step of the score that decides the kept share,
     scaled from 1 at its initial value to 0 at the final threshold.
 
@@ -73,18 +73,24 @@ def plan_progress_of_score(step: int, first_step: int, steps: int) -> float:
     `first_step`. Then it falls along a parabola that ends at 0 with slope zero, since
     scores move ever less as the learning rate falls linearly. It never rises, because a
     penalty cannot raise a score."""
-    return (1.0 - max(0.0, (step - first_step) / (steps - first_step))) ** 2
+    return (1.0 - max(0.0, (step - first_step) / (total_steps - first_step))) ** 2
 
 
 def compute_next_penalty_weight(
-    weight: float, error: float, last_error: float, first_weight: float
+    penalty_weight: float,
+    score_error: float,
+    previous_score_error: float,
+    initial_penalty_weight: float,
 ) -> float:
     """Return the next weight of the penalty by a proportional-integral controller:
-    weight * exp(PROPORTIONAL * (error - last_error) + INTEGRAL * error), within a
-    factor of REACH from `first_weight`.
+    penalty_weight * exp(PROPORTIONAL * (score_error - previous_score_error) +
+    INTEGRAL * score_error), within a factor of REACH from `initial_penalty_weight`.
 
-    error: how far the score that decides the kept share is above its plan
-    (`plan_progress_of_score`), as a share of its whole way.
-    last_error: the error at the last change."""
-    move = PROPORTIONAL * (error - last_error) + INTEGRAL * error
-    return min(max(weight * math.exp(move), first_weight / REACH), first_weight * REACH)
+    score_error: how far the score that decides the kept share is above its plan
+    (`compute_planned_score_level`), as a share of its whole way.
+    previous_score_error: the error at the last change."""
+    move = PROPORTIONAL * (score_error - previous_score_error) + INTEGRAL * score_error
+    return min(
+        max(penalty_weight * math.exp(move), initial_penalty_weight / REACH),
+        initial_penalty_weight * REACH,
+    )

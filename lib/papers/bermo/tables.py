@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from lib.papers import published
 from lib.papers.bermo import recipes as bermo
+from lib.papers.grids import ScoreTable
 from lib.stats import compare
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PointsByTask = dict[str, float]
 
-def repair_table(table_name: str, label_columns: list[str]) -> pd.DataFrame:
+
+def read_corrected_probing_table(
+    table_name: str, label_columns: list[str]
+) -> pd.DataFrame:
     """Return a printed table of probing scores as text, in which corrected cells have
     the corrected value and the mark †.
 
@@ -35,7 +40,7 @@ def read_printed_table(
     table_name: str,
     row_columns: Sequence[str] = ("Model",),
     new_column_names: Mapping[str, str] | tuple[()] = (),
-) -> dict[str, dict[tuple[str, str], Any]]:
+) -> ScoreTable:
     """Return Table 2, 4 or 5 as {row: {("published", column): value}}, with model names
     without "_BASE".
 
@@ -48,25 +53,25 @@ def read_printed_table(
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 
 
-def make_measured_table(
-    runs_frame: pd.DataFrame, source: str, row_columns: Sequence[str] = ("model",)
-) -> dict[Any, dict[tuple[str, str], str]]:
+def make_table_of_runs(
+    runs_frame: pd.DataFrame, heading: str, row_columns: Sequence[str] = ("model",)
+) -> ScoreTable:
     """Return our scores {row: {(source, column): mean with spread}}, with the columns
     of Tables 2, 4 and 5.
 
     runs_frame: a DataFrame with a row for each run.
-    source: the heading of the columns, which names the profile.
+    heading: the heading of the columns, which names the profile.
     row_columns: the columns of `runs_frame` that name the rows."""
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(runs_frame["task"])
     }
-    return compare.make_table_by_task(runs_frame, columns, source, row_columns)
+    return compare.make_table_by_task(runs_frame, columns, heading, row_columns)
 
 
-def compute_printed_gains(
-    printed_table: Mapping[str, Mapping[tuple[str, str], Any]], row_pattern: str = "{}"
-) -> dict[str, float]:
+def compute_printed_gains_of_bermo(
+    printed_table: ScoreTable, row_pattern: str = "{}"
+) -> PointsByTask:
     """Return {task: points} by which BERMo's printed score is above BERT's, in the
     task's first printed metric.
 

@@ -8,6 +8,7 @@ from lib.model import compact
 from lib.model.parts import count_parameters
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Mix, Prune
+from lib.stats.metrics import Metrics
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.objectives import build_target_objective
@@ -22,7 +23,7 @@ def fineprune(
     frozen: str | None = None,
     margin: float | None = None,
     lower_case: bool | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """Fine-tune a model while a schedule prunes its weights, with or without a layer
     mix, a weighted sum of all layers' outputs (BERMo; Sanh et al. 2020).
 
@@ -64,7 +65,7 @@ def fineprune(
         pruning.GradientRecord(run, model, training.step_count, masks)
     ]
     if frozen:
-        pruning.freeze_part(model, frozen)
+        pruning.freeze_encoder_or_embeddings(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
     result = train_and_save(
         training, model, objective, methods, judged, may_diverge=may_diverge
@@ -81,5 +82,5 @@ def fineprune(
     return (
         result
         | count_parameters(model)
-        | (compact.count_stored_bytes(model) if prune else {})
+        | (compact.count_dense_and_sparse_bytes(model) if prune else {})
     )

@@ -8,15 +8,17 @@ from lib.papers.efficientbert.search.net import count_net_parameters
 
 
 def count_millions_of_parameters(
-    name: str, convention: str = "with projection"
+    network_name: str, counting_convention: str = "with projection"
 ) -> Fraction:
     """Return the number of parameters of one of EfficientBERT's published networks, in
     millions.
 
-    name: the network's name in the paper's tables.
-    convention: what is counted besides embeddings and layers, as in
+    network_name: the network's name in the paper's tables.
+    counting_convention: what is counted besides embeddings and layers, as in
     `count_net_parameters`."""
-    return Fraction(count_net_parameters(recipes.NETS[name], convention), 10**6)
+    return Fraction(
+        count_net_parameters(recipes.NETS[network_name], counting_convention), 10**6
+    )
 
 
 FUNCTIONS = {"net": count_millions_of_parameters}

@@ -20,10 +20,10 @@ EPOCHS = 5
 SHORT = 0.1
 
 
-def pair_documents(
+def make_segment_pairs(
     documents: Sequence[Ids] | Rows,
-    special_tokens: tuple[int, int],
-    max_length: int,
+    cls_and_sep_ids: tuple[int, int],
+    max_tokens: int,
     seed: int,
     epoch: int,
 ) -> Iterator[dict[str, list[int]]]:
@@ -31,20 +31,20 @@ def pair_documents(
     one.
 
     A row is {"input_ids": [CLS] document [SEP] other document [SEP], "token_type_ids":
-    0 for the first and 1 for the second segment} and has at most `max_length` tokens.
+    0 for the first and 1 for the second segment} and has at most `max_tokens` tokens.
     Raises Refused for fewer than two documents, or where fewer than two tokens of text
     fit.
 
     documents: the token ids of each document.
-    special_tokens: the ids of [CLS] and [SEP]."""
-    room, count = max_length - 3, len(documents)
+    cls_and_sep_ids: the ids of [CLS] and [SEP]."""
+    room, count = max_tokens - 3, len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
         raise Refused(
             f"{given}; fix: put blank lines between documents, or raise max_length"
         )
     (cls, sep), rng = (
-        special_tokens,
+        cls_and_sep_ids,
         np.random.default_rng(derive_seed(seed, f"pairs:{epoch % EPOCHS}")),
     )
     for number in range(count):
@@ -53,12 +53,14 @@ def pair_documents(
             # where a document is one segment, but the draw must advance the generator.
             rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
-        first, last = _cut_documents(documents[number], documents[other], room, rng)
+        first, last = _truncate_document_pair(
+            documents[number], documents[other], room, rng
+        )
         kinds = [0] * (len(first) + 2) + [1] * (len(last) + 1)
         yield {"input_ids": [cls, *first, sep, *last, sep], "token_type_ids": kinds}
 
 
-def _cut_documents(
+def _truncate_document_pair(
     first_document: Ids, last_document: Ids, max_tokens: int, rng: np.random.Generator
 ) -> Iterator[Ids]:
     """Yield two documents, cut so that together they have at most `max_tokens` tokens.

@@ -1,7 +1,7 @@
 """This module draws EfficientBERT's networks layer by layer, and the surfaces of its
 formulas."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,10 +11,15 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import Space
 from lib.papers.efficientbert.search.surface import Recipe, scale_by_symlog
-from lib.papers.efficientbert.search.surface import compute_surface as heights
+from lib.papers.efficientbert.search.surface import compute_formula_surface as heights
 from lib.report import plot
 
 DECADES = "z in decades, 3 is 1000"
+
+
+class ScaledSurface(NamedTuple):
+    coordinates: np.ndarray  # [N].
+    heights_by_scale: dict[str, np.ndarray]  # Each [N, N].
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:
@@ -41,7 +46,7 @@ def draw_network(
         same_size = (layer.stack, layer.q) == (old.stack, old.q)
         text: dict[str, Any] = {"va": "center", "fontsize": 9}
         marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
-        formula, size = layer.formula, f"{layer.stack} × {layer.ratio_text}"
+        formula, size = layer.formula, f"{layer.stack} × {layer.width_ratio}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
         axis.text(0.97, number, size, ha="right", **text if same_size else marked)
     axis.set(
@@ -98,7 +103,9 @@ def draw_surface(
     axis.tick_params(labelsize=8, pad=0)
 
 
-def list_drawn_networks(seed: int = 0, candidate_count: int = 3) -> dict[str, Net]:
+def list_networks_of_figure_5(
+    seed: int = 0, candidate_count: int = 3
+) -> dict[str, Net]:
     """Return {title: Net} of the panels of Figure 5.
 
     The paper does not say which three random networks it drew. Here they are random
@@ -111,15 +118,17 @@ def list_drawn_networks(seed: int = 0, candidate_count: int = 3) -> dict[str, Ne
     return panels | {name: space.draw_candidate(rng) for name in names}
 
 
-def compute_surfaces(
+def compute_formula_surfaces(
     points_per_axis: int,
-) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Return {network of Figure 5: (coordinates [N], {scale of z: z [N, N]})}, with z
+) -> dict[str, ScaledSurface]:
+    """Return {network of Figure 5: ScaledSurface}, with z
     on a linear and on a logarithmic scale.
 
     points_per_axis: N."""
     by_name = {}
-    for name, net in list_drawn_networks().items():
+    for name, net in list_networks_of_figure_5().items():
         line, z = heights(net, Recipe(points=points_per_axis))
-        by_name[name] = line, {"linear z": z, DECADES: scale_by_symlog(z)}
+        by_name[name] = ScaledSurface(
+            line, {"linear z": z, DECADES: scale_by_symlog(z)}
+        )
     return by_name

@@ -12,7 +12,9 @@ from lib.papers.efficientbert.search.net import count_macs
 from lib.papers.points import TOKENS, Method, join_stages_into_one_training
 
 
-def network_spec(profile: str, task: str, unused_width: int, network_name: str) -> Spec:
+def published_network_spec(
+    profile: str, task: str, unused_width: int, network_name: str
+) -> Spec:
     """Return the Spec, the description of a run, of a published network trained on a
     task.
 
@@ -33,12 +35,12 @@ def count_network_flops(profile: str, network_name: str) -> int:
     return 2 * TOKENS * count_macs(net) + 2 * net.hidden**2
 
 
-def make_frontier_method(network_name: str, kind: str = "paper") -> Method:
+def make_frontier_method(network_name: str, method_kind: str = "paper") -> Method:
     make, count = (
-        partial(network_spec, network_name=network_name),
+        partial(published_network_spec, network_name=network_name),
         partial(count_network_flops, network_name=network_name),
     )
-    return Method(kind, make, network_name, once=True, flops=count)
+    return Method(method_kind, make, network_name, once=True, flops=count)
 
 
 POINTS = {

@@ -3,6 +3,8 @@ maps and outputs (EfficientBERT, Figures 7 and 8).
 
 Shapes: N rows, T tokens, A heads, H hidden."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 import transformers
@@ -15,9 +17,15 @@ from lib.model import backbone
 from lib.model.parts import get_encoder
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, make_batch
 from lib.train.matching import observe_states
+
+
+class LastLayer(NamedTuple):
+    attention: np.ndarray  # Probabilities [A, T, T].
+    output: np.ndarray  # [T, H].
 
 
 def maps(
@@ -27,7 +35,7 @@ def maps(
     examples: int,
     max_length: int,
     numerics: Json,
-) -> dict[str, float]:
+) -> Metrics:
     """Save attention maps and outputs of the last layers of models, and measure how
     similar they are to a reference model.
 
@@ -52,9 +60,9 @@ def maps(
         encoded = encode_split(
             tokenizer, dev.select_rows(np.arange(last + 1)), max_length
         )
-        project = students.load_projection(made.model_folder)
+        project = students.load_hidden_state_projection(made.model_folder)
         seen[name] = [
-            run_last_layer(model, encoded, i, project, arithmetic)
+            compute_last_layer_outputs(model, encoded, i, project, arithmetic)
             for i in range(last + 1)
         ]
     reference = seen["reference"]
@@ -69,54 +77,50 @@ def maps(
             for line, array in zip(padded, shown, strict=True):
                 line[tuple(map(slice, array.shape))] = array
         if name != "reference":
-            metrics = measure_similarity(reference[:examples], states[:examples])
+            metrics = measure_last_layer_similarity(
+                reference[:examples], states[:examples]
+            )
             result |= {f"{name}.{key}": value for key, value in metrics.items()}
     run.save_arrays("maps", lengths=lengths, rows=np.array(rows), **arrays)
     return result
 
 
 @torch.inference_mode()
-def run_last_layer(
+def compute_last_layer_outputs(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
-    row_number: int,
-    projection: tuple[torch.Tensor, torch.Tensor] | None,
+    row_index: int,
+    projection: students.LinearWeights | None,
     numerics: Numerics,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (attention probabilities [A, T, T], output [T, H]) of a model's last layer
-    on one row, in float32.
+) -> LastLayer:
+    """Return attention and output of a model's last layer on one row, in float32.
 
-    projection: (weight, bias) of a linear map that is applied to the output, or None.
+    projection: a linear map that is applied to the output, or None.
     """
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
     with observe_states(model) as seen, loop.use_dtype(numerics):
-        get_encoder(model)(
-            **make_batch(encoded, [row_number], device=loop.get_device())
-        )
+        get_encoder(model)(**make_batch(encoded, [row_index], device=loop.get_device()))
     output = seen["ffn"][-1].float()
     if projection:
         weight, bias = (value.to(output.device) for value in projection)
         output = torch.nn.functional.linear(output, weight, bias)
-    return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[
-        0
-    ].cpu().numpy()
+    attention = seen["scores"][-1].float().softmax(-1)[0].cpu().numpy()
+    return LastLayer(attention, output[0].cpu().numpy())
 
 
-def measure_similarity(
-    reference_states: list[tuple[np.ndarray, np.ndarray]],
-    model_states: list[tuple[np.ndarray, np.ndarray]],
-) -> dict[str, float]:
+def measure_last_layer_similarity(
+    reference_outputs: list[LastLayer], model_outputs: list[LastLayer]
+) -> Metrics:
     """Return {"kl_mean_map", "kl", "cka"} of a model against a reference.
 
     "kl" is the mean KL divergence of attention maps of each head, "kl_mean_map" that of
     the maps averaged over heads, in nats. "cka" is the linear CKA of the outputs, at
     most 1.
 
-    reference_states, model_states: (attention [A, T, T], output [T, H]) for each row.
-    """
+    reference_outputs, model_outputs: of each row."""
     both = [
-        (a, b) for (a, _), (b, _) in zip(reference_states, model_states, strict=True)
+        (a, b) for (a, _), (b, _) in zip(reference_outputs, model_outputs, strict=True)
     ]
     result = {
         "kl_mean_map": np.mean(
@@ -126,7 +130,7 @@ def measure_similarity(
     result["kl"] = np.mean([compute_kl_divergence(a, b).mean() for a, b in both])
     outputs = (
         np.concatenate([output for _, output in rows])
-        for rows in (reference_states, model_states)
+        for rows in (reference_outputs, model_outputs)
     )
     result["cka"] = compute_cka(*outputs)
     return {name: float(value) for name, value in result.items()}

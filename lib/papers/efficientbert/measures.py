@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def compute_share_of_steps_to_loss(
+def compute_share_of_steps_to_match_loss(
     warm_started_curve: Arrays, curve_from_scratch: Arrays, loss_name: str = "loss"
 ) -> float:
     """Return how early a warm-started training reaches the last loss of a training from
@@ -47,7 +47,7 @@ def compute_share_of_steps_to_loss(
     )
 
 
-def compute_shares_by_seed(
+def compute_step_shares_by_seed(
     runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
     """Return {seed: share}: the steps in which a training with inherited weights
@@ -60,7 +60,7 @@ def compute_shares_by_seed(
     rows = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.read_arrays("curve") for model, seed, run in rows}
     return {
-        seed: compute_share_of_steps_to_loss(
+        seed: compute_share_of_steps_to_match_loss(
             curve, curves["from scratch", seed], loss_name
         )
         for (model, seed), curve in curves.items()
@@ -68,8 +68,8 @@ def compute_shares_by_seed(
     }
 
 
-def list_shares_of_steps(
-    runs_frame: pd.DataFrame, columns_by_task: object
+def list_shares_of_steps_to_match_loss(
+    runs_frame: pd.DataFrame, unused_columns: object
 ) -> pd.Series:
     """Return for each run the share of the steps of training from scratch after which
     it reaches the last loss of that training.
@@ -77,16 +77,16 @@ def list_shares_of_steps(
     Only runs with inherited weights have such a share; it is 0 for a run from scratch.
 
     runs_frame: a DataFrame with a row for each run.
-    columns_by_task: not used; all measures by run have it."""
-    share = runs_frame["seed"].map(compute_shares_by_seed(runs_frame))
+    unused_columns: not used; all measures by run have it."""
+    share = runs_frame["seed"].map(compute_step_shares_by_seed(runs_frame))
     return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
-def list_last_losses(runs_frame: pd.DataFrame, columns_by_task: object) -> list[float]:
+def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[float]:
     """Return the smoothed training loss at the last step of each run.
 
     runs_frame: a DataFrame with a row for each run.
-    columns_by_task: not used; all measures by run have it."""
+    unused_columns: not used; all measures by run have it."""
     return [
         smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in runs_frame["run"]
     ]
@@ -112,22 +112,22 @@ def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
 
 
 def estimate_speed_up(
-    latency_frames: Sequence[pd.DataFrame], columns_by_task: object, model_name: str
+    latency_frames: Sequence[pd.DataFrame], unused_columns: object, model_name: str
 ) -> paired.Estimate | None:
     """Return the Estimate of one model's speed-up over the reference, from the first
     finished latency run; None without a run.
 
     latency_frames: a list whose first DataFrame has a row for each run.
-    columns_by_task: not used; all measures of this kind have it."""
+    unused_columns: not used; all measures of this kind have it."""
     runs = latency_frames[0]["run"].dropna()
     return estimate_speed_ups(runs.iloc[0])[model_name] if len(runs) else None
 
 
 MEASURES = {
-    "last loss": Measure("of the loss", by_run=list_last_losses),
+    "last loss": Measure("of the loss", by_run=list_final_losses),
     "share of steps": Measure(
         "of the steps to the loss that training from scratch ends on",
-        by_run=list_shares_of_steps,
+        by_run=list_shares_of_steps_to_match_loss,
         null=1.0,
     ),
     "speed-up": Measure(

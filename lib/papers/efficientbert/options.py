@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lib.core.options import Count, Option
+from lib.core.types import Json
+
+CorpusDescriptor = Json  # Of the text of a pre-training, as `encode_corpus` reads it.
 
 
 @dataclass(frozen=True)

@@ -17,33 +17,39 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from lib.core.names import check_name
+from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import texts
 from lib.papers import grids, published
-from lib.papers.efficientbert.options import Shared, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, Shared, Warmup
 from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
     STACKS,
+    EmbeddingSizes,
     Layer,
     Net,
+    ParameterBounds,
     count_net_parameters,
     make_bert,
 )
 from lib.papers.grids import (
+    DataDescriptor,
+    ScoreTable,
     backbone_spec,
     find_encoder_shape,
     find_profile,
-    start_checkpoint_spec,
+    initial_checkpoint_spec,
 )
 from lib.stats import compare
 from lib.stats.compare import Column
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    EstimatesByRow = dict[tuple[str, str], Any]  # {(source, row): Estimate}.
 
 S = grids.read_settings("efficientbert")
 # Tables of this folder's settings.toml, whose comments describe them.
@@ -155,7 +161,7 @@ def find_network(network_name: str) -> Net:
         return replace(
             base, layers=tuple(replace(l, formula=network_name) for l in base.layers)
         )
-    check_name("published network", network_name, NETS)
+    check_known_name("published network", network_name, NETS)
     return NETS[network_name]
 
 
@@ -179,7 +185,7 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 
-def list_embedding_sizes(profile: str) -> dict[str, int]:
+def list_embedding_sizes(profile: str) -> EmbeddingSizes:
     """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
     of the embedding tables, and the teacher's hidden size."""
     encoder = find_encoder_shape(profile)
@@ -191,7 +197,7 @@ def list_embedding_sizes(profile: str) -> dict[str, int]:
     )
 
 
-def find_parameter_window(profile: str) -> tuple[int, ...]:
+def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     """Return (least, most) parameters of a candidate in a search, the projection to the
     teacher's width included."""
     if profile in LIMITS:
@@ -213,9 +219,9 @@ TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
 WIKI = ", Wiki"
 
 
-def describe_corpus(
+def make_corpus_descriptor(
     profile: str, document_count: int | None = None, corpus_name: str = TEXT
-) -> Json:
+) -> CorpusDescriptor:
     """Return the descriptor of the text for pre-training.
 
     document_count: number of documents, by default the profile's.
@@ -228,60 +234,60 @@ def describe_corpus(
     )
 
 
-def describe_brief_text(profile: str) -> Json:
+def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
     """Return the description of the small corpus on which a candidate of the search is
     pretrained before it is fine-tuned on its task: its name, digest and length.
 
     Only profiles with this pretraining call it."""
-    return describe_corpus(profile, BRIEF[profile], ENCYCLOPEDIA)
+    return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _spec_for_all_seeds(
-    step: str,
+def _seed_independent_spec(
+    step_name: str,
     profile: str,
     net: Net,
-    inputs: Mapping[str, Spec | None],
+    inputs_by_name: Mapping[str, Spec | None],
     **step_arguments: Any,
 ) -> Spec:
     """Return the Spec of a step that trains a network once; runs of all seeds start
     from it.
 
-    inputs: the Specs of its input runs; None leaves one out.
+    inputs_by_name: the Specs of its input runs; None leaves one out.
     step_arguments: further arguments of the step."""
     step_arguments = step_arguments | {
         "net": net.to_json(),
         "numerics": find_profile(profile).numerics,
     }
-    return Spec(step, step_arguments, inputs, seed=0)
+    return Spec(step_name, step_arguments, inputs_by_name, seed=0)
 
 
 def pretraining_spec(
     profile: str,
     net: Net,
     initial_model: Spec | None = None,
-    text_descriptor: Json | None = None,
+    corpus: CorpusDescriptor | None = None,
     train: Train | None = None,
-    supernet_sharing: Shared | None = None,
+    subnetwork_options: Shared | None = None,
 ) -> Spec:
     """Return the Spec of a network distilled on plain text, from the pre-trained
     encoder of the profile.
 
     initial_model: the run that it inherits weights from; None for random weights.
-    text_descriptor, train: text and training settings other than the profile's.
-    supernet_sharing: which subnetworks of a supernet are trained, one in each step;
+    corpus, train: text and training settings other than the profile's.
+    subnetwork_options: which subnetworks of a supernet are trained, one in each step;
     None trains the whole network."""
     inputs = {"teacher": backbone_spec(profile), "start": initial_model}
     args = {
-        "corpus": text_descriptor or describe_corpus(profile),
+        "corpus": corpus or make_corpus_descriptor(profile),
         "train": train or PRETRAIN[profile],
     }
-    return _spec_for_all_seeds(
+    return _seed_independent_spec(
         "predistil",
         profile,
         net,
         inputs,
         warmup=WARM[profile],
-        shared=supernet_sharing,
+        shared=subnetwork_options,
         **args,
     )
 
@@ -289,13 +295,13 @@ def pretraining_spec(
 def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
     """Return the Spec of the supernet, the largest network, pre-trained as a whole on a
     text. All other networks inherit weights from it."""
-    read = describe_corpus(profile, corpus_name=corpus_name)
+    read = make_corpus_descriptor(profile, corpus_name=corpus_name)
     return pretraining_spec(
-        profile, scale_network_to_profile("Supernet", profile), text_descriptor=read
+        profile, scale_network_to_profile("Supernet", profile), corpus=read
     )
 
 
-def supernet_spec(profile: str) -> Spec:
+def stages_1_and_2_supernet_spec(profile: str) -> Spec:
     """Return the Spec of the pre-trained supernet from which the candidates of search
     stages 1 and 2 inherit weights."""
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
@@ -314,7 +320,7 @@ def pretrained_network_spec(
     corpus_name: the text of the pre-training."""
     net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
     if paper and network_name in GENERAL:
-        return start_checkpoint_spec(profile, GENERAL[network_name])
+        return initial_checkpoint_spec(profile, GENERAL[network_name])
     if net.embedding != "plain":
         start = (
             None
@@ -322,7 +328,10 @@ def pretrained_network_spec(
             else pretrained_supernet_spec(profile, corpus_name)
         )
         return pretraining_spec(
-            profile, net, start, describe_corpus(profile, corpus_name=corpus_name)
+            profile,
+            net,
+            start,
+            make_corpus_descriptor(profile, corpus_name=corpus_name),
         )
     if not paper:
         return pretraining_spec(profile, net)
@@ -330,7 +339,7 @@ def pretrained_network_spec(
     return pretraining_spec(
         "paper",
         net,
-        text_descriptor=describe_corpus("paper", corpus_name=ENCYCLOPEDIA),
+        corpus=make_corpus_descriptor("paper", corpus_name=ENCYCLOPEDIA),
         train=train,
     )
 
@@ -339,7 +348,7 @@ def teacher_spec(profile: str, task: str) -> Spec:
     """Return the Spec of the profile's encoder fine-tuned on a task, the teacher of all
     students there."""
     train = make_finetuning_settings(TEACHER, profile, task)
-    return grids.teacher_spec(profile, task, train=train, spans_by_profile=SPAN)
+    return grids.teacher_spec(profile, task, train=train, passage_cuts_by_profile=SPAN)
 
 
 def make_finetuning_settings(
@@ -362,20 +371,20 @@ def task_distillation_spec(
     task: str,
     net: Net,
     initial_model: Spec | None,
-    classifier: str | None = None,
+    classifier_task: str | None = None,
     train: Train | None = None,
-    rows: Json | None = None,
-    gamma: float = 1.0,
+    data_descriptor: DataDescriptor | None = None,
+    prediction_loss_weight: float = 1.0,
     **training_changes: Any,
 ) -> Spec:
     """Return the Spec of a network distilled on a task from its fine-tuned teacher.
 
     initial_model: the run that it inherits weights from, or None.
-    classifier: the task whose classification head is inherited too, where
+    classifier_task: the task whose classification head is inherited too, where
     `initial_model` was trained on several tasks.
-    train, rows: training settings, and a descriptor of the data, other than the
-    tables'.
-    gamma: weight of the loss on logits (equation 4).
+    train, data_descriptor: training settings, and a descriptor of the data, other than
+    the tables'.
+    prediction_loss_weight: weight of the loss on logits (equation 4).
     training_changes: fields of `train` with other values; a value of 0 changes nothing.
     """
     training_changes = {
@@ -384,12 +393,14 @@ def task_distillation_spec(
     train = replace(
         train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
-    args: Json = {"net": net.to_json(), "classifier": classifier, "train": train}
-    args["warmup"] = replace(TAUGHT[profile], prediction=gamma)
+    args: Json = {"net": net.to_json(), "classifier": classifier_task, "train": train}
+    args["warmup"] = replace(TAUGHT[profile], prediction=prediction_loss_weight)
     inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
     return Spec(
         "warmup",
-        grids.make_common_arguments(profile, task, rows, spans_by_profile=SPAN, **args),
+        grids.make_common_run_arguments(
+            profile, task, data_descriptor, passage_cuts_by_profile=SPAN, **args
+        ),
         inputs,
     )
 
@@ -408,7 +419,7 @@ def student_spec(
     several tasks.
 
     corpus_name: the text of the pre-training.
-    training_changes: `gamma` and changes of training settings, as in
+    training_changes: `prediction_loss_weight` and changes of training settings, as in
     `task_distillation_spec`."""
     if model_name == TEACHER_ROW:
         return teacher_spec(profile, task)
@@ -429,13 +440,13 @@ def student_spec(
         profile,
         task,
         net,
-        shared_supernet_spec(profile),
+        stage_3_supernet_spec(profile),
         classifier,
         **training_changes,
     )
 
 
-def make_sharing_settings(profile: str) -> Shared:
+def make_subnetwork_options(profile: str) -> Shared:
     """Return which subnetworks of the supernet stage 3 trains: one in each step, of a
     size in the parameter window.
 
@@ -444,24 +455,25 @@ def make_sharing_settings(profile: str) -> Shared:
     every = [(k, q) for k in STACKS for q in QS]
     layers = scale_network_to_profile("Search Stage 2", profile).layers
     return Shared(
-        find_parameter_window(profile), tuple([*every, (l.stack, l.q)] for l in layers)
+        find_parameter_count_bounds(profile),
+        tuple([*every, (l.stack, l.q)] for l in layers),
     )
 
 
-def describe_rows_and_held_out_rows(
+def make_split_descriptor(
     profile: str, task: str, row_count: int | None, held_out_count: int
-) -> Json:
+) -> DataDescriptor:
     """Return the descriptor of a task's training rows, and of held-out rows by which a
     search scores candidates.
 
     row_count, held_out_count: how many rows of each; None means all. At `paper` they
     are taken in the order of the file."""
-    return grids.describe_training_rows(
+    return grids.make_training_data_descriptor(
         profile, task, row_count, held_out_count, False, in_order=profile == "paper"
     )
 
 
-def shared_supernet_spec(profile: str) -> Spec:
+def stage_3_supernet_spec(profile: str) -> Spec:
     """Return the Spec of stage 3's supernet, with the formulas that the paper's stage 2
     found.
 
@@ -469,10 +481,10 @@ def shared_supernet_spec(profile: str) -> Spec:
     several tasks, a random subnetwork in each step. At `paper` a tenth of each task's
     rows is left out, by which the search scores."""
 
-    def describe_task_rows(task: str) -> Json:
+    def describe_task_rows(task: str) -> DataDescriptor:
         if profile != "paper":
-            return grids.describe_dataset(profile, task)
-        return describe_rows_and_held_out_rows(profile, task, None, TENTH.get(task, 0))
+            return grids.make_profile_data_descriptor(profile, task)
+        return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
 
     largest, winner = (
         scale_network_to_profile("Supernet", profile),
@@ -482,16 +494,16 @@ def shared_supernet_spec(profile: str) -> Spec:
     net = replace(
         largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
     )
-    names, parts = together(profile), make_sharing_settings(profile)
+    names, parts = together(profile), make_subnetwork_options(profile)
     inputs = {f"teacher:{task}": teacher_spec(profile, task) for task in names}
     inputs["start"] = pretraining_spec(
-        profile, net, pretrained_supernet_spec(profile), supernet_sharing=parts
+        profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
     )
     args = {
         "data": {task: describe_task_rows(task) for task in names},
         "train": TOGETHER[profile],
     }
-    return _spec_for_all_seeds(
+    return _seed_independent_spec(
         "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
     )
 
@@ -501,7 +513,7 @@ def candidate_spec(
     net: Net,
     inherits_from_supernet: bool = True,
     train: Train | None = None,
-    rows: Json | None = None,
+    data_descriptor: DataDescriptor | None = None,
     **training_changes: Any,
 ) -> Spec:
     """Return the Spec of a network trained on the proxy task as search stages 1 and 2
@@ -511,22 +523,30 @@ def candidate_spec(
 
     inherits_from_supernet: whether it starts from the supernet's weights, or random
     ones.
-    train, rows: training settings, and a descriptor of the data, other than the
-    profile's.
+    train, data_descriptor: training settings, and a descriptor of the data, other than
+    the profile's.
     training_changes: as in `student_spec`."""
     task, start = (
         find_proxy_task(profile),
-        supernet_spec(profile) if inherits_from_supernet else None,
+        stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None,
     )
     if profile in BRIEF:
         start = pretraining_spec(
-            profile, net, start, describe_brief_text(profile), READ[profile]
+            profile, net, start, make_short_corpus_descriptor(profile), READ[profile]
         )
     if profile == "paper":
-        rows = rows or describe_rows_and_held_out_rows(profile, task, *PART[profile])
+        data_descriptor = data_descriptor or make_split_descriptor(
+            profile, task, *PART[profile]
+        )
     train = train or CANDIDATE[profile]
     return task_distillation_spec(
-        profile, task, net, start, train=train, rows=rows, **training_changes
+        profile,
+        task,
+        net,
+        start,
+        train=train,
+        data_descriptor=data_descriptor,
+        **training_changes,
     )
 
 
@@ -545,7 +565,7 @@ tasks = partial(grids.select_tasks, by_profile=TASKS)
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]:
+def read_printed_table(table_name: str) -> ScoreTable:
     """Return a printed table as {row: {("published", column): value}}, with the
     citations removed from the rows' names.
 
@@ -558,31 +578,31 @@ def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]
     )
 
 
-def name_model(row_name: str, profile: str) -> str:
+def format_model_name(row_name: str, profile: str) -> str:
     """Return the name of a row for a page, where "BERT_BASE (Teacher)" becomes the name
     of the encoder that is the teacher at this profile."""
-    return row_name.replace(TEACHER_ROW, f"{grids.name_encoder(profile)} (teacher)")
+    return row_name.replace(TEACHER_ROW, f"{grids.get_encoder_name(profile)} (teacher)")
 
 
-def name_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
+def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose teacher's row says that its printed values are BERT-base's.
     Our values are of the teacher of the column's profile."""
     return table.rename(index={TEACHER_ROW: "teacher (printed: BERT_BASE)"})
 
 
-def name_models(estimates: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-    """Return estimates {(source, row): Estimate} whose rows have `name_model`'s names
-    for their teacher.
+def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
+    """Return estimates {(source, row): Estimate} whose rows have `format_model_name`'s
+    names for their teacher.
 
     A source, the heading of a set of runs, ends in ", <profile>"."""
     return {
-        (source, name_model(row_name, source.rpartition(", ")[2])): e
+        (source, format_model_name(row_name, source.rpartition(", ")[2])): e
         for (source, row_name), e in estimates.items()
     }
 
 
-def make_table(
-    printed_rows: dict[Any, dict[tuple[str, str], Any]],
+def make_table_of_scores(
+    printed_rows: ScoreTable,
     runs: Any,
     further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
@@ -609,7 +629,7 @@ def make_table(
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
         )
-    return name_teacher_row(compare.join_tables(*parts))
+    return rename_teacher_row(compare.join_tables(*parts))
 
 
 def latency_spec(
@@ -632,7 +652,9 @@ def latency_spec(
     return Spec("latency", args, seed=0)
 
 
-def maps_spec(profile: str, task: str, further_networks: Iterable[str] = ()) -> Spec:
+def attention_maps_spec(
+    profile: str, task: str, further_networks: Iterable[str] = ()
+) -> Spec:
     """Return the Spec that saves attention maps and outputs of networks beside their
     teacher (Figures 7 and 8).
 
@@ -647,5 +669,5 @@ def maps_spec(profile: str, task: str, further_networks: Iterable[str] = ()) -> 
     args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
     args["max_length"] = FINETUNE[profile].max_length
     return Spec(
-        "maps", grids.make_common_arguments(profile, task, **args), inputs, seed=0
+        "maps", grids.make_common_run_arguments(profile, task, **args), inputs, seed=0
     )

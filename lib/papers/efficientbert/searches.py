@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import check_name, derive_seed
+from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
@@ -45,32 +45,32 @@ ENDS: dict[str, str] = S.ENDS
 DEVIATIONS = published.read_deviations("efficientbert", "search")
 
 
-def describe_search_space(profile: str, stage: str) -> Json:
+def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
     """Return the argument `space` of a search, as JSON: the stage, the least and most
     parameters of a candidate, and the rules for formulas."""
-    low, high = efficientbert.find_parameter_window(profile)
+    low, high = efficientbert.find_parameter_count_bounds(profile)
     return {
         "stage": stage,
         "low": low,
         "high": high,
-        "grammar": spaces.describe_grammar(stage),
+        "grammar": spaces.make_grammar(stage),
     }
 
 
 def make_search_settings(
-    profile: str, stage: str, method: str = "", budget_factor: int = 1
+    profile: str, stage: str, method: str = "", evaluation_factor: int = 1
 ) -> Search:
     """Return how a stage of the search proposes candidates.
 
     Raises Refused for an unknown method.
 
     method: "random", "cascade" or "evolution"; "" means the profile's.
-    budget_factor: factor on the profile's number of evaluations."""
+    evaluation_factor: factor on the profile's number of evaluations."""
     method, budget = (
         method or METHOD[profile],
-        budget_factor * BUDGET[profile][stage],
+        evaluation_factor * BUDGET[profile][stage],
     )
-    check_name("search method", method, METHODS)
+    check_known_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
     if method == "cascade":
         more |= zip(("initial", "refit"), LEARN[profile], strict=True)
@@ -79,14 +79,14 @@ def make_search_settings(
     return Search(budget=budget, draws=DRAWS[profile], **more)
 
 
-def describe_proxy_task_rows(
+def make_proxy_task_descriptor(
     profile: str, row_count: int | None, held_out_count: int
-) -> Json:
+) -> grids.DataDescriptor:
     """Return the descriptor of the data on which a search trains and scores candidates:
     rows of the proxy task, and held-out rows of its training set.
 
     row_count, held_out_count: how many rows of each; None means all."""
-    return efficientbert.describe_rows_and_held_out_rows(
+    return efficientbert.make_split_descriptor(
         profile, efficientbert.find_proxy_task(profile), row_count, held_out_count
     )
 
@@ -96,7 +96,7 @@ def find_base_network(profile: str) -> Net:
 
 
 def search_spec(
-    profile: str, stage: str, method: str = "", budget_factor: int = 1
+    profile: str, stage: str, method: str = "", evaluation_factor: int = 1
 ) -> Spec:
     """Return the Spec of one stage of the search, with the stages before it as inputs.
 
@@ -104,16 +104,16 @@ def search_spec(
     a trained supernet. "single" is one search over the space of stage 1. Raises Refused
     for an unknown stage.
 
-    method, budget_factor: as in `make_search_settings`."""
-    check_name("search stage", stage, BUDGET[profile])
+    method, evaluation_factor: as in `make_search_settings`."""
+    check_known_name("search stage", stage, BUDGET[profile])
     task, inputs, how = (
         efficientbert.find_proxy_task(profile),
         {},
-        (method, budget_factor),
+        (method, evaluation_factor),
     )
     args: Json = {
-        "space": describe_search_space(profile, stage),
-        "search": make_search_settings(profile, stage, method, budget_factor),
+        "space": make_search_space(profile, stage),
+        "search": make_search_settings(profile, stage, method, evaluation_factor),
     }
     args["numerics"] = find_profile(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
@@ -124,18 +124,18 @@ def search_spec(
         args["net"] = find_base_network(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
-        args["data"] = describe_proxy_task_rows(profile, count, HELD_OUT[profile])
+        args["data"] = make_proxy_task_descriptor(profile, count, HELD_OUT[profile])
         args |= {"train": TOGETHER[profile], "classifier": task}
         inputs["start"] = supernet_from_search_spec(profile, inputs["before"])
         if SCORE[profile] == "loss":
             inputs["teacher"] = efficientbert.teacher_spec(profile, task)
         return Spec("search", args, inputs)
-    args["data"] = describe_proxy_task_rows(profile, *PART[profile])
+    args["data"] = make_proxy_task_descriptor(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
-    inputs["start"] = efficientbert.supernet_spec(profile)
+    inputs["start"] = efficientbert.stages_1_and_2_supernet_spec(profile)
     inputs["teacher"] = efficientbert.teacher_spec(profile, task)
     if profile in BRIEF:
-        args["corpus"] = efficientbert.describe_brief_text(profile)
+        args["corpus"] = efficientbert.make_short_corpus_descriptor(profile)
         args["pretrain"] = READ[profile]
         inputs["general"] = backbone_spec(profile)
     return Spec("search", args, inputs)
@@ -146,31 +146,35 @@ def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
     earlier search found.
 
     search: the Spec of that search. Each of its seeds has its own supernet."""
-    spec = efficientbert.shared_supernet_spec(profile)
-    args = {"search_output": "supernet", "shared": Output("search", "shared")}
-    return replace_net_by_search_result(
+    spec = efficientbert.stage_3_supernet_spec(profile)
+    args = {"network_output": "supernet", "shared": Output("search", "shared")}
+    return use_searched_network(
         spec,
         search,
-        {"start": replace_net_by_search_result(spec.inputs["start"], search, **args)},
+        {"start": use_searched_network(spec.inputs["start"], search, **args)},
         **args,
     )
 
 
-def replace_net_by_search_result(
+def use_searched_network(
     spec: Spec,
     search: Spec,
-    new_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
-    search_output: str = "net",
-    **new_arguments: Any,
+    further_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
+    network_output: str = "net",
+    **changed_arguments: Any,
 ) -> Spec:
     """Return a copy of a Spec that trains the network which a search will find, at the
     search's seed.
 
-    search_output: the result of the search that is the network: "net" or "supernet".
-    new_inputs, new_arguments: further changes of the Spec."""
-    new_arguments = spec.args | {"net": Output("search", search_output)} | new_arguments
+    network_output: the result of the search that is the network: "net" or "supernet".
+    further_inputs, changed_arguments: further changes of the Spec."""
+    changed_arguments = (
+        spec.args | {"net": Output("search", network_output)} | changed_arguments
+    )
     return Spec(
-        spec.step, new_arguments, spec.inputs | dict(new_inputs) | {"search": search}
+        spec.step,
+        changed_arguments,
+        spec.inputs | dict(further_inputs) | {"search": search},
     )
 
 
@@ -181,10 +185,10 @@ def retraining_spec(
     fine-tuned as the published networks are.
 
     training_changes: as in `task_distillation_spec`."""
-    start = replace_net_by_search_result(
+    start = use_searched_network(
         efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
-    return replace_net_by_search_result(
+    return use_searched_network(
         efficientbert.task_distillation_spec(
             profile, task, find_base_network(profile), start, **training_changes
         ),
@@ -212,17 +216,17 @@ def final_training_spec(
         start = efficientbert.pretraining_spec(profile, net, start)
     net, train = net or find_base_network(profile), FINAL.get(profile)
     spec = efficientbert.task_distillation_spec(profile, task, net, start, train=train)
-    return replace_net_by_search_result(spec, search) if search else spec
+    return use_searched_network(spec, search) if search else spec
 
 
-def brief_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
+def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
     """Return the Spec of a candidate trained as briefly as stages 1 and 2 do, with its
     score on held-out rows.
 
     training_changes: as in `candidate_spec`."""
     defaults: Json = {
         "train": BRIEFLY[profile],
-        "rows": describe_proxy_task_rows(profile, *PART[profile]),
+        "data_descriptor": make_proxy_task_descriptor(profile, *PART[profile]),
     }
     spec = efficientbert.candidate_spec(profile, net, **defaults | training_changes)
     score = {"score": SCORE[profile]} if SCORE[profile] else {}
@@ -235,7 +239,7 @@ def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
 
     candidate_count: 0 means the profile's number."""
     where = spaces.from_json(
-        describe_search_space(profile, "stage1")
+        make_search_space(profile, "stage1")
         | {
             "start": find_base_network(profile).to_json(),
             "tables": efficientbert.list_embedding_sizes(profile),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +27,14 @@ from lib.core.types import Json
 from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import get_encoder, get_layers, set_dropout
+from lib.model.stack import NetJson
 from lib.papers.efficientbert.options import Shared, Warmup
-from lib.papers.efficientbert.search.net import Net, count_net_parameters, from_json
+from lib.papers.efficientbert.search.net import (
+    EmbeddingSizes,
+    Net,
+    count_net_parameters,
+    from_json,
+)
 from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
 from lib.train.matching import (
@@ -52,10 +58,15 @@ HEADS = "heads.safetensors"
 DRAWS = 10_000
 
 
-def list_matches(
+class LinearWeights(NamedTuple):
+    weight: Tensor
+    bias: Tensor
+
+
+def list_state_matches(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
-    warmup: Warmup,
+    distillation: Warmup,
     kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> list[Match]:
     """Return which hidden states of student and teacher the loss compares (equations 1
@@ -66,17 +77,17 @@ def list_matches(
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     distance = (
         losses.compare_scores_with_zeroed_padding
-        if warmup.zero
+        if distillation.zero
         else losses.compare_scores_over_tokens
     )
     return [
-        Match("hidden", "ffn", pairs, warmup.mask, projected=True),
-        Match("embedding", "embedding", mask=warmup.mask, projected=True),
+        Match("hidden", "ffn", pairs, distillation.mask, projected=True),
+        Match("embedding", "embedding", mask=distillation.mask, projected=True),
         Match(
             "attention",
             "scores",
             pairs,
-            warmup.mask,
+            distillation.mask,
             heads=kept_teacher_heads,
             distance=distance,
         ),
@@ -84,7 +95,7 @@ def list_matches(
 
 
 def compute_prediction_loss(
-    logits: Tensor, teacher_logits: Tensor, labels: Tensor, warmup: Warmup
+    student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, distillation: Warmup
 ) -> Tensor:
     """Return the loss on logits (equation 3): the cross-entropy with the teacher's
     probabilities at temperature 1, averaged over batch and classes.
@@ -92,19 +103,19 @@ def compute_prediction_loss(
     A regression has the squared error instead, to the label with `warmup.gold`, else to
     the teacher's output. For answer spans the losses of start and end are summed.
 
-    logits, teacher_logits: [B, C], or [B, 2, T] for answer spans.
+    student_logits, teacher_logits: [B, C], or [B, 2, T] for answer spans.
     labels: [B]."""
-    ends = 2 if logits.dim() == 3 else 1
-    if warmup.hide_first and ends == 2:
-        first = torch.arange(logits.shape[2], device=logits.device) == 0
-        logits, teacher_logits = (
-            x.masked_fill(first, loop.ABSENT) for x in (logits, teacher_logits)
+    ends = 2 if student_logits.dim() == 3 else 1
+    if distillation.hide_first and ends == 2:
+        first = torch.arange(student_logits.shape[2], device=student_logits.device) == 0
+        student_logits, teacher_logits = (
+            x.masked_fill(first, loop.ABSENT) for x in (student_logits, teacher_logits)
         )
-    kind = "hard" if warmup.gold and logits.shape[1] == 1 else "soft"
+    kind = "hard" if distillation.gold and student_logits.shape[1] == 1 else "soft"
     return (
         ends
         * losses.compute_prediction_losses(
-            logits, labels, Targets(kind), teacher_logits
+            student_logits, labels, Targets(kind), teacher_logits
         )["loss"]
     )
 
@@ -132,7 +143,7 @@ def make_teacher_agreement_scorer(
     return compute_teacher_agreement
 
 
-def make_prediction_loss(labels: Tensor, warmup: Warmup) -> PredictionLoss | None:
+def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss | None:
     """Return (weight, f(logits, teacher's logits, row numbers) -> loss), the loss on
     logits for `lib.train.matching.match_states`; None for a weight of 0.
 
@@ -142,16 +153,16 @@ def make_prediction_loss(labels: Tensor, warmup: Warmup) -> PredictionLoss | Non
         logits: Tensor, teacher_logits: Tensor, row_numbers: np.ndarray
     ) -> Tensor:
         return compute_prediction_loss(
-            logits, teacher_logits, labels[row_numbers].to(logits.device), warmup
+            logits, teacher_logits, labels[row_numbers].to(logits.device), distillation
         )
 
-    return (warmup.prediction, compute_loss) if warmup.prediction else None
+    return (distillation.prediction, compute_loss) if distillation.prediction else None
 
 
 def make_distillation_objective(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
-    warmup: Warmup,
+    distillation: Warmup,
     numerics: Numerics,
     labels: Tensor | None = None,
     kept_teacher_heads: Sequence[Sequence[int]] = (),
@@ -161,28 +172,30 @@ def make_distillation_objective(
 
     labels: the labels of all training rows; None leaves out the loss on logits, as on
     plain text.
-    kept_teacher_heads: as in `list_matches`."""
+    kept_teacher_heads: as in `list_state_matches`."""
     prediction_args: tuple[Any, ...] = (
-        () if labels is None else (compute_logits, make_prediction_loss(labels, warmup))
+        ()
+        if labels is None
+        else (compute_logits, make_prediction_loss(labels, distillation))
     )
     return imitate_teacher(
         student,
         teacher,
-        list_matches(student, teacher, warmup, kept_teacher_heads),
+        list_state_matches(student, teacher, distillation, kept_teacher_heads),
         numerics,
         *prediction_args,
     )
 
 
 def compute_logits(
-    model: PreTrainedModel, batch: loop.Batch, row_numbers: np.ndarray
+    model: PreTrainedModel, batch: loop.Batch, row_indices: np.ndarray
 ) -> Tensor:
     return loop.compute_logits(model, batch)
 
 
 def make_student_for_task(
     run: RunWriter,
-    student_architecture: Net | Json | None,
+    student_architecture: Net | NetJson | None,
     task: Task,
     teacher: PreTrainedModel,
     dropout: float,
@@ -230,7 +243,7 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
 def make_student(
     run: RunWriter,
-    student_architecture: Net | Json | None,
+    student_architecture: Net | NetJson | None,
     model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,
@@ -260,7 +273,7 @@ def make_student(
     )
     if start and larger is not None:
         supernet.inherit_weights(model, get_encoder(larger))
-        weight, bias = load_projection(start.model_folder) or (None, ())
+        weight, bias = load_hidden_state_projection(start.model_folder) or (None, ())
         if len(bias) == len(linear.bias):
             assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
             copy_into_linear(linear, weight, bias)
@@ -268,12 +281,14 @@ def make_student(
     return model
 
 
-def load_projection(folder: Path) -> tuple[Tensor, Tensor] | None:
-    """Return (weight [teacher's H, H], bias [teacher's H]) of the linear map saved in a
-    student's folder; None if there is none."""
+def load_hidden_state_projection(folder: Path) -> LinearWeights | None:
+    """Return weight [teacher's H, H] and bias [teacher's H] of the linear map saved in
+    a student's folder; None if there is none."""
     path = folder / PROJECTION
     tensors = load_file(path) if path.exists() else {}
-    return (tensors[MAP + "weight"], tensors[MAP + "bias"]) if tensors else None
+    if not tensors:
+        return None
+    return LinearWeights(tensors[MAP + "weight"], tensors[MAP + "bias"])
 
 
 def save_tensors(
@@ -299,14 +314,16 @@ def load_classifier(
 
     folder: the model folder of that run."""
     encoder, tokenizer = backbone.load(folder)
-    return join_encoder_and_head(encoder, *load_head(folder, task_name)), tokenizer
+    return join_encoder_and_head(
+        encoder, *load_classification_head(folder, task_name)
+    ), tokenizer
 
 
-def load_head(folder: Path, task_name: str) -> tuple[Tensor, Tensor]:
-    """Return (weight [C, H], bias [C]) of one task's classification head, from the
+def load_classification_head(folder: Path, task_name: str) -> LinearWeights:
+    """Return weight [C, H] and bias [C] of one task's classification head, from the
     model folder of a run of the step `multitask`."""
     tensors = load_file(folder / HEADS)
-    return tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"]
+    return LinearWeights(tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"])
 
 
 def join_encoder_and_head(
@@ -335,15 +352,17 @@ def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
         linear.bias.copy_(bias)
 
 
-def list_training_methods(
-    run: RunWriter, student: PreTrainedModel, sharing: Json | None = None
+def make_training_methods(
+    run: RunWriter, student: PreTrainedModel, subnetwork_options: Json | None = None
 ) -> list[loop.Method]:
     """Return what acts on the training besides the loss: saving of the loss curve and,
-    with `sharing`, a random subnetwork in each step.
+    with `subnetwork_options`, a random subnetwork in each step.
 
-    sharing: fields of the options Shared."""
+    subnetwork_options: fields of the options Shared."""
     subnetworks = (
-        [SubnetworkTraining(student, Shared(**sharing), run.seed)] if sharing else []
+        [SubnetworkTraining(student, Shared(**subnetwork_options), run.seed)]
+        if subnetwork_options
+        else []
     )
     return [*subnetworks, CurveAndProjectionSaving(run, student)]
 
@@ -380,19 +399,19 @@ class SubnetworkTraining(loop.Method):
         self.tables = list_embedding_sizes(student.config, linear.out_features)
 
     def prepare_step(self, step: int, steps: int) -> None:
-        supernet.activate_net(
+        supernet.activate_subnetwork(
             self.student,
             draw_subnetwork(self.supernet, self.shared, self.seed, step, **self.tables),
         )
 
     def finish(self) -> Json:
-        supernet.activate_net(self.student)
+        supernet.activate_subnetwork(self.student)
         return {}
 
 
 def list_embedding_sizes(
     config: PreTrainedConfig, teacher_width: int
-) -> dict[str, int]:
+) -> EmbeddingSizes:
     """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
     of the embedding tables, and the teacher's hidden size."""
     return {

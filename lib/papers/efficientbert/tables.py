@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 MANY = 8
 
 
-def make_rows(
+class RunMaps(NamedTuple):
+    run_row: Mapping[Any, Any]  # Metrics and labels of a run.
+    arrays_by_network: Arrays  # {"teacher" or the name of a network: [4, ...]}.
+    token_counts: np.ndarray  # [4].
+
+
+def make_rows_of_attention_maps(
     profile: str,
     tasks: Sequence[str],
     seeds: Sequence[int],
@@ -41,7 +47,9 @@ def make_rows(
     The run has the attention maps and outputs of all networks."""
     return [
         Row(
-            efficientbert.maps_spec(profile, task, network_names).with_seed(seed),
+            efficientbert.attention_maps_spec(profile, task, network_names).with_seed(
+                seed
+            ),
             task=task,
             seed=seed,
         )
@@ -52,12 +60,8 @@ def make_rows(
     ]
 
 
-def load_maps(
-    runs: Runs, map_kind: str
-) -> dict[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]]:
-    """Return {source: [(metrics and labels of a run, arrays, lengths [4])]} of the
-    finished runs, with arrays = {"teacher" or the name of a network: [4, ...]} for four
-    sentences.
+def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
+    """Return {source: the RunMaps of its finished runs}, for four sentences.
 
     A source is the heading of a set of runs, which names their profile.
 
@@ -74,38 +78,38 @@ def load_maps(
             keys = {"teacher": f"{map_kind}.reference"} | keys
             arrays = {name: run_arrays[key] for name, key in keys.items()}
             maps.setdefault(source, []).append(
-                (row, arrays, run_arrays["lengths"].astype(int))
+                RunMaps(row, arrays, run_arrays["lengths"].astype(int))
             )
     return maps
 
 
-def average_metric(
-    runs_with_maps: Sequence[tuple[Any, ...]], network_name: str, metric: str
+def average_metric_over_runs(
+    runs_with_maps: Sequence[RunMaps], network_name: str, metric: str
 ) -> float:
     """Return the mean over runs of a metric of one network, such as its CKA with the
     teacher.
 
-    runs_with_maps: the runs of one source, as `load_maps` returns them.
+    runs_with_maps: the runs of one source, as `load_attention_maps` returns them.
     metric: the metric's name without the network's."""
     return float(
         np.mean([row[f"model:{network_name}.{metric}"] for row, *_ in runs_with_maps])
     )
 
 
-def describe_metric(
-    maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
+def format_metric_lines(
+    maps: Mapping[str, list[RunMaps]],
     metric: str,
     metric_title: str,
 ) -> list[str]:
     """Return a sentence for each source of runs: the means of a metric of all networks,
     and the number of seeds.
 
-    maps: what `load_maps` returned.
+    maps: what `load_attention_maps` returned.
     metric_title: the metric's name in the sentence."""
     lines = []
     for source, made in maps.items():
         texts = [
-            f"{name} {average_metric(made, name, metric):.3f}"
+            f"{name} {average_metric_over_runs(made, name, metric):.3f}"
             for name in list(made[0][1])[1:]
         ]
         seeds = f"{len(made)} seed{'s' * (len(made) > 1)}"
@@ -117,7 +121,7 @@ def describe_metric(
 
 def show_distances(
     page: Page,
-    maps: Mapping[str, list[tuple[Mapping[str, Any], Arrays, np.ndarray]]],
+    maps: Mapping[str, list[RunMaps]],
     measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
     distance_name: str,
     metric_titles: Mapping[str, str],
@@ -126,7 +130,7 @@ def show_distances(
 
     Return the distances as a DataFrame with the columns source, model and distance.
 
-    maps: what `load_maps` returned.
+    maps: what `load_attention_maps` returned.
     measure_distances: f(arrays, lengths, network name) -> distances to the teacher, one
     for each head, for example.
     distance_name: the label of the figure's axis.
@@ -149,7 +153,7 @@ def show_distances(
                 {"source": source, "model": name, "distance": part} for part in parts
             ]
             for key, title in metric_titles.items():
-                mean = average_metric(made, name, key)
+                mean = average_metric_over_runs(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.table(
         table, "From the teacher, means over many sentences", "similarity", "model"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,13 +23,27 @@ from lib.data import Split, texts, tokens, toy
 from lib.model import backbone, stack
 from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
-from lib.papers.efficientbert.corpus import EPOCHS, pair_documents
-from lib.papers.efficientbert.options import Warmup
+from lib.papers.efficientbert.corpus import EPOCHS, make_segment_pairs
+from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, order_batches
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
 from lib.train.matching import match_states, run_teacher
 from lib.train.steps.pretrain import draw_passages
+
+BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
+
+
+class JoinedRows(NamedTuple):
+    encoded: Encoded
+    task_names: list[str]  # Of each row.
+    make_batches: BatchMaker
+
+
+class EncodedCorpus(NamedTuple):
+    encoded: Encoded
+    make_batches: BatchMaker | None  # None means the usual order of batches.
 
 
 def warmup(
@@ -38,7 +52,7 @@ def warmup(
     net: Json | None = None,
     classifier: str | None = None,
     score: str = "",
-) -> dict[str, float]:
+) -> Metrics:
     """Distil a student on a task from a fine-tuned teacher (EfficientBERT, section
     3.2).
 
@@ -66,11 +80,14 @@ def warmup(
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
         students.copy_into_linear(
-            linear, *students.load_head(run.inputs["start"].model_folder, classifier)
+            linear,
+            *students.load_classification_head(
+                run.inputs["start"].model_folder, classifier
+            ),
         )
     judged, methods = (
         ("dev", "unseen", "held_out"),
-        students.list_training_methods(run, student),
+        students.make_training_methods(run, student),
     )
     heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
     objective = students.make_distillation_objective(
@@ -94,7 +111,7 @@ def predistil(
     numerics: Json,
     net: Json | None = None,
     shared: Json | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """Distil a network or a supernet on plain text from a teacher's attention scores
     and hidden states.
 
@@ -116,7 +133,7 @@ def predistil(
     student = students.make_student(
         run, net, transformers.BertModel, teacher, training.dropout
     )
-    methods = students.list_training_methods(run, student, shared)
+    methods = students.make_training_methods(run, student, shared)
     with students.make_distillation_objective(
         student, teacher, Warmup(**warmup), arithmetic
     ) as loss:
@@ -135,7 +152,7 @@ def multitask(
     numerics: Json,
     net: Json | None = None,
     shared: Json | None = None,
-) -> dict[str, float]:
+) -> Metrics:
     """Distil one encoder on several tasks at once, from a fine-tuned teacher of each
     task (EfficientBERT, stage 3 of the search).
 
@@ -178,10 +195,10 @@ def multitask(
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
-        "methods": students.list_training_methods(run, encoder, shared),
+        "methods": students.make_training_methods(run, encoder, shared),
         "batches": batches,
     }
-    matches = students.list_matches(encoder, teacher, options)
+    matches = students.list_state_matches(encoder, teacher, options)
     assert encoded.labels is not None
     prediction = students.make_prediction_loss(encoded.labels, options)
 
@@ -223,9 +240,8 @@ def multitask(
 
 def join_training_rows_of_tasks(
     training_by_task: dict[str, TaskTraining], train: Train, seed: int
-) -> tuple[Encoded, list[str], Callable[[int], list[np.ndarray]]]:
-    """Return (rows of all tasks in one Encoded, the task name of each row, f(epoch) ->
-    list of batches).
+) -> JoinedRows:
+    """Return the rows of all tasks in one Encoded.
 
     A batch is an array of row numbers of one task. The batches of all tasks come in
     random order. Labels become float32, so those of classification and regression fit
@@ -258,17 +274,16 @@ def join_training_rows_of_tasks(
         dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
 
-    return encoded, task_of_row, order_batches_of_all_tasks
+    return JoinedRows(encoded, task_of_row, order_batches_of_all_tasks)
 
 
 def encode_corpus(
-    corpus: Json,
+    corpus: CorpusDescriptor,
     tokenizer: transformers.PreTrainedTokenizerFast,
     train: Train,
     seed: int,
-) -> tuple[Encoded, Callable[[int], list[np.ndarray]] | None]:
-    """Return (encoded rows of a text, f(epoch) -> list of batches); None in place of
-    the function means the usual order of batches.
+) -> EncodedCorpus:
+    """Return the encoded rows of a text, and their batches.
 
     Text from files gives up to EPOCHS (5) different sets of rows, one for each epoch
     and used in turn, as in the authors' code.
@@ -282,7 +297,7 @@ def encode_corpus(
         split = Split(
             first, second, np.zeros(len(first), np.int64), np.arange(len(first))
         )
-        return encode_split(tokenizer, split, train.max_length), None
+        return EncodedCorpus(encode_split(tokenizer, split, train.max_length), None)
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(tokenise_documents, corpus, tokenizer)
@@ -291,7 +306,7 @@ def encode_corpus(
     documents = tokens.cache_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
-    made = partial(pair_documents, documents, special, train.max_length, seed)
+    made = partial(make_segment_pairs, documents, special, train.max_length, seed)
     key = disk.digest_values(key, train.max_length, seed, len(epochs))
     cached_columns = tokens.cache_rows(
         key, lambda: chain.from_iterable(map(made, epochs)), names
@@ -315,11 +330,11 @@ def encode_corpus(
         )
         return [start + chosen for chosen in row_batches]
 
-    return encoded, order_epoch_batches
+    return EncodedCorpus(encoded, order_epoch_batches)
 
 
 def tokenise_documents(
-    corpus: Json, tokenizer: transformers.PreTrainedTokenizerFast
+    corpus: CorpusDescriptor, tokenizer: transformers.PreTrainedTokenizerFast
 ) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} for each document of a text, without [CLS] and [SEP].
     Empty documents are left out.

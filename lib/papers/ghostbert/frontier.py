@@ -14,7 +14,7 @@ def ghost_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
     )
 
 
-def count_ghost_flops(profile: str) -> int:
+def count_ghost_module_flops(profile: str) -> int:
     """Return the FLOPs that ghost modules add to a pruned encoder. They are the same at
     all widths."""
     return cost.ghost_flops(
@@ -22,4 +22,6 @@ def count_ghost_flops(profile: str) -> int:
     )
 
 
-POINTS = {"GhostBERT": Method("paper", ghost_student_spec, added=count_ghost_flops)}
+POINTS = {
+    "GhostBERT": Method("paper", ghost_student_spec, added=count_ghost_module_flops)
+}

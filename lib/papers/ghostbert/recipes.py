@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
@@ -45,6 +45,24 @@ from lib.stats import cost
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# {(width in twelfths, row of a table): f(profile, task) -> Spec}.
+ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
+GhostFields = Json  # Fields of the options Ghost.
+CostCells = dict[tuple[str, str], str]  # {(unit, heading): text}.
+
+
+class TableRow(NamedTuple):
+    family: str
+    model_name: str
+    kept_heads: int
+
+
+class PaperAndTrueCosts(NamedTuple):
+    flops_by_paper_rule: int
+    true_flops: int  # As PyTorch counts them.
+    parameters: int
+
 
 S = grids.read_settings("ghostbert")
 # Tables of this folder's settings.toml, whose comments describe them.
@@ -84,7 +102,7 @@ swept = partial(grids.select_tasks, by_profile=SWEPT)
 swept_seeds = partial(grids.select_seeds, by_profile=SWEPT_SEEDS)
 
 
-def select_five_tasks(
+def select_ablation_tasks(
     profile: str, chosen_tasks: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the tasks of the tables that have five tasks in the paper: the chosen
@@ -121,7 +139,7 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
-def list_control_spec_functions(
+def make_control_specs_of_table_4(
     profile: str, ghosts: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
     """Return {row of Table 4: f(profile, task, width in twelfths) -> Spec} of controls
@@ -140,9 +158,9 @@ def list_control_spec_functions(
     return made if TWICE[profile] else {}
 
 
-def list_whole_width_controls(
+def make_control_specs_of_figure_1(
     profile: str,
-) -> dict[tuple[int, str], Callable[..., Spec]]:
+) -> ControlSpecs:
     """Return {(width in twelfths, row of Figure 1): f(profile, task) -> Spec} of
     controls that learn labels in both stages of training.
 
@@ -156,9 +174,9 @@ def list_whole_width_controls(
     }
 
 
-def list_longer_trained_controls(
-    profile: str, widths: Iterable[int]
-) -> dict[tuple[int, str], Callable[..., Spec]]:
+def make_control_specs_of_table_3(
+    profile: str, widths_in_twelfths: Iterable[int]
+) -> ControlSpecs:
     """Return {(width in twelfths, row of Table 3): f(profile, task) -> Spec} of
     controls with another training.
 
@@ -166,24 +184,26 @@ def list_longer_trained_controls(
     some profiles there is a model whose ghost kernels have a learning rate of their
     own.
 
-    widths: the widths of the table, in twelfths."""
+    widths_in_twelfths: the widths of the table, in twelfths."""
     made, longer = (
         {},
         () if isinstance(profile, grids.ReaderProfile) else LONGER[profile],
     )
-    for m in (m for m in widths if m in longer):
+    for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
-                model_spec, width_in_twelfths=m, model=name, times=TIMES
+                named_model_spec, width_in_twelfths=m, model_name=name, times=TIMES
             )
         if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(
-                model_spec, width_in_twelfths=m, model="Ghost", taps=taps
+                named_model_spec, width_in_twelfths=m, model_name="Ghost", taps=taps
             )
     return made
 
 
-def make_augmentation_rows(profile: str, tasks: Iterable[str], seed: int) -> list[Row]:
+def make_rows_of_augmentations(
+    profile: str, tasks: Iterable[str], seed: int
+) -> list[Row]:
     """Return Rows, runs to make, that augment the training texts of tasks.
 
     One augmentation serves all seeds. Only where a profile draws its training rows by
@@ -195,11 +215,11 @@ def make_augmentation_rows(profile: str, tasks: Iterable[str], seed: int) -> lis
     ]
 
 
-def model_spec(
+def named_model_spec(
     profile: str,
     task: str,
     width_in_twelfths: int,
-    model: str,
+    model_name: str,
     family: str = "bert",
     **student_options: Any,
 ) -> Spec:
@@ -208,9 +228,9 @@ def model_spec(
     "Distilled" a whole student.
 
     student_options: arguments of `student_spec`."""
-    if model == "Plain":
+    if model_name == "Plain":
         return teacher_spec(profile, task, family)
-    module = make_ghost_options(profile) if model == "Ghost" else None
+    module = make_ghost_options(profile) if model_name == "Ghost" else None
     return student_spec(
         profile, task, width_in_twelfths, module, family, **student_options
     )
@@ -229,7 +249,7 @@ def undistilled_spec(
     )
 
 
-def list_convolutions(profile: str) -> dict[str, Json]:
+def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
     """Return {row of Table 5: fields of the Ghost options}, the kinds of convolution.
 
     Conv1D_S mixes channels and Conv1D_F mixes tokens. Their softmax is over all weights
@@ -244,40 +264,44 @@ def list_convolutions(profile: str) -> dict[str, Json]:
     }
 
 
-def list_rows_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int]]:
-    """Return {row: (encoder family, model, number of kept heads)} of Table 1 and its
+def list_rows_of_table_1(
+    kept_head_counts: Iterable[int],
+) -> dict[str, TableRow]:
+    """Return {row: TableRow} of Table 1 and its
     control, in the table's order.
 
-    widths: numbers of kept heads, for the families that are pruned."""
+    kept_head_counts: numbers of kept heads, for the families that are pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_width_parts(family)
-        lines[name] = family, "Plain", heads
-        lines[f"{name}, distilled"] = family, "Distilled", heads
-        for m in (heads, *(widths if family in PRUNED else ())):
-            lines[f"{ghosted} (m = {m}/{heads})"] = family, "Ghost", m
+        lines[name] = TableRow(family, "Plain", heads)
+        lines[f"{name}, distilled"] = TableRow(family, "Distilled", heads)
+        for m in (heads, *(kept_head_counts if family in PRUNED else ())):
+            lines[f"{ghosted} (m = {m}/{heads})"] = TableRow(family, "Ghost", m)
     return lines
 
 
-def label_whole_width(family: str) -> dict[str, int]:
+def make_full_width_label(family: str) -> dict[str, int]:
     """Return {"of": number of heads} for an encoder that does not have 12 heads, else
     {}. It is a label of Rows, so that tables show widths such as 3/6."""
     heads = count_width_parts(family)
     return {} if heads == PARTS else {"of": heads}
 
 
-def count_costs(family: str, model: str, kept_heads: int) -> tuple[int, int, int]:
-    """Return (FLOPs by the paper's rule, FLOPs as PyTorch counts them, parameters) of a
+def count_paper_and_true_costs(
+    family: str, model_name: str, kept_heads: int
+) -> PaperAndTrueCosts:
+    """Return FLOPs and parameters of a
     model at `paper`, for one sentence of 128 tokens.
 
     family: the family of encoders, such as "bert".
-    model: "Ghost", or another name for a model without ghosts."""
+    model_name: "Ghost", or another name for a model without ghosts."""
     base, module = (
         find_encoder_shape("paper", family),
-        make_ghost_options("paper") if model == "Ghost" else None,
+        make_ghost_options("paper") if model_name == "Ghost" else None,
     )
     printed = cost.flops(base, heads=kept_heads, ghost=module, convention="token head")
-    return (
+    return PaperAndTrueCosts(
         printed,
         cost.flops(base, heads=kept_heads, ghost=module),
         cost.parameters(base, kept_heads, module),
@@ -285,15 +309,22 @@ def count_costs(family: str, model: str, kept_heads: int) -> tuple[int, int, int
 
 
 def format_cost_cells(
-    unit: str, printed_text: str, paper_count: int | None, true_count: int | None
-) -> dict[tuple[str, str], str]:
+    unit: str,
+    printed_text: str,
+    count_by_paper_rule: int | None,
+    true_count: int | None,
+) -> CostCells:
     """Return three cells of a table's row, {(unit, heading): text}: the printed cost,
     the cost by the paper's rule, and the true cost.
 
     unit: "GFLOPs" or "M parameters".
-    paper_count, true_count: by the paper's rule and as PyTorch counts; None shows a
-    dash."""
-    shown = "–" if paper_count is None else cost.format_count(paper_count, unit)
+    count_by_paper_rule, true_count: by the paper's rule and as PyTorch counts; None
+    shows a dash."""
+    shown = (
+        "–"
+        if count_by_paper_rule is None
+        else cost.format_count(count_by_paper_rule, unit)
+    )
     exact = (
         "–"
         if true_count is None
@@ -306,21 +337,25 @@ def format_cost_cells(
     }
 
 
-def count_module_costs(
-    ghosts_by_label: Mapping[str, Ghost], widths: Iterable[int], printed: pd.DataFrame
-) -> dict[tuple[str, str], dict[tuple[str, str], str]]:
+def make_module_cost_table(
+    ghosts_by_label: Mapping[str, Ghost],
+    kept_head_counts: Iterable[int],
+    printed_table: pd.DataFrame,
+) -> dict[tuple[str, str], CostCells]:
     """Return {(width, label): {heading: text}}, a table of the costs of BERT-base with
     several ghost modules, at 128 tokens.
 
     ghosts_by_label: {label: options of a ghost module}.
-    widths: numbers of kept heads of 12.
-    printed: a published table with its costs, indexed by (width such as "1/12", label).
+    kept_head_counts: numbers of kept heads of 12.
+    printed_table: a published table with its costs, indexed by (width such as "1/12",
+    label).
     """
     base, table = cost.SHAPES["bert-base"], {}
-    for m, label in product(widths, ghosts_by_label):
+    for m, label in product(kept_head_counts, ghosts_by_label):
         key, variant = (f"{m}/12", label), {"heads": m, "ghost": ghosts_by_label[label]}
         gflops, weights = (
-            str(printed[name].get(key, "–")) for name in ("FLOPs(G)", "#params(M)")
+            str(printed_table[name].get(key, "–"))
+            for name in ("FLOPs(G)", "#params(M)")
         )
         counts = (
             cost.flops(base, **variant, convention="token head"),

@@ -3,7 +3,7 @@ torch."""
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -22,6 +22,11 @@ COLUMNS = {
 }
 
 
+class ForwardTimes(NamedTuple):
+    ms_without_ghosts: float
+    ms_with_ghosts: float
+
+
 def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     """Show on a page how far students are from their teacher: the score lost before
     training, the distillation loss at its end, and how much the ghosts' kernels
@@ -33,7 +38,9 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         Row(row["spec"], **{name: row[name] for name in names})
         for row in runs.current.to_dict("records")
     ]
-    distillations = {row.spec: row for row in grids.list_distillations_behind(students)}
+    distillations = {
+        row.spec: row for row in grids.list_distillation_rows_of_students(students)
+    }
     frame = page.collect(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
@@ -43,7 +50,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     page.note([f"{note} are older did not keep them."])
     table = {
         f"{model}, {m:g}/12, {task}": {
-            title: format_mean(part, *how) for title, how in COLUMNS.items()
+            title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()
         }
         for (task, m, model), part in measured.groupby(
             ["task", "m", "model"], sort=False
@@ -60,8 +67,10 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         )
 
 
-def read_times(profile: str, widths: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Return {width in twelfths: (ms without ghosts, ms with ghosts)} of a forward pass
+def read_forward_times(
+    profile: str, widths_in_twelfths: Iterable[int]
+) -> dict[int, ForwardTimes]:
+    """Return {width in twelfths: ForwardTimes} of a forward pass
     of 8 sentences of 128 tokens, as recorded for the page on the frontier.
 
     Widths without both times are left out.
@@ -73,16 +82,17 @@ def read_times(profile: str, widths: Iterable[int]) -> dict[int, tuple[float, fl
         run = Run(paths.records_root() / line["run"], "record")
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
             continue
-        for m in widths:
+        for m in widths_in_twelfths:
             names = (f"{name} {m}/12.cpu_ms" for name in ("Width", "GhostBERT"))
             plain, ghost = (run.metrics.get(name) for name in names)
             if ghost and plain:
-                times[m] = plain, ghost
+                times[m] = ForwardTimes(plain, ghost)
     return times
 
 
-def show_times(page: Page, widths: Iterable[int]) -> None:
-    """Show on a page a table of forward times with ghosts and without (`read_times`)."""
+def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
+    """Show on a page a table of forward times with ghosts and without
+    (`read_forward_times`)."""
     profile = page.scope[:]
     table = {
         f"{m}/12": {
@@ -90,7 +100,7 @@ def show_times(page: Page, widths: Iterable[int]) -> None:
             ("ms", "Ghost"): f"{ghost:.1f}",
             ("ms", "difference"): f"{100 * (ghost / plain - 1):+.0f} %",
         }
-        for m, (plain, ghost) in read_times(profile, widths).items()
+        for m, (plain, ghost) in read_forward_times(profile, widths_in_twelfths).items()
     }
     if table:
         page.table(
@@ -102,15 +112,17 @@ def show_times(page: Page, widths: Iterable[int]) -> None:
         )
 
 
-def format_mean(run_metrics: pd.DataFrame, expression: str, number_format: str) -> str:
+def format_mean_of_metrics(
+    run_metrics: pd.DataFrame, metric_expression: str, number_format: str
+) -> str:
     """Return the mean over runs of an expression of their metrics, with their number,
     as text: "1.3 (5)". It is a dash where no run has the metrics.
 
     run_metrics: a DataFrame with a row for each run.
-    expression: such as "100 * (teacher_score - start_score)".
+    metric_expression: such as "100 * (teacher_score - start_score)".
     number_format: a format of the mean, such as ".1f"."""
-    names = re.findall(r"[a-z_]{4,}", expression)
+    names = re.findall(r"[a-z_]{4,}", metric_expression)
     if not {*names} <= {*run_metrics}:
         return "–"
-    values: Any = run_metrics.dropna(subset=names).eval(expression)
+    values: Any = run_metrics.dropna(subset=names).eval(metric_expression)
     return f"{values.mean():{number_format}} ({len(values)})" if len(values) else "–"

@@ -29,38 +29,47 @@ momentum does, because the gradient of one batch is mostly noise."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lib.core.names import Refused, derive_seed
+from lib.core.options import Region
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
 
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
+LayerWidths = Mapping[str, float]  # {"heads", "ffn": width of a layer}.
+FlopsFunction = Callable[[Mapping[Region, float]], float]
 
 
-def compute_target_cost(
-    step: int, steps: int, final_ratio: float, schedule: str
+class AlphaUpdate(NamedTuple):
+    alphas: np.ndarray  # [N].
+    moving_average_gradient: np.ndarray  # [N].
+    log_entry: np.ndarray  # [4].
+
+
+def compute_target_cost_ratio(
+    step: int, total_steps: int, final_cost_ratio: float, schedule: str
 ) -> float:
-    """Return the target at a step from 0 to steps - 1, as a share of the whole model's
-    cost.
+    """Return the target at a step from 0 to total_steps - 1, as a share of the whole
+    model's cost.
 
-    It starts at 1 and falls to `final_ratio`. This corrects the report (section 7.4),
-    whose additive rule adds where it must subtract, whose equation 5 rises from 0 to 1
-    - ratio, and whose rules divide by `steps` where steps - 1 moves lead to the last
-    value.
+    It starts at 1 and falls to `final_cost_ratio`. This corrects the report (section
+    7.4), whose additive rule adds where it must subtract, whose equation 5 rises from 0
+    to 1 - ratio, and whose rules divide by `total_steps` where total_steps - 1 moves
+    lead to the last value.
 
     schedule: "additive" is a straight line, "multiplicative" a geometric one, "none" is
-    `final_ratio` throughout."""
-    if schedule == "none" or steps == 1:
-        return final_ratio
-    done = step / (steps - 1)
+    `final_cost_ratio` throughout."""
+    if schedule == "none" or total_steps == 1:
+        return final_cost_ratio
+    done = step / (total_steps - 1)
     return (
-        final_ratio**done
+        final_cost_ratio**done
         if schedule == "multiplicative"
-        else 1 - (1 - final_ratio) * done
+        else 1 - (1 - final_cost_ratio) * done
     )
 
 
@@ -80,23 +89,23 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def make_encoder_cost(
+def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Sequence[Mapping[str, float]],
-    tokens: int = gated.TOKENS,
-) -> Callable[[Mapping[tuple[int, str], float]], float]:
+    widths_by_layer: Sequence[LayerWidths],
+    token_count: int = gated.TOKENS,
+) -> FlopsFunction:
     """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder.
 
-    widths_by_layer: L dicts {"heads", "ffn": width}, for layers or kinds that have no
+    widths_by_layer: of L layers, for layers or kinds that have no
     masks.
-    tokens: T of the sequence that the FLOPs are of."""
+    token_count: T of the sequence that the FLOPs are of."""
 
-    def count_flops(mask_sums: Mapping[tuple[int, str], float]) -> float:
+    def count_flops(mask_sums: Mapping[Region, float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
         for (layer, kind), number in mask_sums.items():
             widths[layer][kind] = number
-        return gated.flops(hidden_size, head_size, widths, tokens)
+        return gated.flops(hidden_size, head_size, widths, token_count)
 
     return count_flops
 
@@ -136,21 +145,21 @@ class Control:
     def find_active_gates(self, alphas: np.ndarray) -> np.ndarray:
         return alphas > EDGE
 
-    def sum_masks(self, masks: np.ndarray) -> dict[Any, float]:
+    def sum_masks_by_region(self, masks: np.ndarray) -> dict[Region, float]:
         """Return {region: sum of its masks}, for masks [N]."""
         totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, totals, strict=True))
 
-    def compute_cost_ratio(self, is_on: np.ndarray) -> float:
+    def compute_cost_ratio_of_gates(self, are_gates_on: np.ndarray) -> float:
         """Return the cost with these gates on, as a share of the whole model's cost.
 
-        is_on: bool [N]."""
-        return self.cost(self.sum_masks(is_on)) / self.full
+        are_gates_on: bool [N]."""
+        return self.cost(self.sum_masks_by_region(are_gates_on)) / self.full
 
-    def compute_share_of_full_cost(self, alphas: np.ndarray) -> float:
+    def compute_cost_ratio_of_alphas(self, alphas: np.ndarray) -> float:
         """Return the cost of the gates that are open for alphas [N], as a share of the
         whole model's cost."""
-        return self.compute_cost_ratio(self.find_active_gates(alphas))
+        return self.compute_cost_ratio_of_gates(self.find_active_gates(alphas))
 
     def compute_log_cost_slope(self, alphas: np.ndarray) -> np.ndarray:
         """Return dlogE / dalpha [N], the derivative of the log of the expected cost by
@@ -159,7 +168,7 @@ class Control:
         It is the FLOPs of one more gate of the region, times the derivative of the
         sigmoid, divided by the expected cost."""
         masks = sigmoid(alphas)
-        sums = self.sum_masks(masks)
+        sums = self.sum_masks_by_region(masks)
         expected = self.cost(sums)
         units = [
             self.cost(sums | {region: value + 1}) - expected
@@ -170,32 +179,31 @@ class Control:
     def update_alphas(
         self,
         alphas: np.ndarray,
-        average_gradient: np.ndarray,
+        moving_average_gradient: np.ndarray,
         gradient: np.ndarray,
         step: int,
-        steps: int,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (alphas [N], running average of the gradients [N], log entry [4])
-        after one training step.
+        total_steps: int,
+    ) -> AlphaUpdate:
+        """Return the AlphaUpdate of one training step.
 
         The log entry has the target and actual cost as shares of the whole cost, and
         the numbers of gates that switched off and on.
 
         alphas: float64 [N].
-        average_gradient: the running average before this step [N].
+        moving_average_gradient: the running average before this step [N].
         gradient: the gradient of the task's loss by alpha in this step [N]."""
         options, on = self.options, self.find_active_gates(alphas)
-        average_gradient = (
-            options.memory * average_gradient + (1 - options.memory) * gradient
+        moving_average_gradient = (
+            options.memory * moving_average_gradient + (1 - options.memory) * gradient
         )
-        wish = self.replace_idle_gradients(
-            average_gradient / (1 - options.memory ** (step + 1))
+        wish = self.replace_near_zero_gradients(
+            moving_average_gradient / (1 - options.memory ** (step + 1))
         )
-        goal = self.full * compute_target_cost(
-            step, steps, options.ratio, options.schedule
+        goal = self.full * compute_target_cost_ratio(
+            step, total_steps, options.ratio, options.schedule
         )
         if sign := find_sign_of_cost_loss(
-            self.cost(self.sum_masks(on)), goal, options.tolerance
+            self.cost(self.sum_masks_by_region(on)), goal, options.tolerance
         ):
             wish = wish + options.weight * sign * self.compute_log_cost_slope(alphas)
         if options.landing == "steps":
@@ -209,17 +217,18 @@ class Control:
             new = alphas.copy()
             new[taken] = np.where(on[taken], -LIMIT, LIMIT)
         else:
-            new = self.move_alphas_at_once(alphas, wish)
+            new = self.jump_alphas_of_largest_gradients(alphas, wish)
         switched = self.find_active_gates(new)
         note = [
             goal / self.full,
-            self.compute_share_of_full_cost(new),
+            self.compute_cost_ratio_of_alphas(new),
             (on & ~switched).sum(),
             (~on & switched).sum(),
         ]
-        return new, average_gradient, np.array(note, dtype=np.float64)
+        note = np.array(note, dtype=np.float64)
+        return AlphaUpdate(new, moving_average_gradient, note)
 
-    def replace_idle_gradients(self, gradients: np.ndarray) -> np.ndarray:
+    def replace_near_zero_gradients(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N], with infinity for gates on which the loss hardly
         depends, so that these switch off first.
 
@@ -230,7 +239,7 @@ class Control:
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
 
-    def move_alphas_at_once(
+    def jump_alphas_of_largest_gradients(
         self, alphas: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """Return the alphas [N] after a step of the report's rule, by which all chosen
@@ -255,16 +264,16 @@ class Control:
         return new
 
     def select_gates_with_largest_gradients(
-        self, gradient_sizes: np.ndarray, largest_share: float
+        self, gradient_magnitudes: np.ndarray, selected_share: float
     ) -> list[np.ndarray]:
-        """Return for each group of n gates the ceil(largest_share * n) with the largest
-        values. Of equal ones the first are taken.
+        """Return for each group of n gates the ceil(selected_share * n) with the
+        largest values. Of equal ones the first are taken.
 
-        gradient_sizes: [N]."""
+        gradient_magnitudes: [N]."""
         return [
             group[
-                np.argsort(-gradient_sizes[group], kind="stable")[
-                    : math.ceil(largest_share * len(group))
+                np.argsort(-gradient_magnitudes[group], kind="stable")[
+                    : math.ceil(selected_share * len(group))
                 ]
             ]
             for group in self.groups
@@ -363,7 +372,12 @@ class Control:
         exceed `max_cost` is left out.
 
         is_on: bool [N]."""
-        names, sums, taken, closed = list(self.sizes), self.sum_masks(is_on), [], set()
+        names, sums, taken, closed = (
+            list(self.sizes),
+            self.sum_masks_by_region(is_on),
+            [],
+            set(),
+        )
         actual = self.cost(sums)
         for gate in (*ordered_gates_to_switch_off, *ordered_gates_to_switch_on):
             region, leaves = names[self.region[gate]], is_on[gate]
@@ -397,17 +411,17 @@ class Control:
         alphas, average_gradient: [N]."""
         on = new = self.find_active_gates(alphas)
         if find_sign_of_cost_loss(
-            self.cost(self.sum_masks(on)),
+            self.cost(self.sum_masks_by_region(on)),
             self.full * self.options.ratio,
             self.options.tolerance,
         ):
-            wish = self.replace_idle_gradients(average_gradient)
+            wish = self.replace_near_zero_gradients(average_gradient)
             leaving = self.order_gates_to_switch_off(
                 on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0
             )
             new = self.fit_gates_to_target_cost(on, leaving, average_gradient)
         was, now = (
-            abs(self.compute_cost_ratio(gates) - self.options.ratio)
+            abs(self.compute_cost_ratio_of_gates(gates) - self.options.ratio)
             for gates in (on, new)
         )
         taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)

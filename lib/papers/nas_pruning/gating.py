@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import gates
-from lib.model.cut import count_parts_of_layer
+from lib.model.cut import count_prunable_units
 from lib.model.parts import get_layers
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
-from lib.papers.nas_pruning.control import Control, make_encoder_cost
+from lib.papers.nas_pruning.control import Control, make_encoder_flops_function
 from lib.papers.nas_pruning.options import Gates
 from lib.train import loop
 
@@ -92,13 +92,13 @@ class GateTraining(loop.Method):
         del self.model.average
         target, ratio = (
             control.options.ratio,
-            control.compute_share_of_full_cost(alphas),
+            control.compute_cost_ratio_of_alphas(alphas),
         )
         metrics = {
             "target": target,
             "ratio": ratio,
             "miss": ratio / target - 1,
-            "before_trim": control.compute_share_of_full_cost(before),
+            "before_trim": control.compute_cost_ratio_of_alphas(before),
             "trimmed": len(trimmed),
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
@@ -122,8 +122,8 @@ class GateSearch(GateTraining):
     fit the model."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
-        operate(model, {"op": "gates", "regions": list(options.regions)})
-        alphas = gates.read_alphas(model).values()
+        apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
+        alphas = gates.get_gate_logits(model).values()
         super().__init__(
             run, model, alphas, *make_cost_function(model, options.regions), options
         )
@@ -132,7 +132,7 @@ class GateSearch(GateTraining):
         metrics, alphas, curve = self.trim_to_target()
         every = {  # In half precision, as the arrays are committed and should be small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
-            for (layer, kind), alpha in gates.read_alphas(self.model).items()
+            for (layer, kind), alpha in gates.get_gate_logits(self.model).items()
         }
         self.run.save_arrays("search", curve=curve, **every)
         return metrics | {
@@ -175,7 +175,7 @@ def make_cost_function(
             {kind: count_layer_widths(layer)[kind] for kind in ("heads", "ffn")}
         )
     attention: Any = layer.attention
-    return sizes, make_encoder_cost(
+    return sizes, make_encoder_flops_function(
         model.config.hidden_size, attention.self.attention_head_size, layer_widths
     )
 
@@ -186,7 +186,7 @@ def count_layer_widths(layer: nn.Module) -> dict[str, int]:
     """
     return {
         "ffn" if what == NAMES["ffn"] else what: size
-        for what, size in count_parts_of_layer(layer).items()
+        for what, size in count_prunable_units(layer).items()
     }
 
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from lib.core.names import derive_seed
 from lib.core.options import Targets
-from lib.model.parts import get_layers, list_applied_operations
+from lib.model.parts import get_layers, get_surgery_operations
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
 from lib.train.matching import Match, imitate_teacher, map_layers
@@ -117,7 +117,7 @@ def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
     """Return for each of L layers the indices that a pruned student's heads had in the
     whole model, so that each head is compared with the same head of the teacher."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
-    for op in list_applied_operations(student):
+    for op in get_surgery_operations(student):
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(heads, op["heads"], strict=True)
             heads = [[layer[i] for i in chosen] for layer, chosen in pairs]

@@ -38,7 +38,7 @@ def random_architecture(run: RunWriter, gates: Json) -> Json:
     else:
         on = control.draw_random_gates(options, sizes, cost, run.seed)
     flops, full_flops = (
-        cost(control.Control(options, sizes, cost).sum_masks(on)),
+        cost(control.Control(options, sizes, cost).sum_masks_by_region(on)),
         cost(sizes),
     )
     return {

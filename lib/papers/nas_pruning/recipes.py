@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
 from lib.papers import grids, published
-from lib.papers.grids import backbone_spec, find_encoder_shape, start_checkpoint_spec
+from lib.papers.grids import backbone_spec, find_encoder_shape, initial_checkpoint_spec
 from lib.papers.nas_pruning import control, gated
 from lib.papers.nas_pruning.options import Gates, Objective, Perceptron
 from lib.stats.compare import Column
@@ -96,9 +96,9 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
 
     Raises Refused for an unknown model, and for BERT-Mini at profile mini, which has no
     encoder of that size."""
-    check_name("model", model, CHECKPOINTS)
+    check_known_name("model", model, CHECKPOINTS)
     if profile == "paper":
-        return start_checkpoint_spec(profile, CHECKPOINTS[model])
+        return initial_checkpoint_spec(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
         return backbone_spec(profile)
     if profile != "toy":
@@ -167,15 +167,15 @@ def make_train_settings(
     few: Json = (
         {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
     )
-    return grids.adapt_options_to_reader(profile, replace(train, **few | changes))
+    return grids.adapt_options_to_reader_data(profile, replace(train, **few | changes))
 
 
 def describe_search_rows(profile: str, task: str) -> Json:
     """Return the descriptor of the rows of a task on which searches and pruned models
     are trained."""
     if profile in ROWS:
-        return grids.describe_training_rows(profile, task, ROWS[profile])
-    return grids.describe_dataset(profile, task)
+        return grids.make_training_data_descriptor(profile, task, ROWS[profile])
+    return grids.make_profile_data_descriptor(profile, task)
 
 
 def make_states_objective(
@@ -231,7 +231,7 @@ def search_spec(
         else None
     )
     args = {"train": replace(train, epochs=times * epochs), "objective": objective}
-    args = grids.make_common_arguments(
+    args = grids.make_common_run_arguments(
         profile,
         task,
         describe_search_rows(profile, task),
@@ -280,7 +280,7 @@ def two_stage_distillation_spec(
     model.
     epochs: of the two stages; () means the profile's.
     objective: the loss of the second stage."""
-    args = grids.make_common_arguments(
+    args = grids.make_common_run_arguments(
         profile, task, describe_search_rows(profile, task)
     )
     one, two = (
@@ -381,7 +381,7 @@ def magnitude_spec(
 
     learns_from_teacher: whether each round learns the dense fine-tuned model's logits,
     as a searched network does, and not the labels."""
-    check_name("kept share", kept_share, ROUNDS[profile])
+    check_known_name("kept share", kept_share, ROUNDS[profile])
     origin = untrained_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
@@ -430,7 +430,7 @@ def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
     number = {
         (layer, kind): n for layer in range(full.layers) for kind, n in widths.items()
     }
-    cost = control.make_encoder_cost(
+    cost = control.make_encoder_flops_function(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
     on = control.draw_random_gates(make_gate_settings(flops_ratio), number, cost, 0)

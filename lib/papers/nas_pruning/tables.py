@@ -171,7 +171,7 @@ def show_table_of_tests(
     show_scores(page, runs, search_runs, printed, runs.make_caption("test", more))
     page.note(published.list_corrections("nas_pruning", table_name.split("_")[0]))
     same = list_models_with_equal_runs(str(page.scope), models[0])
-    encoder = grids.name_encoder(str(page.scope))
+    encoder = grids.get_encoder_name(str(page.scope))
     place = f"{encoder} in the place of {models[0]}" if same else models[0]
     others = " and ".join(m for m in same if m != models[0])
     text = f"{encoder} takes the place of {others} too, so its runs count once."

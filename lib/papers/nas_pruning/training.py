@@ -10,7 +10,7 @@ from lib.core.options import Targets
 from lib.core.types import Json
 from lib.model import backbone, gates, masks
 from lib.model.parts import count_parameters, get_encoder
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning.gating import GateSearch, count_flops
 from lib.papers.nas_pruning.objectives import make_objective
 from lib.papers.nas_pruning.options import Gates, Objective
@@ -63,7 +63,7 @@ def retrain(
     if gates.has_gates(model):
         gates.remove_gates(model)
     if architecture:
-        operate(model, {"op": "keep"} | architecture)
+        apply_surgery(model, {"op": "keep"} | architecture)
     result = train_and_save(
         training, model, make_objective(training, model, Objective(**objective))
     )
@@ -116,7 +116,7 @@ class RewoundPruning(loop.Method):
         self.weights = list_prunable_weights(model)
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(kept_share * sum(size.numel() for size in sizes))
-        self.masks = masks.mask_largest_of_all(sizes, count)
+        self.masks = masks.make_global_top_k_masks(sizes, count)
         # `pretrained_model` may have tensors that the model lacks, such as a pooler.
         theirs = get_encoder(pretrained_model).state_dict()
         get_encoder(model).load_state_dict(

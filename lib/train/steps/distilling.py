@@ -21,7 +21,7 @@ from lib.core.types import Json
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import count_parameters, get_layers, set_dropout
-from lib.model.surgery import operate as change
+from lib.model.surgery import apply_surgery as change
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.matching import (
@@ -95,7 +95,7 @@ class DistillationMetrics(loop.Method):
     def flatten_ghost_kernels(self) -> np.ndarray:
         """Return the weights of the kernels of all ghost modules as one flat array."""
         taps = [
-            kernel.normalise_taps().detach().cpu().numpy().ravel().copy()
+            kernel.compute_normalised_taps().detach().cpu().numpy().ravel().copy()
             for kernel in self.kernels
         ]
         return np.concatenate(taps) if taps else np.zeros(0)

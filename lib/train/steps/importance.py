@@ -128,8 +128,8 @@ def compute_importance_by_method(
     """Return the importance (heads [L, A], neurons [L, F]) that a module of lib.methods
     computes, named by `options.by`.
 
-    Its function `scores` gets the model in eval mode, with gradients of the loss summed
-    over all batches.
+    Its function `compute_importance_scores` gets the model in eval mode, with gradients
+    of the loss summed over all batches.
 
     encoded: the tokenised rows of the loss.
     report_progress: function that gets the share of rows done."""
@@ -139,7 +139,7 @@ def compute_importance_by_method(
         model, encoded, options, numerics, report_progress
     ):
         loss.backward()
-    return import_method(options.by).scores(model)
+    return import_method(options.by).compute_importance_scores(model)
 
 
 def iterate_batch_losses(

@@ -15,7 +15,7 @@ from lib.core.store import RunWriter
 from lib.core.types import Json
 from lib.model import backbone, parts, supernet
 from lib.model.parts import count_parameters
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.stats.cost import SHAPES, build_transformers_config
 from lib.train import loop
 
@@ -109,5 +109,5 @@ def build_random_encoder(model_entry: Json) -> transformers.PreTrainedModel:
             build_transformers_config(SHAPES[model_entry["shape"]])
         )
     for op in model_entry.get("surgery", ()):
-        operate(model, op)
+        apply_surgery(model, op)
     return model

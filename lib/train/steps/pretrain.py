@@ -57,7 +57,10 @@ def pretrain(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
     config = build_transformers_config(shape, initializer_range=model["init"], **rates)
-    network, result = backbone.build_model(transformers.BertForPreTraining, config), {}
+    network, result = (
+        backbone.build_random_model(transformers.BertForPreTraining, config),
+        {},
+    )
     if training:
         first, second, follows = draw_passages(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), run.seed

@@ -5,7 +5,7 @@ from lib.core.options import Targets
 from lib.core.types import Json
 from lib.model import backbone, compact
 from lib.model.parts import count_parameters
-from lib.model.surgery import operate
+from lib.model.surgery import apply_surgery
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
 from lib.train.objectives import build_target_objective
 
@@ -32,7 +32,11 @@ def quantise(training: TaskTraining) -> dict[str, float]:
     The run's input is `start`. `training.train` says how rows are cut and padded.
     Metrics and predictions are as in `finetune`; "bytes" is the size of all tensors."""
     model = training.load_start_model()
-    operate(model, {"op": "int8"})
+    apply_surgery(model, {"op": "int8"})
     result = save_predictions(training.run, training.build_split_scorers(model))
     backbone.save(model, training.tokenizer, training.run.model_folder)
-    return result | count_parameters(model) | {"bytes": compact.count_bytes(model)}
+    return (
+        result
+        | count_parameters(model)
+        | {"bytes": compact.count_state_dict_bytes(model)}
+    )

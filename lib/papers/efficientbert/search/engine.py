@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from lib.core import disk
-from lib.core.names import Refused, derive_seed, list_changed_fields
+from lib.core.names import Refused, derive_seed, list_non_default_fields
 from lib.core.spec import canonical
 from lib.core.types import Json
 from lib.model.formula import FormulaError
@@ -25,6 +26,16 @@ from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.samplers import Evaluation
 from lib.papers.efficientbert.search.space import Space
+
+
+class CandidateScore(NamedTuple):
+    score: float
+    failure_reason: str  # "" for a success.
+
+
+class HistoryLine(NamedTuple):
+    entry: Json
+    line_bytes: bytes  # With the line break.
 
 
 def search_networks(
@@ -63,7 +74,8 @@ def search_networks(
             candidate, space.make_duplicate_key(candidate), score, seconds, failed
         )
         append_line_with_digest(
-            history_path, {**vars(entry), "candidate": space.pack_layers(candidate)}
+            history_path,
+            {**vars(entry), "candidate": space.convert_layers_to_json(candidate)},
         )
         history.append(entry)
         if report_progress:
@@ -73,16 +85,18 @@ def search_networks(
 
 def score_candidate(
     score_net: Callable[[Net], float], candidate: Net
-) -> tuple[float, str]:
-    """Return (score, reason of a failure); the reason is "" for a success.
+) -> CandidateScore:
+    """Return the CandidateScore of a network.
 
     A candidate whose training diverges, or whose formula does not fit, has score 0. So
     one failure does not end the search."""
     try:
         score = float(score_net(candidate))
     except (FloatingPointError, FormulaError) as error:
-        return 0.0, str(error) or type(error).__name__
-    return (score, "") if math.isfinite(score) else (0.0, f"the score is {score}")
+        return CandidateScore(0.0, str(error) or type(error).__name__)
+    if math.isfinite(score):
+        return CandidateScore(score, "")
+    return CandidateScore(0.0, f"the score is {score}")
 
 
 def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
@@ -100,7 +114,7 @@ def append_line_with_digest(path: Path, entry: Json) -> None:
     """Append an entry of a search's history to its file, as a JSON line with a digest.
 
     A process that is killed may leave an incomplete line. The digest lets
-    `iterate_intact_lines` find it."""
+    `iterate_verified_history_lines` find it."""
     with open(path, "a") as file:
         file.write(
             json.dumps(
@@ -116,8 +130,10 @@ def digest_history_entry(entry: Json) -> str:
     return disk.digest_bytes(canonical({**entry, "seconds": 0}).encode())[:16]
 
 
-def iterate_intact_lines(history_bytes: bytes) -> Iterator[tuple[Json, bytes]]:
-    """Yield (entry, its raw bytes with the line break) of a search history, up to the
+def iterate_verified_history_lines(
+    history_bytes: bytes,
+) -> Iterator[HistoryLine]:
+    """Yield the lines of a search history, up to the
     first line that is incomplete or damaged."""
     for line in history_bytes.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -125,7 +141,7 @@ def iterate_intact_lines(history_bytes: bytes) -> Iterator[tuple[Json, bytes]]:
             if value.pop("digest") == digest_history_entry(value) and line.endswith(
                 b"\n"
             ):
-                yield value, line
+                yield HistoryLine(value, line)
                 continue
         return
 
@@ -141,12 +157,12 @@ def read_or_restart_history(
     # search may continue with a larger one.
     proposing = {
         name: value
-        for name, value in list_changed_fields(options).items()
+        for name, value in list_non_default_fields(options).items()
         if name != "budget"
     }
-    header = {"space": space.identity(), "seed": seed, "search": proposing}
+    header = {"space": space.to_json(), "seed": seed, "search": proposing}
     lines = list(
-        iterate_intact_lines(
+        iterate_verified_history_lines(
             history_path.read_bytes() if history_path.exists() else b""
         )
     )
@@ -156,6 +172,6 @@ def read_or_restart_history(
         return []
     os.truncate(history_path, sum(len(line) for _, line in lines))
     return [
-        Evaluation(**e | {"candidate": space.unpack_layers(e["candidate"])})
+        Evaluation(**e | {"candidate": space.convert_json_to_net(e["candidate"])})
         for e, _ in lines[1:]
     ]

@@ -6,7 +6,6 @@ weights: `W2 gelu(W1 x)` is `linear gelu linear x W1 W2`. All is as in Efficient
 public code."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from lib.model import formula as language
 from lib.papers.efficientbert.search.language import is_valid_formula
@@ -75,7 +74,7 @@ def find_end_of_subtree(tokens: list[str], start: int) -> int:
 
 
 def mutate_prefix_tokens(
-    tokens: list[str], available_linear_maps: int, draw_uniform: Callable[[], float]
+    tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
     """Return a prefix list after one random change. Most results are no formula and
     have to be rejected.
@@ -85,7 +84,7 @@ def mutate_prefix_tokens(
     replaced by another with as many operands. An operation is inserted above a random
     subtree.
 
-    available_linear_maps: how many linear maps the draw has, one for each width of a layer.
+    linear_map_count: how many linear maps the draw has, one for each width of a layer.
     The first is the layer's own; the others are "foreign" and never accepted.
     draw_uniform: f() -> random number, uniform in [0, 1)."""
 
@@ -100,7 +99,7 @@ def mutate_prefix_tokens(
             left += [tree_depth - 1] * (ARITY[symbols[-1]] if tree_depth else 0)
         return symbols
 
-    binary = ("linear", *("foreign",) * (available_linear_maps - 1), *BINARY)
+    binary = ("linear", *("foreign",) * (linear_map_count - 1), *BINARY)
     functions = binary + UNARY
     position = int(draw_uniform() * len(tokens))
     tokens = (
@@ -130,7 +129,10 @@ def mutate_prefix_tokens(
 
 
 def parse_valid_prefix_tokens(
-    tokens: list[str], *layer_sizes: Any
+    tokens: list[str],
+    hidden_size: int | None = None,
+    inner_size: int | None = None,
+    size_mismatch: str = "truncate",
 ) -> language.Node | None:
     """Return the tree of a prefix list, or None where it is no formula of the search
     space.
@@ -138,8 +140,7 @@ def parse_valid_prefix_tokens(
     The authors' code sees widths that do not fit only in training, where the candidate
     scores 0. Here such a formula is rejected at once.
 
-    layer_sizes: hidden size, inner size and the rule for operands of different size, as
-    `check_formula` takes them."""
+    hidden_size, inner_size, size_mismatch: as in `check_formula`."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
         return None
@@ -147,7 +148,7 @@ def parse_valid_prefix_tokens(
     allowed = (
         node
         and low <= language.measure_height(node) <= high
-        and is_valid_formula(node, *layer_sizes)
+        and is_valid_formula(node, hidden_size, inner_size, size_mismatch)
     )
     return node if allowed else None
 
@@ -155,20 +156,24 @@ def parse_valid_prefix_tokens(
 def mutate_formula(
     formula: str,
     max_tries: int,
-    available_linear_maps: int,
+    linear_map_count: int,
     draw_uniform: Callable[[], float],
-    *layer_sizes: Any,
+    hidden_size: int | None = None,
+    inner_size: int | None = None,
+    size_mismatch: str = "truncate",
 ) -> str:
     """Return a randomly changed formula that is valid, or the same formula where
     `max_tries` changes are invalid.
 
-    available_linear_maps, draw_uniform: as in `mutate_prefix_tokens`.
-    layer_sizes: as in `parse_valid_prefix_tokens`."""
+    linear_map_count, draw_uniform: as in `mutate_prefix_tokens`.
+    hidden_size, inner_size, size_mismatch: as in `check_formula`."""
     seed = list_prefix_tokens(language.parse(formula))
     for _ in range(max_tries):
         node = parse_valid_prefix_tokens(
-            mutate_prefix_tokens(seed, available_linear_maps, draw_uniform),
-            *layer_sizes,
+            mutate_prefix_tokens(seed, linear_map_count, draw_uniform),
+            hidden_size,
+            inner_size,
+            size_mismatch,
         )
         if node:
             return str(node)

@@ -14,6 +14,10 @@ from lib.core.types import Json
 from lib.model.formula import Node
 from lib.papers.efficientbert.search.language import check_formula
 
+# Arguments of count_net_parameters: {"teacher": hidden size, "vocab", "positions",
+# "types": rows of the embedding tables}.
+EmbeddingSizes = dict[str, int]
+ParameterBounds = tuple[int, ...]  # (least, most) parameters of a network.
 BERT = "W2 gelu(W1 x)"
 STACKS = QS = (1, 2, 3, 4)  # The 16 pairs (k, q) that a layer may have in the paper.
 # Hidden size of BERT-base. In distillation a linear map projects the student's states to
@@ -43,7 +47,7 @@ class Layer:
         return _checked(self.formula)
 
     @property
-    def ratio_text(self) -> str:
+    def width_ratio(self) -> str:
         """Return the ratio of the inner width to the full one as text: "1" or "1/2"."""
         return "1" if self.q == 1 else f"1/{self.q}"
 
@@ -125,18 +129,20 @@ def count_embedding_parameters(
     vocab: int = 30522,
     positions: int = 512,
     types: int = 2,
-    factor: int = FACTOR,
+    token_embedding_width: int = FACTOR,
 ) -> int:
     """Return the number of parameters of the embedding: tables of tokens, positions and
     segments, and a LayerNorm.
 
-    With "trigram" the token table is `factor` channels wide, and a dense layer maps 3 *
-    factor channels to d.
+    With "trigram" the token table is `token_embedding_width` channels wide, and a dense
+    layer maps 3 * factor channels to d.
 
     vocab, positions, types: the numbers of rows of the three tables."""
     d = net.hidden
     tokens = (
-        vocab * factor + 3 * factor * d + d if net.embedding == "trigram" else vocab * d
+        vocab * token_embedding_width + 3 * token_embedding_width * d + d
+        if net.embedding == "trigram"
+        else vocab * d
     )
     return tokens + (positions + types + 2) * d
 
@@ -173,7 +179,9 @@ def count_net_parameters(
     )
 
 
-def count_macs(net: Net, token_count: int = 128, factor: int = FACTOR) -> int:
+def count_macs(
+    net: Net, token_count: int = 128, token_embedding_width: int = FACTOR
+) -> int:
     """Return the number of multiply-accumulates per token of all matrix products of a
     network, for sequences of T tokens.
 
@@ -181,10 +189,10 @@ def count_macs(net: Net, token_count: int = 128, factor: int = FACTOR) -> int:
     counted are the pooler, the head and element-wise operations.
 
     token_count: T.
-    factor: channels of the token table of a "trigram" embedding."""
+    token_embedding_width: channels of the token table of a "trigram" embedding."""
     d = net.hidden
     layers = sum(
         4 * d * d + 2 * token_count * d + 2 * l.stack * d * net.count_inner_channels(l)
         for l in net.layers
     )
-    return layers + (3 * factor * d if net.embedding == "trigram" else 0)
+    return layers + (3 * token_embedding_width * d if net.embedding == "trigram" else 0)

@@ -60,18 +60,18 @@ def propose_candidate(
     if options.method == "evolution" and len(history) >= options.population:
         return mutate_tournament_winner(space, history, seen, options, rng)
     if options.method != "cascade":
-        return draw_in_region(space, seen, [], options, rng)
+        return draw_candidate_in_region(space, seen, [], options, rng)
     # Imported before `threadpool_limits`, which limits only libraries that are loaded.
     import sklearn.ensemble  # noqa: F401
 
     # On so few rows several threads mostly wait for each other, up to 20 times as long.
     with threadpool_limits(1):
-        return draw_in_region(
-            space, seen, fit_region_conditions(space, history, options), options, rng
+        return draw_candidate_in_region(
+            space, seen, fit_region_classifiers(space, history, options), options, rng
         )
 
 
-def fit_region_conditions(
+def fit_region_classifiers(
     space: Space, history: list[Evaluation], options: Search
 ) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
     """Return the conditions f(features [N, F]) -> bool [N] that a promising candidate
@@ -84,17 +84,17 @@ def fit_region_conditions(
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
     features = space.make_features([e.candidate for e in known])
-    fitted = fit_cascade(
+    fitted = fit_classifier_cascade(
         features.tobytes(), features.shape[1], tuple(e.score for e in known)
     )
     # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
     return [classifier.predict for classifier in fitted]
 
 
-def draw_in_region(
+def draw_candidate_in_region(
     space: Space,
     known_keys: set[str],
-    conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
+    region_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -104,9 +104,9 @@ def draw_in_region(
     conditions in a row. It is None where no draw is new.
 
     known_keys: keys of the candidates that were evaluated before.
-    conditions: functions features [N, F] -> bool [N], as `fit_region_conditions`
-    returns them."""
-    best, reached, size = None, -1, BATCH if conditions else 1
+    region_classifiers: functions features [N, F] -> bool [N], as
+    `fit_region_classifiers` returns them."""
+    best, reached, size = None, -1, BATCH if region_classifiers else 1
     for start in range(0, options.draws, size):
         drawn = [
             space.draw_candidate(rng) for _ in range(min(size, options.draws - start))
@@ -118,26 +118,26 @@ def draw_in_region(
         ]
         if not new:
             continue
-        steps = count_conditions_in_a_row(space, new, conditions)
+        steps = count_consecutive_acceptances(space, new, region_classifiers)
         if steps.max() > reached:
             best, reached = new[steps.argmax()], steps.max()
-        if reached == len(conditions):
+        if reached == len(region_classifiers):
             break
     return best
 
 
-def count_conditions_in_a_row(
+def count_consecutive_acceptances(
     space: Space,
     candidates: list[Net],
-    conditions: Sequence[Callable[[np.ndarray], np.ndarray]],
+    region_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
 ) -> np.ndarray:
     """Return for each of N candidates how many conditions it fulfils one after the
     other from the first, int [N].
 
-    conditions: functions features [N, F] -> bool [N]."""
+    region_classifiers: functions features [N, F] -> bool [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.make_features(candidates) if conditions else None
-    for goes in conditions:
+    features = space.make_features(candidates) if region_classifiers else None
+    for goes in region_classifiers:
         assert features is not None
         on &= goes(features).astype(bool)
         steps += on
@@ -145,7 +145,7 @@ def count_conditions_in_a_row(
 
 
 @lru_cache(maxsize=2)
-def fit_cascade(
+def fit_classifier_cascade(
     feature_bytes: bytes, feature_count: int, scores: tuple[float, ...]
 ) -> tuple[HistGradientBoostingClassifier, ...]:
     """Return classifiers, each of which finds the better half of what the one before it
@@ -205,4 +205,4 @@ def mutate_tournament_winner(
         child = space.mutate_net(parent, rng)
         if space.make_duplicate_key(child) not in known_keys:
             return child
-    return draw_in_region(space, known_keys, [], options, rng)
+    return draw_candidate_in_region(space, known_keys, [], options, rng)

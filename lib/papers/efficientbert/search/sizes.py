@@ -39,12 +39,12 @@ class LayerChoices:
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
         self._weights: dict[tuple[int, int], list[float]] = {}
 
-    def count_all(self) -> int:
+    def count_combinations(self) -> int:
         """Return the number of choices for all layers whose total cost lies in the
         window."""
-        return int(self.count_choices_from_layer(0, 0))
+        return int(self.count_combinations_from_layer(0, 0))
 
-    def count_choices_from_layer(
+    def count_combinations_from_layer(
         self, first_layer: int, cost_before: int | np.ndarray
     ) -> np.int64 | np.ndarray:
         """Return how many choices for `first_layer` and the layers after it make the
@@ -62,7 +62,7 @@ class LayerChoices:
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
-                ways = self.count_choices_from_layer(
+                ways = self.count_combinations_from_layer(
                     layer + 1, spent + self.costs[layer]
                 )
                 self._weights[layer, spent] = (

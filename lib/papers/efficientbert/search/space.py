@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.names import Refused, check_name
+from lib.core.names import Refused, check_known_name
 from lib.core.types import Json
 from lib.model import formula as language
 from lib.papers.efficientbert.search.grow import (
@@ -49,6 +49,10 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerChoices
 
+Grammar = Json  # Rules by which a stage makes formulas and sizes.
+SpaceDescriptor = Json  # What Space.to_json returns.
+LayerChange = tuple[int, Layer]  # (index of the layer, changed layer).
+LayersJson = list[list[Any]]  # (formula, networks k, divisor q) of each layer.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
 # A formula is changed at random until it is valid. After this number of invalid changes
@@ -58,7 +62,7 @@ ENDLESS = 1 << 60  # Stands for "no limit"; no network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
-def describe_grammar(stage: str) -> Json:
+def make_grammar(stage: str) -> Grammar:
     """Return the rules by which a stage makes formulas and sizes, as plain JSON.
 
     They go into the identity of a search, so a search under other rules is not taken
@@ -68,7 +72,7 @@ def describe_grammar(stage: str) -> Json:
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-def find_stack_ratio_index(layer: Layer) -> int:
+def find_size_index(layer: Layer) -> int:
     """Return the number of a layer's id (k, q) among the 16: 4 (k - 1) + q - 1.
 
     Raises ValueError for another id."""
@@ -95,22 +99,22 @@ class Space:
     tables: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_name("search stage", self.stage, SEARCHED)
+        check_known_name("search stage", self.stage, SEARCHED)
         if not self.count_size_choices():
             window = f"{self.low:,} to {self.high:,} parameters ({self.convention})"
             raise Refused(f"no candidate has {window}: move the window")
 
     @property
-    def searched_parts(self) -> tuple[str, ...]:
+    def searched_dimensions(self) -> tuple[str, ...]:
         """Return what the stage searches: "formula", "ids" or both."""
         return SEARCHED[self.stage]
 
-    def identity(self) -> Json:
+    def to_json(self) -> SpaceDescriptor:
         """Return this space as plain JSON, which `from_json` reads. Equal spaces have
         equal JSON, so a search is found again by it."""
         return asdict(self) | {
             "start": self.start.to_json(),
-            "grammar": describe_grammar(self.stage),
+            "grammar": make_grammar(self.stage),
         }
 
     def count_net_parameters(self, net: Net) -> int:
@@ -119,7 +123,7 @@ class Space:
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def ffn_parameters_by_stack_and_ratio(self) -> list[int]:
+    def ffn_parameters_by_size(self) -> list[int]:
         """Return the number of parameters of a layer's feed-forward networks for each
         of the 16 ids (k, q)."""
         d, inner = self.start.hidden, self.start.count_inner_channels
@@ -130,19 +134,18 @@ class Space:
         """Return the number of parameters of a candidate without its feed-forward
         networks. It is the same for all candidates."""
         return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameters_by_stack_and_ratio[find_stack_ratio_index(l)]
-            for l in self.start.layers
+            self.ffn_parameters_by_size[find_size_index(l)] for l in self.start.layers
         )
 
     @cached_property
-    def allowed_stack_ratios_by_layer(self) -> Sequence[Sequence[int]]:
+    def allowed_size_indices_by_layer(self) -> Sequence[Sequence[int]]:
         """Return for each layer the numbers (0 to 15) of the ids (k, q) that it may
         have.
 
         All 16 are allowed where formulas are searched too. Else they must fit the
         layer's formula, whose operands depend on the inner width."""
         layers = self.start.layers
-        if "formula" in self.searched_parts:
+        if "formula" in self.searched_dimensions:
             return [range(len(IDS))] * len(layers)
         return [
             [
@@ -163,12 +166,12 @@ class Space:
         )
 
     @cached_property
-    def stack_ratio_choices_in_window(self) -> LayerChoices:
+    def size_choices_within_bounds(self) -> LayerChoices:
         """Return the ways to choose an id for each layer such that the whole network
         has `low` to `high` parameters."""
         costs = [
-            [self.ffn_parameters_by_stack_and_ratio[i] for i in layer_choices]
-            for layer_choices in self.allowed_stack_ratios_by_layer
+            [self.ffn_parameters_by_size[i] for i in layer_choices]
+            for layer_choices in self.allowed_size_indices_by_layer
         ]
         return LayerChoices(
             costs,
@@ -176,12 +179,12 @@ class Space:
             (self.high or ENDLESS) - self.parameters_without_ffns,
         )
 
-    def is_in_window(self, net: Net) -> bool:
+    def is_within_parameter_bounds(self, net: Net) -> bool:
         """Return whether a network has `low` to `high` parameters.
 
         In stage 2, which does not change sizes, every network counts as inside."""
         return (
-            "ids" not in self.searched_parts
+            "ids" not in self.searched_dimensions
             or self.low <= self.count_net_parameters(net) <= (self.high or ENDLESS)
         )
 
@@ -192,8 +195,8 @@ class Space:
         In stage 3 it is the number of candidates. In stage 2, where ids are fixed, it
         is 1."""
         return (
-            self.stack_ratio_choices_in_window.count_all()
-            if "ids" in self.searched_parts
+            self.size_choices_within_bounds.count_combinations()
+            if "ids" in self.searched_dimensions
             else 1
         )
 
@@ -206,7 +209,9 @@ class Space:
         nets = (self.start, replace(self.start, layers=plain))[
             : 1 + (self.stage == "stage2")
         ]
-        return [net for net in dict.fromkeys(nets) if self.is_in_window(net)]
+        return [
+            net for net in dict.fromkeys(nets) if self.is_within_parameter_bounds(net)
+        ]
 
     def draw_candidate(self, rng: np.random.Generator) -> Net:
         """Return a random network of this space.
@@ -215,19 +220,19 @@ class Space:
         of BERT's formula or, in stage 2, of the layer's formula in half of the draws.
         The authors' code draws ids and formulas again until the size fits, which gives
         the same distribution, since a formula does not change the size."""
-        ids = [find_stack_ratio_index(l) for l in self.start.layers]
-        if "ids" in self.searched_parts:
+        ids = [find_size_index(l) for l in self.start.layers]
+        if "ids" in self.searched_dimensions:
             ids = [
                 layer_choices[i]
                 for layer_choices, i in zip(
-                    self.allowed_stack_ratios_by_layer,
-                    self.stack_ratio_choices_in_window.draw_choices(rng),
+                    self.allowed_size_indices_by_layer,
+                    self.size_choices_within_bounds.draw_choices(rng),
                     strict=True,
                 )
             ]
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
-        if "formula" in self.searched_parts:
+        if "formula" in self.searched_dimensions:
             dice, both = _make_uniform_generator(rng), self.stage == "stage2"
             seeds = [
                 (l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers
@@ -265,21 +270,21 @@ class Space:
         Where the id should change but no other id is possible, it is a new random
         network."""
         if (
-            self.searched_parts[int(rng.integers(len(self.searched_parts)))]
+            self.searched_dimensions[int(rng.integers(len(self.searched_dimensions)))]
             == "formula"
         ):
             i, dice = int(rng.integers(len(net.layers))), _make_uniform_generator(rng)
             return self._replace_layer(
                 net, i, self._grow_formula(net.layers[i], net.layers[i].formula, dice)
             )
-        near = self._list_changes_of_one_stack_or_ratio(net)
+        near = self._list_size_changes_of_one_layer(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
             if near
             else self.draw_candidate(rng)
         )
 
-    def _list_changes_of_one_stack_or_ratio(self, net: Net) -> list[tuple[int, Layer]]:
+    def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
         """Return (index of the layer, changed layer) for each change of a single
         layer's id that keeps the size in the window and fits the layer's formula."""
         return [
@@ -288,7 +293,7 @@ class Space:
             for id_ in IDS
             if id_ != (old.stack, old.q)
             and self._fits_inner_width(layer := _make_layer_once(old.formula, *id_))
-            if self.is_in_window(self._replace_layer(net, i, layer))
+            if self.is_within_parameter_bounds(self._replace_layer(net, i, layer))
         ]
 
     def _replace_layer(self, net: Net, layer_index: int, new_layer: Layer) -> Net:
@@ -301,16 +306,14 @@ class Space:
             ),
         )
 
-    def pack_layers(self, net: Net) -> list[list[Any]]:
+    def convert_layers_to_json(self, net: Net) -> LayersJson:
         """Return the layers of a candidate as plain JSON, for the history file. What
         candidates share is left out."""
         return net.to_json()["layers"]
 
-    def unpack_layers(self, packed_layers: list[list[Any]]) -> Net:
-        """Return the candidate whose layers `pack_layers` wrote."""
-        return replace(
-            self.start, layers=tuple(Layer(*layer) for layer in packed_layers)
-        )
+    def convert_json_to_net(self, layers_json: LayersJson) -> Net:
+        """Return the candidate whose layers `convert_layers_to_json` wrote."""
+        return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
     def make_duplicate_key(self, net: Net) -> str:
         """Return a text that is equal for networks that compute the same, so that a
@@ -330,10 +333,10 @@ class Space:
         entries. A linear map is the number of the layer's id (0 to 15) or, in stage 2,
         0. The other symbols (add, mul, max, gelu, ..., x, W1, W2) have the numbers
         behind these. In stage 3 a layer gives the number of its id alone."""
-        searched = self.searched_parts
+        searched = self.searched_dimensions
         rows = [
             [
-                _make_layer_features(l.formula, find_stack_ratio_index(l), searched)
+                _encode_layer_features(l.formula, find_size_index(l), searched)
                 for l in net.layers
             ]
             for net in nets
@@ -353,8 +356,11 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 
 @lru_cache(maxsize=4096)
-def _is_valid_at_layer_sizes(formula: str, *layer_sizes: Any) -> bool:
-    return is_valid_formula(language.parse(formula), *layer_sizes)
+def _is_valid_at_layer_sizes(
+    formula: str, hidden_size: int, inner_size: int, size_mismatch: str
+) -> bool:
+    tree = language.parse(formula)
+    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch)
 
 
 @lru_cache(maxsize=4096)
@@ -363,25 +369,23 @@ def _sort_commutative_operands(formula: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _make_layer_features(
-    formula: str, stack_ratio_index: int, searched_parts: tuple[str, ...]
+def _encode_layer_features(
+    formula: str, size_index: int, searched_dimensions: tuple[str, ...]
 ) -> list[int]:
     """Return the numbers that describe one layer (see `Space.make_features`).
 
-    stack_ratio_index: the number of the layer's id, 0 to 15.
-    searched_parts: "formula", "ids" or both."""
-    if "formula" not in searched_parts:
-        return [stack_ratio_index]
-    linear, others = (
-        (stack_ratio_index, len(IDS)) if "ids" in searched_parts else (0, 1)
-    )
+    size_index: the number of the layer's id, 0 to 15.
+    searched_dimensions: "formula", "ids" or both."""
+    if "formula" not in searched_dimensions:
+        return [size_index]
+    linear, others = (size_index, len(IDS)) if "ids" in searched_dimensions else (0, 1)
     tokens = list_prefix_tokens(language.parse(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
     indices = [linear if t == "linear" else others + names.index(t) for t in tokens]
     return indices + [-1] * (NODES - len(indices))
 
 
-def from_json(space_json: Json) -> Space:
-    """Return the Space that `Space.identity` wrote as JSON."""
+def from_json(space_json: SpaceDescriptor) -> Space:
+    """Return the Space that `Space.to_json` wrote as JSON."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})

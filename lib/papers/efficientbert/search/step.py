@@ -16,7 +16,7 @@ from lib.core.store import Scratch
 from lib.core.types import Json
 from lib.model import backbone, supernet
 from lib.papers.efficientbert import students, warming
-from lib.papers.efficientbert.options import Search, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, Search, Warmup
 from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import (
@@ -29,6 +29,8 @@ from lib.papers.efficientbert.search.space import (
 )
 from lib.train import loop
 from lib.train.learn import TaskTraining
+
+SearchResult = Json  # {"net", "supernet", "shared"}, arguments of later runs.
 
 
 def search(
@@ -49,7 +51,7 @@ def search(
     `students.make_teacher_agreement_scorer` instead. Every candidate gets the same new
     classification head; in the authors' code one head goes on from candidate to
     candidate. Each evaluation is a line of the file `history.jsonl`. The returned
-    metrics are those of the best candidate, and `make_search_outputs` of it. `is_start`
+    metrics are those of the best candidate, and `make_search_result` of it. `is_start`
     says that no candidate was better than the first network.
 
     Input runs: `start`, a supernet. `before`, optional, the search whose result `net`
@@ -71,7 +73,7 @@ def search(
         assert classifier is not None
         evaluate = make_subnetwork_scorer(training, options.score, classifier)
     start = run.inputs["start"].model_folder
-    projection = students.load_projection(start)
+    projection = students.load_hidden_state_projection(start)
     assert projection is not None
     tables = students.list_embedding_sizes(
         backbone.load(start)[0].config, len(projection[0])
@@ -82,7 +84,7 @@ def search(
         where, evaluate, options, run.seed, path, run.report_progress
     )
     best = engine.find_best_evaluation(history)
-    return make_search_outputs(where, best.candidate) | {
+    return make_search_result(where, best.candidate) | {
         "score": best.score,
         "parameters": where.count_net_parameters(best.candidate),
         "evaluations": len(history),
@@ -91,7 +93,7 @@ def search(
     }
 
 
-def make_search_outputs(space: Space, net: Net) -> Json:
+def make_search_result(space: Space, net: Net) -> SearchResult:
     """Return the results of a search that later runs take as arguments, as plain JSON.
 
     "net" is the network found. "supernet" has its formulas, but the most stacked
@@ -104,7 +106,7 @@ def make_search_outputs(space: Space, net: Net) -> Json:
     )
     fitting = replace(
         space, stage="stage3", start=net, low=0, high=0
-    ).allowed_stack_ratios_by_layer
+    ).allowed_size_indices_by_layer
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
         for fits, layer in zip(fitting, net.layers, strict=True)
@@ -117,13 +119,13 @@ def make_search_outputs(space: Space, net: Net) -> Json:
 
 
 def make_model_scorer(
-    training: TaskTraining, model: transformers.PreTrainedModel, score_kind: str
+    training: TaskTraining, model: transformers.PreTrainedModel, selection_score: str
 ) -> Callable[[], float]:
     """Return f() -> the score of a model on the held-out rows, with its weights at the
     time of the call.
 
-    score_kind: "" for the task's metric, or "loss", as in the options Search."""
-    if score_kind == "loss":
+    selection_score: "" for the task's metric, or "loss", as in the options Search."""
+    if selection_score == "loss":
         return students.make_teacher_agreement_scorer(training, model)
     return partial(
         training.score_for_selection,
@@ -132,19 +134,19 @@ def make_model_scorer(
 
 
 def make_subnetwork_scorer(
-    training: TaskTraining, score_kind: str, classifier: str
+    training: TaskTraining, selection_score: str, classifier_task: str
 ) -> Callable[[Net], float]:
     """Return f(net) -> score on held-out rows of a subnetwork of the supernet, without
     training.
 
-    score_kind: "" for the task's metric, or "loss", as in the options Search.
-    classifier: the task whose head of the supernet is used."""
+    selection_score: "" for the task's metric, or "loss", as in the options Search.
+    classifier_task: the task whose head of the supernet is used."""
     folder = training.run.inputs["start"].model_folder
-    model, training.tokenizer = students.load_classifier(folder, classifier)
-    judge = make_model_scorer(training, model, score_kind)
+    model, training.tokenizer = students.load_classifier(folder, classifier_task)
+    judge = make_model_scorer(training, model, selection_score)
 
     def score_net(net: Net) -> float:
-        supernet.activate_net(model, net)
+        supernet.activate_subnetwork(model, net)
         return judge()
 
     return score_net
@@ -152,16 +154,16 @@ def make_subnetwork_scorer(
 
 def make_short_training_scorer(
     training: TaskTraining,
-    score_kind: str,
-    options: Warmup,
-    corpus: Json | None,
+    selection_score: str,
+    distillation: Warmup,
+    corpus: CorpusDescriptor | None,
     pretrain: Train | None,
 ) -> Callable[[Net], float]:
     """Return f(net) -> score on held-out rows of a candidate that inherits weights from
     the supernet and is then trained for a few epochs.
 
-    score_kind: "" for the task's metric, or "loss", as in the options Search.
-    options: of the distillation.
+    selection_score: "" for the task's metric, or "loss", as in the options Search.
+    distillation: its options.
     corpus, pretrain: a text on which it is first trained, and the settings of that
     training; None leaves it out."""
     run, train, numerics = training.run, training.train, training.numerics
@@ -178,16 +180,16 @@ def make_short_training_scorer(
         student = students.make_student_for_task(
             run, net, training.task, teacher, train.dropout
         )
-        judge = make_model_scorer(training, student, score_kind)
+        judge = make_model_scorer(training, student, selection_score)
         part = Scratch(run.folder, run.seed)  # A candidate needs no checkpoints.
         if corpus:
             assert pretrain is not None
             with students.make_distillation_objective(
-                student, general, options, numerics
+                student, general, distillation, numerics
             ) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
         with students.make_distillation_objective(
-            student, teacher, options, numerics, rows.labels
+            student, teacher, distillation, numerics, rows.labels
         ) as loss:
             loop.fit(part, student, rows, loss, train, numerics, judge)
         return judge()

@@ -7,16 +7,23 @@ of the last layer. The settings in `Recipe` say what the paper leaves open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from lib.model.formula import LINEAR, NUMPY, evaluate
+from lib.model.formula import LINEAR, NUMPY, evaluate_formula_tree
 from lib.papers.efficientbert.search.net import Net
 
+Roughness = dict[str, float]  # {"variation", "steepest", "curvature": value}.
 CHANNELS = 2
 # Values are cut at this magnitude, so that a product of two values, or the third power in
 # a GELU, does not overflow.
 LIMIT = 1e90
+
+
+class Surface(NamedTuple):
+    coordinates: np.ndarray  # [points].
+    heights: np.ndarray  # [points, points].
 
 
 @dataclass(frozen=True)
@@ -35,18 +42,18 @@ class Recipe:
     high: float = 5.0
 
 
-def clip_to_limit(values: np.ndarray) -> np.ndarray:
+def clip_magnitudes(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -LIMIT, LIMIT)
 
 
 def _make_linear_maps(
-    inner_size: float, width_kind: str
+    inner_channels: float, width_rule: str
 ) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Return {"W1", "W2": f(values [..., channels])}, the linear maps whose weights are
     all 1.
 
-    inner_size: number of inner channels e, maybe a fraction.
-    width_kind: as `Recipe.width`. For "real" the inner layer keeps two channels, and W2
+    inner_channels: number of inner channels e, maybe a fraction.
+    width_rule: as `Recipe.width`. For "real" the inner layer keeps two channels, and W2
     weighs each by e / 2."""
 
     def make_repeated_sum(
@@ -55,47 +62,47 @@ def _make_linear_maps(
         """Return f(values) -> the sum over channels times `factor`, in each of
         `repeat_count` output channels."""
         return lambda a: np.repeat(
-            clip_to_limit(factor * a.sum(-1, keepdims=True)), repeat_count, -1
+            clip_magnitudes(factor * a.sum(-1, keepdims=True)), repeat_count, -1
         )
 
-    if width_kind == "whole":
+    if width_rule == "whole":
         up, down = (
-            make_repeated_sum(max(1, int(inner_size))),
+            make_repeated_sum(max(1, int(inner_channels))),
             make_repeated_sum(CHANNELS),
         )
     else:
         up, down = (
             make_repeated_sum(CHANNELS),
-            make_repeated_sum(CHANNELS, inner_size / CHANNELS),
+            make_repeated_sum(CHANNELS, inner_channels / CHANNELS),
         )
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def compute_surface(
-    net: Net, recipe: Recipe | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (axis [points], z [points, points]) of a network: the coordinates of a
+def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
+    """Return the Surface of a network: the coordinates of a
     square grid of inputs, and the mean output at each.
 
     A row of z has one value of the second input. The result is deterministic and in
     float64. Magnitudes are cut at LIMIT (1e90)."""
-    recipe = recipe or Recipe()
-    axis = np.linspace(recipe.low, recipe.high, recipe.points)
+    surface_options = surface_options or Recipe()
+    axis = np.linspace(
+        surface_options.low, surface_options.high, surface_options.points
+    )
     h = np.stack(np.meshgrid(axis, axis), -1)
-    functions = NUMPY | {"mul": lambda a, b: clip_to_limit(a * b)}
+    functions = NUMPY | {"mul": lambda a, b: clip_magnitudes(a * b)}
     for layer in net.layers:
         linears = _make_linear_maps(
-            CHANNELS * net.width / net.hidden / layer.q, recipe.width
+            CHANNELS * net.width / net.hidden / layer.q, surface_options.width
         )
         for _ in range(layer.stack):
-            f = evaluate(layer.tree, h, linears, functions, net.mismatch)
-            both = h + f if recipe.residual else f
-            if recipe.average == "channels":
+            f = evaluate_formula_tree(layer.tree, h, linears, functions, net.mismatch)
+            both = h + f if surface_options.residual else f
+            if surface_options.average == "channels":
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)
             else:
-                h = both / 2 if recipe.residual else f
-            h = clip_to_limit(h)
-    return axis, h.mean(-1)
+                h = both / 2 if surface_options.residual else f
+            h = clip_magnitudes(h)
+    return Surface(axis, h.mean(-1))
 
 
 def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
@@ -106,7 +113,7 @@ def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
     return np.arcsinh(heights / 2) / np.log(10)
 
 
-def measure_roughness(heights: np.ndarray) -> dict[str, float]:
+def measure_roughness(heights: np.ndarray) -> Roughness:
     """Return three measures of how uneven a surface is, after z and both axes are
     scaled to 0 to 1. All are 0 for a constant surface.
 
