@@ -538,7 +538,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
     widths = gated.count_widths_by_layer(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
-    fewer = gated.masked_flops(shape) / gated.flops(
+    fewer = gated.count_masked_flops(shape) / gated.flops(
         shape.hidden, shape.hidden // shape.heads, widths
     )
     both = zip(times[uncut], times[name], strict=True)

@@ -74,10 +74,10 @@ def test_printed_sparsities_of_magnitude_pruning_are_rounds():
 
 def test_digests_of_digits():
     root = paths.data_root() / "mnist"
-    assert images.describe_digits(root, "bundled") == nas.IMAGES["toy"]
+    assert images.make_digits_descriptor(root, "bundled") == nas.IMAGES["toy"]
     if not any(root.glob("*images*")):
         pytest.skip("MNIST's files are not below DATA_ROOT")
-    assert images.describe_digits(root, "files") == nas.IMAGES["mini"]
+    assert images.make_digits_descriptor(root, "files") == nas.IMAGES["mini"]
 
 
 def test_grids_of_toy():
@@ -287,7 +287,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
         widths = gated.count_widths_by_layer(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
-        share = gated.flops(shape.hidden, 26, widths) / gated.masked_flops(shape)
+        share = gated.flops(shape.hidden, 26, widths) / gated.count_masked_flops(shape)
         assert share == pytest.approx(ratio, rel=0.01)
 
 
@@ -339,12 +339,17 @@ def test_tables_of_times():
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
     sizes = {
-        n: round(gated.masked_flops(*of[:2]) / 1e9, 3)
+        n: round(gated.count_masked_flops(*of[:2]) / 1e9, 3)
         for n, of in gated.REPORTED.items()
     }
     assert sizes == {name: shown for name, (_, _, shown) in gated.REPORTED.items()}
     assert (
-        round(100 * gated.shares(gated.REPORTED["TinyBERT-4L"][0])["feed-forward"])
+        round(
+            100
+            * gated.compute_flops_share_by_component(gated.REPORTED["TinyBERT-4L"][0])[
+                "feed-forward"
+            ]
+        )
         == 61
     )
     notes = []
@@ -464,7 +469,7 @@ def test_no_target_is_out_of_reach():
         if shape.heads == 12:
             assert search.Control(
                 nas.make_gate_settings(0.1), number, cost
-            ).full == gated.masked_flops(shape)
+            ).full == gated.count_masked_flops(shape)
         with pytest.raises(ValueError, match="ask for at least that"):
             search.Control(replace(nas.make_gate_settings(), ratio=0.001), number, cost)
 

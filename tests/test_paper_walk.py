@@ -350,7 +350,9 @@ def cut_nas(at_paper, patch):
     for seeds in (nas.SEEDS, nas.HEADLINES, nas.REPEATS):
         at_paper(seeds, (0,))
     at_paper(nas.ROUNDS, (0.5, 0.4, 0.3, 0.1))
-    at_paper(nas.IMAGES, digits.describe_digits(paths.data_root() / "mnist", "files"))
+    at_paper(
+        nas.IMAGES, digits.make_digits_descriptor(paths.data_root() / "mnist", "files")
+    )
 
 
 def cut_bermo(at_paper, patch):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lib.core import disk
 from lib.core.names import Refused, check_allowed
@@ -20,6 +20,10 @@ from lib.core.options import Ghost
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
+
+
+# {"heads": for each layer the indices of what it keeps, "neurons": the same, ...}.
+KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True)

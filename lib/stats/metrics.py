@@ -8,6 +8,8 @@ Pearson and Spearman are 0.0 where predictions or labels are constant (also for 
 row), and F1 is 0.0 without a true positive. No rows, rows without a label and logits
 that are not finite raise Refused, because no score would be meaningful."""
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,6 +18,7 @@ from lib.data import Task
 from lib.stats import paired
 
 CORRELATIONS = ("pearson", "spearman")
+Metrics: TypeAlias = dict[str, Any]  # {metric: value} of a run, or of its model.
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
@@ -47,9 +50,7 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
     return paired.compute_score(metric, said, true)
 
 
-def compute_metrics(
-    task: Task, logits: ArrayLike, labels: ArrayLike
-) -> dict[str, float]:
+def compute_metrics(task: Task, logits: ArrayLike, labels: ArrayLike) -> Metrics:
     """Return {metric: value} of all metrics of a Task, its main metric first.
 
     logits: [N, C], where C is 1 for a regression. labels: [N]."""

@@ -8,7 +8,7 @@ between two steps; everything else is computed from the seed and the step."""
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ ABSENT = -1e4
 STATE = "state.pt"
 POINTS = 500  # Approximate number of steps at which a run logs its losses.
 
+SettingsJson: TypeAlias = Json  # Fields of an options class, as a step gets them.
 Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
 # Loss: f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]

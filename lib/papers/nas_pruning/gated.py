@@ -35,14 +35,17 @@ REPORTED = {
 }
 
 
-def masked_flops(
-    shape: Shape, mask_value: float = 1.0, token_count: int = TOKENS
+def count_masked_flops(
+    shape: Shape, mask_of_every_part: float = 1.0, token_count: int = TOKENS
 ) -> float:
     """Return the FLOPs of an encoder whose heads and neurons all have the same mask.
 
     shape: its sizes.
-    mask_value: the mask, from 0 to 1."""
-    width = {"heads": mask_value * shape.heads, "ffn": mask_value * shape.ffn}
+    mask_of_every_part: from 0 to 1."""
+    width = {
+        "heads": mask_of_every_part * shape.heads,
+        "ffn": mask_of_every_part * shape.ffn,
+    }
     return flops(
         shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, token_count
     )
@@ -62,7 +65,9 @@ def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
     return layer(hidden_size, hidden_size, 0, 0, 1, token_count)
 
 
-def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
+def compute_flops_share_by_component(
+    shape: Shape, token_count: int = TOKENS
+) -> dict[str, float]:
     """Return {"projections", "attention products", "feed-forward", "pooler": share of
     the whole model's FLOPs} (section 7.2)."""
     h, layers = shape.hidden, shape.layers
@@ -74,6 +79,6 @@ def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
         "pooler": 2 * h * h,
     }
     return {
-        name: part / masked_flops(shape, token_count=token_count)
+        name: part / count_masked_flops(shape, token_count=token_count)
         for name, part in parts.items()
     }

@@ -27,16 +27,16 @@ def make_objective(
     """Return a context manager that gives the loss which the options name (report,
     sections 1.4, 5.4, 5.5, 7.3)."""
     if options.kind == "prediction":
-        return make_squared_error_objective(training, model)
+        return make_logit_error_objective(training, model)
     if options.kind == "intermediate":
-        return match_teacher_states(training, model, options)
+        return make_hidden_state_objective(training, model, options)
     if options.kind == "two_stage":
-        return match_states_then_logits(training, model, options)
+        return make_two_stage_objective(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
     return build_target_objective(training, model, Targets("soft" if soft else "hard"))
 
 
-def make_squared_error_objective(
+def make_logit_error_objective(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
     """Return a context manager that gives the mean squared error between the logits of
@@ -53,7 +53,7 @@ def make_squared_error_objective(
 
 
 @contextmanager
-def match_teacher_states(
+def make_hidden_state_objective(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss that compares hidden states of student and teacher, summed over
@@ -87,19 +87,19 @@ def match_teacher_states(
 
 
 @contextmanager
-def match_states_then_logits(
+def make_two_stage_objective(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss that compares hidden states with the teacher's in the first half of
     the steps, and logits in the second."""
     with (
-        make_squared_error_objective(training, student) as later,
-        match_teacher_states(training, student, options) as first,
+        make_logit_error_objective(training, student) as later,
+        make_hidden_state_objective(training, student, options) as first,
     ):
-        yield LossInTwoHalves(first, later)
+        yield LossSwitchedHalfway(first, later)
 
 
-class LossInTwoHalves(loop.Method):
+class LossSwitchedHalfway(loop.Method):
     """This class is a loss that is `first_loss` in the first half of the training steps
     and `second_loss` in the second half."""
 

@@ -433,7 +433,7 @@ def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
     cost = control.make_encoder_cost(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
-    on = control.draw_random_gates(make_gate_settings(flops_ratio), number, cost, 0)
+    on = control.sample_random_gates(make_gate_settings(flops_ratio), number, cost, 0)
     parts = np.split(on, np.cumsum([*number.values()])[:-1])
     left = [np.flatnonzero(part).tolist() for part in parts]
     return {
@@ -451,7 +451,7 @@ def find_least_flops_share(profile: str) -> float:
         encoder.hidden // encoder.heads,
         [{"heads": 1, "ffn": 1}] * encoder.layers,
     )
-    return one / gated.masked_flops(encoder)
+    return one / gated.count_masked_flops(encoder)
 
 
 def select_reachable_ratios(
