@@ -518,10 +518,13 @@ def cutting(turns=50, ratio=0.3, batch=8):
     FLOPs is cut out. A row has 128 tokens; float32, one thread."""
     shape, uncut, name = (
         SHAPES[MODEL],
-        nas.format_label(1.0, "Random"),
-        nas.format_label(ratio, "Random"),
+        nas.format_pruned_model_label(1.0, "Random"),
+        nas.format_pruned_model_label(ratio, "Random"),
     )
-    models = {uncut: {"shape": MODEL}, name: nas.draw_random_architecture(ratio, MODEL)}
+    models = {
+        uncut: {"shape": MODEL},
+        name: nas.sample_model_entry_for_latency(ratio, MODEL),
+    }
     how = {"models": models, "reference": uncut} | grids.make_latency_arguments(
         turns, 128, batch
     )

@@ -47,7 +47,7 @@ def test_every_printed_hyperparameter_is_the_setting():
             table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
         ]
         assert (
-            len(numbers) and not settings.find_differing_cells(numbers).to_numpy().any()
+            len(numbers) and not settings.make_difference_mask(numbers).to_numpy().any()
         ), name
 
 

@@ -128,7 +128,7 @@ def cells():
 CELLS = cells()
 MISSES = {
     (name, m["row"], m["column"]): m
-    for m in published.read_unexplained_values("ghostbert")
+    for m in published.read_inconsistent_printed_values("ghostbert")
     for name in m["table"].split("; ")
 }
 

@@ -55,9 +55,9 @@ def test_a_reader_who_names_a_row_has_it():
 def test_kernels_shares_of_flops_and_methods_keep_their_axes():
     kernels = {f"k = {k}" for k in (1, 3, 5, 9, 17)}
     assert labels("ghostbert_f03_kernel_size", "model") == kernels
-    assert {nas.format_label(ratio) for ratio in (0.1, 0.3, 0.5, 0.7)} <= labels(
-        "nas_t04_size_sweep", "model"
-    )
+    assert {
+        nas.format_pruned_model_label(ratio) for ratio in (0.1, 0.3, 0.5, 0.7)
+    } <= labels("nas_t04_size_sweep", "model")
     assert labels("ghostbert_f01_accuracy_vs_cost", "m") == {1, 3, ghostbert.HEADS}
     assert labels("91_frontier", "model") == {*frontier.TABLE}
 

@@ -170,11 +170,13 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
 def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
     body = (notebook.find_notebook_path(f"ghostbert_{page}")).read_text()
     called = ", ".join(json.dumps(json.dumps(place))[1:-1] for place in places)
-    assert f'published.list_corrections(\\"ghostbert\\", {called})' in body
+    assert (
+        f'published.list_transcription_corrections(\\"ghostbert\\", {called})' in body
+    )
 
 
 def test_what_is_said_of_kernels_and_stop_words_is_so():
-    (line,) = published.list_corrections("ghostbert", "text B.1")
+    (line,) = published.list_transcription_corrections("ghostbert", "text B.1")
     frame = (
         published.read_table("ghostbert", "table9")
         .query("m == '3/12'")
@@ -189,7 +191,7 @@ def test_what_is_said_of_kernels_and_stop_words_is_so():
     )
     assert (
         f"a list of our own, {len(STOP)};"
-        in published.list_corrections("ghostbert", "text 2.3")[0]
+        in published.list_transcription_corrections("ghostbert", "text 2.3")[0]
     )
 
 
@@ -211,7 +213,7 @@ def test_conventions_that_the_paper_leaves_open_are_told():
 
 
 def test_electra_s_operations_are_told_with_and_without_the_head():
-    misses = published.read_unexplained_values("ghostbert")
+    misses = published.read_inconsistent_printed_values("ghostbert")
     (told,) = {miss["reason"] for miss in misses if "ELECTRA" in miss["row"]}
     whole = cost.flops(find_encoder_shape("paper", "electra"), convention="token head")
     head = 128 * (2 * 256**2 + 11 * 256)

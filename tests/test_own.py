@@ -536,9 +536,9 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
     mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
-    low = nas.find_least_flops_share(mine)
-    assert nas.select_reachable_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
-    assert nas.select_reachable_ratios("mini") == list(nas.RATIOS)
+    low = nas.compute_least_reachable_share(mine)
+    assert nas.select_reachable_flops_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
+    assert nas.select_reachable_flops_ratios("mini") == list(nas.RATIOS)
 
 
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):

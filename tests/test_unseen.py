@@ -351,7 +351,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     on any of them."""
     told = [
         grids.describe_dataset("mini", task),
-        nas.describe_search_rows("mini", task),
+        nas.make_search_rows_descriptor("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
         told.append(bermo.make_common_step_arguments("mini", task, "BERT")["data"])

@@ -28,10 +28,10 @@ from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS
 from lib.papers.points import (
     Method,
-    join_stages_into_one_training,
+    frontier_student_spec,
+    make_single_stage_settings,
     quantised_spec,
     searched_student_spec,
-    student_spec,
 )
 from lib.stats import compare, cost, paired
 from lib.stats.compare import Column
@@ -66,7 +66,7 @@ def uniformly_cut_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
     cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
-    train = join_stages_into_one_training(students.FINETUNE, profile)
+    train = make_single_stage_settings(students.FINETUNE, profile)
     args = grids.make_common_arguments(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
@@ -99,7 +99,9 @@ def student_by_method_spec(
         teacher = grids.teacher_spec(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
     _, arguments = method.keep(find_encoder_shape(profile), budget_in_twelfths / HEADS)
-    return student_spec(profile, task, {"op": method_name} | arguments, **inputs)
+    return frontier_student_spec(
+        profile, task, {"op": method_name} | arguments, **inputs
+    )
 
 
 # Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
@@ -144,7 +146,7 @@ def ghost_warmup_distilled_spec(
     two stages."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = join_stages_into_one_training(students.FINETUNE, profile)
+    train = make_single_stage_settings(students.FINETUNE, profile)
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
@@ -208,7 +210,7 @@ def list_budgets(
     method = TABLE[method_name]
     if method.once:
         return (0,)
-    possible_widths = students.select_widths_with_whole_heads(
+    possible_widths = students.select_possible_widths(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
     if method.keeps == "found" and grids.find_reader_span(profile):

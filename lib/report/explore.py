@@ -221,7 +221,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     """Return the figure of score against cost with the Pareto front; a reader chooses
     the cost.
 
-    frontier_table: tables of `make_frontier_table` of one or more profiles, concatenated."""
+    frontier_table: tables of `make_frontier_table` of one or more profiles,
+    concatenated."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = frontier_table.groupby(["source", "task"], sort=False)
@@ -366,8 +367,8 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
     """Return the score of each model of a notebook minus that of `baseline_model`, in
     points.
 
-    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS (3)
-    seeds have no interval."""
+    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS
+    (3) seeds have no interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
         for (source, (m, task)), e in runs.estimate_gaps(
@@ -391,8 +392,8 @@ def draw_sweep(
     """Return a figure of the differences of models from a baseline, one task at a time.
 
     differences: tables of `compute_model_differences`, concatenated.
-    printed_differences: {"model, width, task": printed score of `baseline_model` minus the
-    model's}, from `lib.papers.published.compute_printed_gaps`.
+    printed_differences: {"model, width, task": printed score of `baseline_model` minus
+    the model's}, from `lib.papers.published.compute_printed_differences`.
     notebook_id: id of the notebook that has the numbers in a table."""
     traces, layout = (
         [],
@@ -475,8 +476,8 @@ def describe_best_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the model with the best score at half the FLOPs, beside the
     unpruned model.
 
-    frontier_table: from `make_frontier_table`. The task is the first one that has intervals,
-    else the first of all."""
+    frontier_table: from `make_frontier_table`. The task is the first one that has
+    intervals, else the first of all."""
     rows = (
         frontier_table[frontier_table["low"].notna()]
         if frontier_table["low"].notna().any()

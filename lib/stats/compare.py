@@ -3,8 +3,8 @@ formats scores for tables.
 
 A collected frame is a table with a row for each run of a notebook's grid: its labels
 (model, task, seed), the run, and its metrics. All scores are on the same examples
-(`read_labels_and_predictions`), so a tested claim has the same difference as two cells of a
-table."""
+(`read_labels_and_predictions`), so a tested claim has the same difference as two cells
+of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 # it scores a network with soft masks; the network that is cut out of it is scored by a
 # later step.
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
+
+
+# {row or its levels: {(source of the numbers, column): text or number}}.
+ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
 
 
 @dataclass(frozen=True)
@@ -344,8 +348,8 @@ def read_score(run: Run | None, column: Column) -> float:
     """Return a run's score by a Column's metric, from 0 to 1; nan where it has none.
 
     It is on the split's rows and, for the development split, on unseen rows too
-    (`read_labels_and_predictions`). A metric that is no score of examples, such as the share of
-    remaining weights, is returned as recorded."""
+    (`read_labels_and_predictions`). A metric that is no score of examples, such as the
+    share of remaining weights, is returned as recorded."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return read_development_score(run, column)
@@ -569,7 +573,7 @@ def make_table_by_task(
     columns_by_task: Mapping[str, Sequence[Column]],
     source_title: str,
     row_columns: Sequence[str] = (),
-) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
+) -> ScoreTable:
     """Return a table of mean scores over seeds from a collected frame: {row: {(source,
     title of the metric): text}}.
 

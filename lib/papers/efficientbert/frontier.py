@@ -9,7 +9,7 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import count_macs
-from lib.papers.points import TOKENS, Method, join_stages_into_one_training
+from lib.papers.points import TOKENS, Method, make_single_stage_settings
 
 
 def network_spec(profile: str, task: str, unused_width: int, network_name: str) -> Spec:
@@ -24,7 +24,7 @@ def network_spec(profile: str, task: str, unused_width: int, network_name: str) 
     return replace(
         made,
         args=made.args
-        | {"train": join_stages_into_one_training(recipes.FINETUNE, profile)},
+        | {"train": make_single_stage_settings(recipes.FINETUNE, profile)},
     )
 
 

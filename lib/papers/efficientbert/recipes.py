@@ -132,7 +132,7 @@ def _read_networks() -> dict[str, Net]:
 NETS, HEADS = _read_networks(), 12
 # Columns with scores on development rows, as Table 3 has them.
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
-DEVIATIONS = published.read_deviations("efficientbert")
+DEVIATIONS = published.read_deviations_by_profile("efficientbert")
 
 
 def find_proxy_task(profile: str) -> str:
@@ -550,7 +550,7 @@ def read_printed_table(table_name: str) -> dict[Any, dict[tuple[str, str], Any]]
     citations removed from the rows' names.
 
     table_name: the name of its file, such as "table02"."""
-    return published.make_table_rows(
+    return published.make_printed_score_table(
         "efficientbert",
         table_name,
         "Model",

@@ -31,15 +31,17 @@ from lib.papers.students import FINETUNE as FINETUNE
 from lib.papers.students import HEADS as HEADS
 from lib.papers.students import IMPORTANCE as IMPORTANCE
 from lib.papers.students import LONG as LONG
+from lib.papers.students import count_heads_of_paper_model as count_heads_of_paper_model
 from lib.papers.students import count_kept_heads as count_kept_heads
-from lib.papers.students import count_width_parts as count_width_parts
 from lib.papers.students import finetuned_spec as finetuned_spec
 from lib.papers.students import make_distillation_settings as make_distillation_settings
 from lib.papers.students import (
-    select_widths_with_whole_heads as select_widths_with_whole_heads,
+    select_possible_widths as select_possible_widths,
 )
-from lib.papers.students import student_on_labels_spec as student_on_labels_spec
 from lib.papers.students import student_spec as student_spec
+from lib.papers.students import (
+    student_trained_on_labels_spec as student_trained_on_labels_spec,
+)
 from lib.papers.students import untrained_student_spec as untrained_student_spec
 from lib.stats import cost
 
@@ -71,7 +73,7 @@ ONE_LENGTH: dict[str, int] = S.ONE_LENGTH
 GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
-DEVIATIONS = published.read_deviations("ghostbert")
+DEVIATIONS = published.read_deviations_by_profile("ghostbert")
 # Suffixes of rows whose training differs: another learning rate of the kernels, a longer
 # distillation, and both stages on labels.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
@@ -101,7 +103,7 @@ def select_table_widths(
     the chosen ones, or the profile's.
 
     Widths at which the encoder would not keep a whole number of heads are left out."""
-    return select_widths_with_whole_heads(profile, tuple(chosen_widths) or CUT[profile])
+    return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
 def select_swept_widths(
@@ -109,9 +111,7 @@ def select_swept_widths(
 ) -> tuple[int, ...]:
     """Return the widths of the tables that change one setting at a time, in twelfths of
     the whole: the chosen ones, or the profile's."""
-    return select_widths_with_whole_heads(
-        profile, tuple(chosen_widths) or SWEPT_CUT[profile]
-    )
+    return select_possible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
 
 
 def make_ghost_options(profile: str, **changes: Any) -> Ghost:
@@ -131,10 +131,12 @@ def list_control_spec_functions(
     learn labels in both stages of training. It is empty for profiles without these
     controls."""
     made = {
-        "Prune": partial(student_spec, lr=learning_rate),
-        f"Prune{AGAIN}": partial(student_on_labels_spec, lr=learning_rate),
+        "Prune": partial(student_spec, learning_rate=learning_rate),
+        f"Prune{AGAIN}": partial(
+            student_trained_on_labels_spec, learning_rate=learning_rate
+        ),
         f"GhostBERT{AGAIN}": partial(
-            student_on_labels_spec, ghosts=ghosts, lr=learning_rate
+            student_trained_on_labels_spec, ghosts=ghosts, learning_rate=learning_rate
         ),
     }
     return made if TWICE[profile] else {}
@@ -151,7 +153,7 @@ def list_whole_width_controls(
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {
-        (m, name): partial(student_on_labels_spec, kept_parts=m)
+        (m, name): partial(student_trained_on_labels_spec, width_in_paper_heads=m)
         for m, name in names.items()
     }
 
@@ -174,11 +176,14 @@ def list_longer_trained_controls(
     for m in (m for m in widths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
-                model_spec, width_in_twelfths=m, model=name, times=TIMES
+                model_spec, width_in_twelfths=m, model=name, epoch_factor=TIMES
             )
         if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(
-                model_spec, width_in_twelfths=m, model="Ghost", taps=taps
+                model_spec,
+                width_in_twelfths=m,
+                model="Ghost",
+                ghost_kernel_learning_rate=taps,
             )
     return made
 
@@ -251,7 +256,7 @@ def list_rows_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int
     widths: numbers of kept heads, for the families that are pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
-        heads = count_width_parts(family)
+        heads = count_heads_of_paper_model(family)
         lines[name] = family, "Plain", heads
         lines[f"{name}, distilled"] = family, "Distilled", heads
         for m in (heads, *(widths if family in PRUNED else ())):
@@ -262,7 +267,7 @@ def list_rows_of_table_1(widths: Iterable[int]) -> dict[str, tuple[str, str, int
 def label_whole_width(family: str) -> dict[str, int]:
     """Return {"of": number of heads} for an encoder that does not have 12 heads, else
     {}. It is a label of Rows, so that tables show widths such as 3/6."""
-    heads = count_width_parts(family)
+    heads = count_heads_of_paper_model(family)
     return {} if heads == PARTS else {"of": heads}
 
 

@@ -38,14 +38,16 @@ def random_architecture_spec_at_budget(
 POINTS = {
     "NAS": Method(
         "paper",
-        partial(searched_student_spec, find_search=search_spec_at_budget),
+        partial(searched_student_spec, make_search_spec=search_spec_at_budget),
         "found",
-        least=recipes.find_least_flops_share,
+        least=recipes.compute_least_reachable_share,
     ),
     "Random": Method(
         "control",
-        partial(searched_student_spec, find_search=random_architecture_spec_at_budget),
+        partial(
+            searched_student_spec, make_search_spec=random_architecture_spec_at_budget
+        ),
         "found",
-        least=recipes.find_least_flops_share,
+        least=recipes.compute_least_reachable_share,
     ),
 }

@@ -96,7 +96,7 @@ def imp(
     together.
     objective: fields of the options Objective; None trains on labels."""
     model = training.load_start_model()
-    ticket = RewoundPruning(
+    ticket = WeightRewindingPruning(
         model, backbone.load(training.run.inputs["origin"].model)[0], kept
     )
     if objective:
@@ -106,7 +106,7 @@ def imp(
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 
-class RewoundPruning(loop.Method):
+class WeightRewindingPruning(loop.Method):
     """This class keeps the largest weights of a model, set back to their pre-trained
     values, and holds all others at zero during the training (a "winning ticket" of the
     lottery ticket hypothesis).
