@@ -55,7 +55,7 @@ from lib.stats import metrics
 from lib.stats.cost import SHAPES, flops
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode_split
-from lib.train.steps.latency import read_clocks
+from lib.train.steps.latency import read_wall_and_cpu_seconds
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(
@@ -76,9 +76,9 @@ LABELS = Targets("hard")
 
 def timed(function, *args, **more):
     """Seconds of wall and of CPU [2] that a call takes."""
-    began = read_clocks()
+    began = read_wall_and_cpu_seconds()
     function(*args, **more)
-    return read_clocks() - began
+    return read_wall_and_cpu_seconds() - began
 
 
 @contextmanager
@@ -425,7 +425,7 @@ class Watched(Scratch):
         self.most, self.marks = most, []
 
     def progress(self, *_, **__):
-        self.marks.append(read_clocks())
+        self.marks.append(read_wall_and_cpu_seconds())
         if len(self.marks) > self.most:
             raise self.Over
 

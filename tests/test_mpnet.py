@@ -31,7 +31,10 @@ from lib.model.surgery import operate
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
 from lib.train.batches import encode_split, make_batch
-from lib.train.lean import speed_up_passes, use_byte_dropout
+from lib.train.lean import (
+    use_dropout_by_random_bytes,
+    use_eager_attention_and_few_casts,
+)
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
 HEADS, NEURONS = [[5, 0, 9], [11, 3, 4]], [[3, 90, 7], [8, 2, 50]]
@@ -297,7 +300,7 @@ def test_masks_are_zeros_of_transformers_weights(tiny, sentences, logits):
                 value.mul_(masks.mask_largest(value.abs(), int(share * value.numel())))
     expected = logits(theirs, batch)
     close(logits(model.eval(), batch), expected)
-    found.finish()
+    found.after_last_step()
     close(logits(model, batch), expected)
 
 
@@ -324,7 +327,10 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
     operate(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
-    with speed_up_passes(model, numerics), use_byte_dropout(model):
+    with (
+        use_eager_attention_and_few_casts(model, numerics),
+        use_dropout_by_random_bytes(model),
+    ):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
             with scores.record_scores(model) as seen:
                 near = logits(model, batch)

@@ -416,7 +416,7 @@ def test_prediction_is_the_squared_error_of_logits(store):
             a, b = (
                 network(**make_batch(rows, chosen)).logits for network, _ in networks
             )
-        values.append(losses.compute_mean_square(a, b).item())
+        values.append(losses.compute_mean_squared_error(a, b).item())
     assert [line["loss"] for line in losses_of(run)] == pytest.approx(values, rel=1e-5)
 
 

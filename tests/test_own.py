@@ -36,7 +36,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.report import artefact, site
 from lib.stats import compare
 from lib.stats.paired import Pair
-from lib.train.steps.bag_of_words import clip_texts
+from lib.train.steps.bag_of_words import truncate_texts
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -705,9 +705,9 @@ def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder())
     a, b = ["the film was great", "Plot end"], ["good actor", "a very poor book end"]
     one = data.Split(a, None, np.zeros(2), np.arange(2))
-    assert clip_texts(tokenizer, one, 4).a == ["the film", "Plot end"]
-    assert clip_texts(tokenizer, one, 64).a == a
-    cut = clip_texts(tokenizer, replace(one, b=b), 8)
+    assert truncate_texts(tokenizer, one, 4).a == ["the film", "Plot end"]
+    assert truncate_texts(tokenizer, one, 64).a == a
+    cut = truncate_texts(tokenizer, replace(one, b=b), 8)
     assert (cut.a, cut.b) == (
         ["the film was", "Plot end"],
         ["good actor", "a very poor"],

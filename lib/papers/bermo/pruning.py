@@ -13,7 +13,6 @@ from transformers import PreTrainedModel
 
 from lib.core.names import derive_seed
 from lib.core.store import Scratch
-from lib.core.types import Json
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import (
@@ -26,6 +25,7 @@ from lib.model.parts import get_encoder, get_layers
 from lib.model.surgery import operate
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
+from lib.stats.metrics import Metrics
 from lib.train import loop
 
 BINS = 50  # Logged values of all steps are averaged in at most this number of bins.
@@ -33,7 +33,7 @@ BINS = 50  # Logged values of all steps are averaged in at most this number of b
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
-class Masks(loop.Method):
+class Masks(loop.Callback):
     """This class puts a mask on every linear layer of the encoder, and closes masks by
     a schedule during the training.
 
@@ -78,7 +78,7 @@ class Masks(loop.Method):
             made = torch.tensor(value, dtype=torch.float64, device=device)
             pruning.register_buffer(name, made)
 
-    def prepare_step(self, step: int, steps: int) -> None:
+    def before_forward_pass(self, step: int, step_count: int) -> None:
         """Set the threshold of the masks and the weight of the penalty for a step.
 
         With a target share of kept weights, a controller changes that weight."""
@@ -141,7 +141,7 @@ class Masks(loop.Method):
         return surviving, [w.numel() for w in weights]
 
     @torch.no_grad()
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         """Multiply the weights by their final masks, remove the masks, and cut out
         heads and neurons that are all zero.
 
@@ -188,7 +188,7 @@ def compute_pruning_metrics(
     }
 
 
-class LayerMix(loop.Method):
+class LayerMix(loop.Callback):
     """This class puts a layer mix, a weighted sum of all layers' outputs, into a model
     and trains it.
 
@@ -204,7 +204,7 @@ class LayerMix(loop.Method):
         learned = list(self.mix.parameters())
         self.groups = ({"params": learned, "lr": mix_options.lr},) if learned else ()
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         self.run.save_arrays(
             "mix",
             before=self.first,
@@ -227,7 +227,7 @@ def freeze_part(model: PreTrainedModel, part: str) -> None:
             parameter.requires_grad_(False)
 
 
-class GradientRecord(loop.Method):
+class GradientRecord(loop.Callback):
     """This class records the gradient norm of each layer during a training, before
     clipping.
 
@@ -245,7 +245,7 @@ class GradientRecord(loop.Method):
             for layer in get_layers(model)
         ]
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
         share = None
@@ -258,7 +258,7 @@ class GradientRecord(loop.Method):
             step, course={"gradient_norm": norms.tolist(), "kept_share": share}
         )
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         logged = self.run.read_log("course")
         norms = np.full((self.steps, len(self.layers)), np.nan)
         shares = np.full(self.steps, np.nan)

@@ -17,7 +17,7 @@ from lib.papers.efficientbert import students
 from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, make_batch
-from lib.train.matching import observe_states
+from lib.train.matching import record_states_and_scores
 
 
 def maps(
@@ -90,7 +90,7 @@ def run_last_layer(
     """
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
-    with observe_states(model) as seen, loop.use_dtype(numerics):
+    with record_states_and_scores(model) as seen, loop.use_dtype(numerics):
         get_encoder(model)(
             **make_batch(encoded, [row_number], device=loop.get_device())
         )

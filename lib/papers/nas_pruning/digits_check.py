@@ -131,7 +131,7 @@ def train_with_gates(
             * alphas.sigmoid()
         )
         functional.cross_entropy(logits, labels[rows]).backward()
-        search.adjust_gradients(step, steps)
+        search.after_backward_pass(step, steps)
         optimiser.step()
         network.zero_grad()
         alphas.grad = None

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lib.core.store import Scratch
-from lib.core.types import Json
 from lib.model import gates
 from lib.model.cut import count_parts_of_layer
 from lib.model.parts import get_layers
@@ -45,7 +44,7 @@ class SearchEnd(NamedTuple):
     log: np.ndarray  # All steps [steps, 4], with the columns COLUMNS.
 
 
-class GateTraining(loop.Method):
+class GateTraining(loop.Callback):
     """This class moves gates to a target cost while a model's weights train
     (lib.papers.nas_pruning.control).
 
@@ -72,7 +71,7 @@ class GateTraining(loop.Method):
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         gradients = [
             a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
         ]
@@ -82,7 +81,7 @@ class GateTraining(loop.Method):
             before.cpu().numpy(),
             flatten_tensors(gradients),
             step,
-            steps,
+            step_count,
         )
         copy_values_into_tensors(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
@@ -142,7 +141,7 @@ class GateSearch(GateTraining):
             options,
         )
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         metrics, alphas, curve = self.trim_gates_at_end()
         every = {  # In half precision, as the arrays are committed and should be small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()

@@ -17,7 +17,7 @@ from lib.core.options import Targets
 from lib.model.parts import get_layers, list_applied_operations
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
-from lib.train.matching import Match, imitate_teacher, map_layers
+from lib.train.matching import Match, build_matching_loss_of_teacher, map_layers
 from lib.train.objectives import TaskTraining, build_target_objective
 
 
@@ -72,7 +72,10 @@ def make_hidden_state_objective(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads, over = list_kept_teacher_heads(student), losses.compare_scores_over_keys
+        heads, over = (
+            list_kept_teacher_heads(student),
+            losses.compute_attention_error_over_keys,
+        )
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
@@ -82,7 +85,7 @@ def make_hidden_state_objective(
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
         yield held.enter_context(
-            imitate_teacher(student, teacher, matches, training.numerics)
+            build_matching_loss_of_teacher(student, teacher, matches, training.numerics)
         )
 
 
@@ -99,15 +102,15 @@ def make_two_stage_objective(
         yield LossSwitchedHalfway(first, later)
 
 
-class LossSwitchedHalfway(loop.Method):
+class LossSwitchedHalfway(loop.Callback):
     """This class is a loss that is `first_loss` in the first half of the training steps
     and `second_loss` in the second half."""
 
     def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
         self.first, self.later = first_loss, second_loss
 
-    def prepare_step(self, step: int, steps: int) -> None:
-        self.now = self.first if step < steps // 2 else self.later
+    def before_forward_pass(self, step: int, step_count: int) -> None:
+        self.now = self.first if step < step_count // 2 else self.later
 
     def __call__(self, batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
         return self.now(batch, row_numbers)

@@ -106,7 +106,7 @@ def imp(
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 
-class WeightRewindingPruning(loop.Method):
+class WeightRewindingPruning(loop.Callback):
     """This class keeps the largest weights of a model, set back to their pre-trained
     values, and holds all others at zero during the training (a "winning ticket" of the
     lottery ticket hypothesis).
@@ -133,7 +133,7 @@ class WeightRewindingPruning(loop.Method):
                 weight *= mask
         self.masks = [mask.to(loop.get_device()) for mask in self.masks]
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         """Set the gradients of pruned weights to zero, so that Adam leaves these
         weights at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
