@@ -242,7 +242,7 @@ def trained(name, repeat, contender, rows):
     model, tokenizer, fit = prepared(task, split, repeat, contender)
     lengths = encode_split(tokenizer, split, TRAIN.max_length).lengths()
     wall, cpu = timed(fit)
-    work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
+    work = 3 * sum(flops(SHAPES[MODEL], token_count=int(t)) for t in lengths)
     logits = loop.predict(model, encode_split(tokenizer, dev, TRAIN.max_length), LEAN)
     return {
         **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
@@ -538,10 +538,10 @@ def cutting(turns=50, ratio=0.3, batch=8):
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = gated.count_widths_by_layer(
+    widths = gated.list_widths_of_layers(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
-    fewer = gated.count_masked_flops(shape) / gated.flops(
+    fewer = gated.masked_flops(shape) / gated.flops(
         shape.hidden, shape.hidden // shape.heads, widths
     )
     both = zip(times[uncut], times[name], strict=True)

@@ -89,7 +89,7 @@ def test_published_cells_keep_their_digits(page):
         "b": {("published", "x"): PrintedNumber("0.375")}
         | {("ours", name): "1.2" for name in "xyz"},
     }
-    page.table(compare.join_tables(parts), "Digits")
+    page.table(compare.join_score_tables(parts), "Digits")
     for text in (page.html(), (page.folder / f"{NAME}.csv").read_text()):
         assert all(digits in text for digits in ("1.239", "0.375", "0.040", "12"))
         assert "12.0" not in text
@@ -165,7 +165,7 @@ def test_a_figure_overwrites_no_table(page):
 
 def test_what_has_no_run_says_what_it_would_show(page):
     page.figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
-    page.table(compare.join_tables(), "Scores of nothing")
+    page.table(compare.join_score_tables(), "Scores of nothing")
     page.table(
         pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]),
         "Scores in points",
@@ -229,12 +229,13 @@ def test_records_are_not_called_this_run():
         )
 
     assert (
-        compare.name_source_of_numbers(frame("record", ""), "mini") == "recorded, mini"
+        compare.describe_source_of_scores(frame("record", ""), "mini")
+        == "recorded, mini"
     )
-    assert compare.name_source_of_numbers(frame("run", ""), "toy") == "this run, toy"
-    assert compare.name_source_of_numbers(frame(""), "toy") == "not run, toy"
+    assert compare.describe_source_of_scores(frame("run", ""), "toy") == "this run, toy"
+    assert compare.describe_source_of_scores(frame(""), "toy") == "not run, toy"
     assert (
-        compare.name_source_of_numbers(frame("run", "record"), "mini")
+        compare.describe_source_of_scores(frame("run", "record"), "mini")
         == "this run and recorded, mini"
     )
 

@@ -294,7 +294,7 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
     0.3339."""
-    gap = paired.estimate_share_gap(
+    gap = paired.estimate_difference_of_shares(
         [True] * 56 + [False] * 14, [True] * 48 + [False] * 32
     )
     assert (gap.mean, gap.low, gap.high) == pytest.approx(

@@ -193,7 +193,7 @@ FUNCTIONS |= {
     "attention_parameters": net,
     "ffn_parameters": net,
     "shares": gated,
-    "count_masked_flops": gated,
+    "masked_flops": gated,
 }
 
 

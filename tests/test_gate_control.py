@@ -57,8 +57,8 @@ def test_cost_loss_has_a_band(actual, sign):
 
 
 def test_costs_are_those_of_the_report():
-    c, soft = control(), gated.count_masked_flops(TINY4, gated.OPEN)
-    assert c.full == gated.count_masked_flops(TINY4) and len(c.region) == 48 + 4800
+    c, soft = control(), gated.masked_flops(TINY4, gated.OPEN)
+    assert c.full == gated.masked_flops(TINY4) and len(c.region) == 48 + 4800
     assert c.cost(c.sum_masks(np.full(4848, gated.OPEN))) == pytest.approx(soft)
     assert c.compute_share_of_full_cost(OPEN) == 1
     slope = c.compute_log_cost_slope(
@@ -338,13 +338,13 @@ def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
     least = (
         2 * (gated.count_head_flops(48, 12) + gated.count_neuron_flops(48)) + 2 * 48**2
-    ) / gated.count_masked_flops(shape)
+    ) / gated.masked_flops(shape)
     said = rf"ratio is 0.05, but one gate for each kind .* leaves {least:.4f} .* at least that"
     with pytest.raises(ValueError, match=said):
         control(replace(OURS, ratio=0.05), shape)
     assert control(
         replace(OURS, ratio=round(least, 3) + 0.001), shape
-    ).full == gated.count_masked_flops(shape)
+    ).full == gated.masked_flops(shape)
 
 
 def test_without_control_everything_moves():

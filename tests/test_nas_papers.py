@@ -289,10 +289,10 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
         (op,) = told[nas.format_pruned_model_label(ratio, "Random")]["surgery"]
-        widths = gated.count_widths_by_layer(
+        widths = gated.list_widths_of_layers(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
-        share = gated.flops(shape.hidden, 26, widths) / gated.count_masked_flops(shape)
+        share = gated.flops(shape.hidden, 26, widths) / gated.masked_flops(shape)
         assert share == pytest.approx(ratio, rel=0.01)
 
 
@@ -344,17 +344,12 @@ def test_tables_of_times():
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
     sizes = {
-        n: round(gated.count_masked_flops(*of[:2]) / 1e9, 3)
+        n: round(gated.masked_flops(*of[:2]) / 1e9, 3)
         for n, of in gated.REPORTED.items()
     }
     assert sizes == {name: shown for name, (_, _, shown) in gated.REPORTED.items()}
     assert (
-        round(
-            100
-            * gated.compute_flops_share_by_component(gated.REPORTED["TinyBERT-4L"][0])[
-                "feed-forward"
-            ]
-        )
+        round(100 * gated.shares(gated.REPORTED["TinyBERT-4L"][0])["feed-forward"])
         == 61
     )
     notes = []
@@ -476,7 +471,7 @@ def test_no_target_is_out_of_reach():
         if shape.heads == 12:
             assert search.Control(
                 nas.make_gate_settings(0.1), number, cost
-            ).full == gated.count_masked_flops(shape)
+            ).full == gated.masked_flops(shape)
         with pytest.raises(ValueError, match="ask for at least that"):
             search.Control(replace(nas.make_gate_settings(), ratio=0.001), number, cost)
 

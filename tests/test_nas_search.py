@@ -89,14 +89,14 @@ def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).with_seed(0))
     found, whole = (
         run.metrics,
-        gated.count_masked_flops(shape(backbone.load(run.model)[0])),
+        gated.masked_flops(shape(backbone.load(run.model)[0])),
     )
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert (
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
         and found["target"] == ratio
     )
-    widths = gated.count_widths_by_layer(found["architecture"])
+    widths = gated.list_widths_of_layers(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
@@ -289,7 +289,7 @@ def test_random_parts_in_the_numbers_of_a_search(store):
         made(store, spec).metrics
         for spec in (found, sized.with_seed(0), alone.with_seed(0))
     ]
-    counts = [gated.count_widths_by_layer(net["architecture"]) for net in nets]
+    counts = [gated.list_widths_of_layers(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
@@ -305,7 +305,7 @@ def test_from_a_larger_teacher(store):
     run = made(store, search(objective=BOTH, start=encoder(), guide=big).with_seed(0))
     model, _ = backbone.load(run.model)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
-    assert run.metrics["whole_flops"] == gated.count_masked_flops(shape(model))
+    assert run.metrics["whole_flops"] == gated.masked_flops(shape(model))
 
 
 def test_a_search_reads_augmented_rows(store):

@@ -1043,7 +1043,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return compare.measure_level(
+        return compare.measure_score_and_chance(
             row["run"], grids.list_columns_by_task("mini")[row["task"]][0]
         ).has_collapsed
 

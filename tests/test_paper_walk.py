@@ -249,7 +249,9 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
     # and draw them.
     monkeypatch.setattr(
-        compare, "measure_level", lambda run, column: compare.Level(100.0, 0.0, False)
+        compare,
+        "measure_score_and_chance",
+        lambda run, column: compare.ScoreAndChance(100.0, 0.0, False),
     )
     monkeypatch.setattr(notebook, "list_grid_specs", fewer)
     monkeypatch.setattr(

@@ -48,7 +48,7 @@ def select_comparable_rows(
     cell: Cell, rows: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return the rows that a Cell compares, all computed in one dtype
-    (`lib.stats.compare.select_one_dtype`).
+    (`lib.stats.compare.select_runs_of_one_dtype`).
 
     Scores of float32 and bfloat16 runs are not mixed in a comparison. Raises
     LookupError that names a model without rows."""
@@ -63,7 +63,7 @@ def select_comparable_rows(
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
-    return compare.select_one_dtype([row for row in rows if id(row) in row_ids])
+    return compare.select_runs_of_one_dtype([row for row in rows if id(row) in row_ids])
 
 
 def count_fewest_seeds(
@@ -162,7 +162,7 @@ def estimate_mean_of_measure(
         return None
     if frame["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
-        e = paired.estimate_share_gap(*(part["value"] for part in parts))
+        e = paired.estimate_difference_of_shares(*(part["value"] for part in parts))
         # The claim is that no run (or every run) has the property. That is checked by
         # counting, so the interval has no width.
         if cell.bounds[0] == cell.bounds[1]:

@@ -236,7 +236,7 @@ def count_method_flops(
         return method.flops(profile)
     if method.keeps == "found":
         assert architecture is not None
-        layers = cost.count_widths_by_layer(architecture)
+        layers = cost.list_widths_of_layers(architecture)
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
@@ -299,7 +299,11 @@ def describe_baseline_scores(metrics: Mapping[str, Any], is_share: bool) -> str:
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
-    top = 100 - paired.estimate_share_gap([False] * rows).high if is_share else 99.95
+    top = (
+        100 - paired.estimate_difference_of_shares([False] * rows).high
+        if is_share
+        else 99.95
+    )
     if best < top:
         return line
     why = (
@@ -358,7 +362,7 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             pairs = map(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
-            score = paired.bounded_difference([*pairs])
+            score = paired.difference_with_nonzero_interval([*pairs])
             line = {
                 "task": task,
                 "model": model,
@@ -433,10 +437,10 @@ def compute_gap_to_width_pruned(
     if baseline_row is None:
         return columns
     columns |= {"budget": baseline_row["m"] or HEADS, "beside": baseline_row["model"]}
-    pairs = compare.pair_columns(
+    pairs = compare.pair_runs_of_models(
         runs_frame, point_row["model"], baseline_row["model"], {column.task: (column,)}
     )
-    gap = paired.bounded_difference(pairs) if pairs else None
+    gap = paired.difference_with_nonzero_interval(pairs) if pairs else None
     columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= paired.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})

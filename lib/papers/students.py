@@ -65,7 +65,7 @@ def count_kept_heads(
         width = f"{width_in_paper_heads}/{all_parts} of {encoder.heads} heads"
         why = f"width {width} is no whole number of them"
         raise Refused(f"{why}: take {', '.join(map(str, work))} of {all_parts}")
-    return cost.check_kept_heads(
+    return cost.resolve_kept_head_count(
         encoder, width_in_paper_heads * encoder.heads // all_parts
     )
 

@@ -230,7 +230,7 @@ class Page:
         index: the name of the row index, or a list with a name for each of its
         levels."""
         if not isinstance(frame, pd.DataFrame):
-            frame = compare.join_tables(frame, index_names=())
+            frame = compare.join_score_tables(frame, index_names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.reader_lines:
             caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
@@ -364,7 +364,7 @@ class Page:
         start = f"{method} " if is_named else f"{difference_text}, "
         start = start[:1].upper() + start[1:]
         self.sentences += [
-            f"{start}{place}: {compare.format_interval(e, is_sentence=True)}."
+            f"{start}{place}: {compare.format_estimate_with_interval(e, is_in_sentence=True)}."
             for (source, place), e in estimates.items()
             if e and source.endswith(f", {self.scope}")
         ]

@@ -195,7 +195,7 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
     table = frontier.make_points_table(frame, profile).assign(
-        source=compare.name_source_of_numbers(frame, profile)
+        source=compare.describe_source_of_scores(frame, profile)
     )
     places = list(zip(table["task"], table["model"], strict=True))
     table["runs"] = [run_names[place] for place in places]

@@ -108,7 +108,7 @@ class Runs:
         if str(self.profile) in ("toy", "paper") and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
-            (compare.name_source_of_numbers(frame, scale), frame, scale)
+            (compare.describe_source_of_scores(frame, scale), frame, scale)
             for frame, scale in collected
         ]
 
@@ -139,11 +139,11 @@ class Runs:
     ) -> list[dict[Any, dict[tuple[str, str], str]]]:
         """Return tables of mean scores in points over seeds, each as {model: {(task,
         metric): text}}. There is one for the page's own runs and one for the recorded
-        runs at mini; `compare.join_tables` puts them beside the printed table.
+        runs at mini; `compare.join_score_tables` puts them beside the printed table.
 
         columns: the metrics that the paper's table has."""
         return [
-            compare.make_table_by_task(
+            compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(scale, columns), source
             )
             for source, frame, scale in self.frames_by_source
@@ -164,7 +164,7 @@ class Runs:
 
         columns: the metrics that the paper's table has.
         transform_points: a function applied to the scores of each source, such as
-        lib.stats.compare.average_columns."""
+        lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
             transform_points(
                 compare.list_scores_in_points(

@@ -54,13 +54,13 @@ def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def has_collapsed(
+def list_collapsed_flags(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
     """Return for each run of a collected frame whether it collapsed: it scores no
     better than chance or predicts a constant."""
     return [
-        compare.measure_level(run, columns_by_task[task][0]).has_collapsed
+        compare.measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
     ]
 
@@ -72,14 +72,16 @@ def list_scores(
     that collapsed to chance."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
-    sound = [not is_collapsed for is_collapsed in has_collapsed(made, columns_by_task)]
+    sound = [
+        not is_collapsed for is_collapsed in list_collapsed_flags(made, columns_by_task)
+    ]
     return compare.list_scores_in_points(made[sound], columns_by_task)["score"]
 
 
 def estimate_variance_ratio(
     frames_by_model: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    measure_argument: str = "",
+    unused_argument: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of the ratio of two models' variances of scores over seeds.
 
@@ -88,7 +90,7 @@ def estimate_variance_ratio(
 
     frames_by_model: a collected frame of each model.
     columns_by_task: {task: its Columns}.
-    measure_argument: not used."""
+    unused_argument: not used."""
     a, b = (
         list_scores(part, columns_by_task).dropna().to_numpy()
         for part in frames_by_model
@@ -103,7 +105,7 @@ def estimate_variance_ratio(
     return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
-def list_candidate_scores(
+def list_scores_of_candidates(
     frames_by_model: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
@@ -132,7 +134,7 @@ def list_candidate_scores(
 def estimate_rank_correlation(
     frames_by_model: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    measure_argument: str = "",
+    unused_argument: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of Kendall's tau between candidates' scores in a search and
     after full training; None for fewer than RANKED (12) candidates.
@@ -141,12 +143,10 @@ def estimate_rank_correlation(
 
     frames_by_model: [frame of the full trainings, frame of the search's runs].
     columns_by_task: {task: its Columns}.
-    measure_argument: not used."""
-    both = list_candidate_scores(frames_by_model, columns_by_task)
+    unused_argument: not used."""
+    both = list_scores_of_candidates(frames_by_model, columns_by_task)
     search, final = both.to_numpy().T
-    return (
-        paired.estimate_rank_correlation(search, final) if len(both) >= RANKED else None
-    )
+    return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 
 
 # Task score: the Measure of a comparison that names no other.
@@ -158,7 +158,7 @@ MEASURES = {
         "100 * (teacher_score - start_score)",
     ),
     "diverged": Measure(
-        "points of the runs that collapse", by_run=has_collapsed, share=True
+        "points of the runs that collapse", by_run=list_collapsed_flags, share=True
     ),
     "distance": Measure("of the distillation loss", "1.0 * distance"),
     "F1": Measure("F1 points", "100 * span_f1"),

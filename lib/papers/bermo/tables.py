@@ -61,7 +61,7 @@ def make_measured_table(
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(runs_frame["task"])
     }
-    return compare.make_table_by_task(runs_frame, columns, source, row_columns)
+    return compare.make_score_table_by_task(runs_frame, columns, source, row_columns)
 
 
 def compute_printed_gains(

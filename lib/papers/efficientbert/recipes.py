@@ -597,7 +597,7 @@ def make_table(
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
     for source, frame, profile in runs.frames_by_source:
         parts.append(
-            compare.make_table_by_task(
+            compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(profile, columns), source
             )
         )
@@ -609,7 +609,7 @@ def make_table(
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
         )
-    return name_teacher_row(compare.join_tables(*parts))
+    return name_teacher_row(compare.join_score_tables(*parts))
 
 
 def latency_spec(

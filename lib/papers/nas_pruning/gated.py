@@ -19,7 +19,7 @@ from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
 from lib.stats.cost import count_flops_of_layer as layer
 from lib.stats.cost import count_flops_of_layers as flops
-from lib.stats.cost import count_widths_by_layer as count_widths_by_layer
+from lib.stats.cost import list_widths_of_layers as list_widths_of_layers
 
 TOKENS = 128
 # Mask of an open gate at the start of a search: sigmoid(5) = 0.9933.
@@ -35,7 +35,7 @@ REPORTED = {
 }
 
 
-def count_masked_flops(
+def masked_flops(
     shape: Shape, mask_of_every_part: float = 1.0, token_count: int = TOKENS
 ) -> float:
     """Return the FLOPs of an encoder whose heads and neurons all have the same mask.
@@ -65,9 +65,7 @@ def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
     return layer(hidden_size, hidden_size, 0, 0, 1, token_count)
 
 
-def compute_flops_share_by_component(
-    shape: Shape, token_count: int = TOKENS
-) -> dict[str, float]:
+def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
     """Return {"projections", "attention products", "feed-forward", "pooler": share of
     the whole model's FLOPs} (section 7.2)."""
     h, layers = shape.hidden, shape.layers
@@ -79,6 +77,6 @@ def compute_flops_share_by_component(
         "pooler": 2 * h * h,
     }
     return {
-        name: part / count_masked_flops(shape, token_count=token_count)
+        name: part / masked_flops(shape, token_count=token_count)
         for name, part in parts.items()
     }

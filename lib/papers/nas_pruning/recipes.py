@@ -470,7 +470,7 @@ def compute_least_reachable_share(profile: str) -> float:
         encoder.hidden // encoder.heads,
         [{"heads": 1, "ffn": 1}] * encoder.layers,
     )
-    return one / gated.count_masked_flops(encoder)
+    return one / gated.masked_flops(encoder)
 
 
 def select_reachable_flops_ratios(

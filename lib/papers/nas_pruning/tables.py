@@ -91,7 +91,9 @@ def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> Score
     }
     return {
         model: {
-            (source_name, name): compare.spread_text(part[key]) if key in part else "–"
+            (source_name, name): compare.format_mean_and_deviation(part[key])
+            if key in part
+            else "–"
             for name, key in columns.items()
         }
         for model, part in runs_frame.groupby("model", sort=False)
@@ -132,7 +134,7 @@ def show_scores(
         ending="; share of the FLOPs before and after the final trim"
     )
     page.table(
-        compare.join_tables(
+        compare.join_score_tables(
             dict(printed_scores), *list_measured_score_tables(runs, search_runs)
         ),
         caption,
