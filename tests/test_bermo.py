@@ -347,11 +347,11 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
     rows = pd.concat(
         [rows[(rows["task"] == "SST-2") | (rows["model"] == "BERMo")], wrong]
     )
-    gaps = Runs(rows, rows[:0], "mini").estimate_gaps("BERMo", "BERT")
+    gaps = Runs(rows, rows[:0], "mini").estimate_differences("BERMo", "BERT")
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
         "SST-2": (5.0, 6)
     }
-    above = Runs(rows, rows[:0], "mini").estimate_gaps_to_rivals("BERMo")
+    above = Runs(rows, rows[:0], "mini").estimate_differences_to_others("BERMo")
     assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
         *gaps.values()
     ]

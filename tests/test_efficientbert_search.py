@@ -377,7 +377,7 @@ def drawn(frame):
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
     names = {"runs": SimpleNamespace(select_runs=lambda kind: part)}
-    names["page"] = SimpleNamespace(note=list)
+    names["page"] = SimpleNamespace(show_remarks=list)
     for mark in ("def grid", "def chained", "def costs", "ARMS = "):
         exec(next(cell for cell in cells if mark in cell), names)
     return names["costs"](frame, "toy", "here"), names["candidates"]

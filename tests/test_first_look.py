@@ -75,13 +75,13 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     }
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = (
-        [b.path.stem for b in part] for part in report.group_pages_that_need_no_runs()
+        [b.path.stem for b in part] for part in report.split_pages_that_need_no_runs()
     )
     assert recorded == ["01_summary", "90_claims"] and methods == [
         "00_method",
         "00_start_here",
     ]
-    assert report.describe_first_pages().startswith(
+    assert report.describe_pages_made_first().startswith(
         "first 2 pages that wait for no run (bermo_01_"
     )
-    assert "then 2 pages of the methods" in report.describe_first_pages()
+    assert "then 2 pages of the methods" in report.describe_pages_made_first()

@@ -140,7 +140,10 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     book, names = json.loads(path.read_text()), {"ghostbert": ghostbert}
     sources = ["".join(cell["source"]) for cell in book["cells"]]
     exec(next(s for s in sources if "def ways" in s).rpartition("cut = ")[0], names)
-    exec(next(s for s in sources if "def size" in s).partition("page.table")[0], names)
+    exec(
+        next(s for s in sources if "def size" in s).partition("page.show_table")[0],
+        names,
+    )
     found = {
         name: float(names["size"](ghostbert.make_ghost_options("paper", **fields)))
         for name, fields in names["options"].items()

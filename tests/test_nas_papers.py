@@ -354,13 +354,19 @@ def test_printed_sizes_and_deviations():
     )
     notes = []
     page = SimpleNamespace(
-        note=lambda lines, **_: notes.append(lines), finish=lambda *_: None
+        show_remarks=lambda lines, **_: notes.append(lines),
+        show_verdicts_and_write_json=lambda *_: None,
     )
     table = published.read_table_with_printed_digits(
         "nas_pruning", "table12_flops_weight"
     )
     weights = table.pivot(index="Task", columns="Statistic")
-    ran("t12_flops_weight", "page.finish", page=page, table=weights)
+    ran(
+        "t12_flops_weight",
+        "page.show_verdicts_and_write_json",
+        page=page,
+        table=weights,
+    )
     assert notes == [[]]
 
 
@@ -385,7 +391,7 @@ def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
         sizes = {"ratio": ratios, "target": ratios, "score": scores}
         data = pd.DataFrame({"source": "x", "task": "y"} | sizes)
         page = SimpleNamespace(
-            table=lambda table, *_, **__: lines.append(table["x", "y"])
+            show_table=lambda table, *_, **__: lines.append(table["x", "y"])
         )
         ran("t04_size_sweep", "def fit", data=data, page=page)
     log, plain = lines
@@ -417,8 +423,8 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
     runs = Runs(frame, frame[:0], "mini")
     page = defined("t10_magnitude_pruning")
     (source, *_), (scores, gap) = (
-        runs.frames_by_source[0],
-        page["stated"](*runs.frames_by_source[0]),
+        runs.source_frames[0],
+        page["stated"](*runs.source_frames[0]),
     )
     assert scores == {page["STATED"]: {(source, "SST-2"): "60.0 (1)"}}
     assert gap == {"difference": {(source, "SST-2"): "+10.0"}}

@@ -636,13 +636,13 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
         artefact, "display", lambda told, **_: said.extend(told.values())
     )
     namespace = {"profile": "toy", "data": tsv, "model": encoder()}
-    page = artefact.start(name, namespace)
+    page = artefact.open_page(name, namespace)
     assert (
         namespace["profile"] == "toy"
         and namespace["profile"].task_title == "reviews.tsv"
     )
-    page.table({"a": {"b": 1.5}}, "Scores.")
-    page.finish([object()], {"toy": ["rows are generated"]})
+    page.show_table({"a": {"b": 1.5}}, "Scores.")
+    page.show_verdicts_and_write_json([object()], {"toy": ["rows are generated"]})
     html, body = "".join(said), notebook.read_page_json(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert (
@@ -927,7 +927,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     points = points.assign(
         method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
     )
-    page = SimpleNamespace(note=print)
+    page = SimpleNamespace(show_remarks=print)
     names = dict(
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )
@@ -977,7 +977,7 @@ def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
         ]
         if "def apart" in "".join(cell["source"])
     )
-    names = dict(best=None, page=SimpleNamespace(reader_lines=["mine"]))
+    names = dict(best=None, page=SimpleNamespace(reader_input_sentences=["mine"]))
     exec(text, names)
     right = np.arange(61) % 2
     pairs = [

@@ -256,8 +256,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(notebook, "list_grid_specs", fewer)
     monkeypatch.setattr(
         site.Report,
-        "write_working_index",
-        partialmethod(last, site.Report.write_working_index),
+        "write_index_of_command",
+        partialmethod(last, site.Report.write_index_of_command),
     )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
@@ -305,7 +305,7 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.report.site.Report.write_working_index, which writes every card every two
+    """As lib.report.site.Report.write_index_of_command, which writes every card every two
     seconds: at the end."""
     if not book.working:
         publish(book)

@@ -492,7 +492,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     words = (
         "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     )
-    assert Runs(frame, frame[:0], "toy").rows_caption == f"on {words}"
+    assert Runs(frame, frame[:0], "toy").caption_of_scored_rows == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")

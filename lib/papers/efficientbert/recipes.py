@@ -595,7 +595,7 @@ def make_table(
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
-    for source, frame, profile in runs.frames_by_source:
+    for source, frame, profile in runs.source_frames:
         parts.append(
             compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(profile, columns), source

@@ -177,7 +177,7 @@ def multitask(
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
-        "methods": students.list_training_methods(run, encoder, shared),
+        "callbacks": students.list_training_methods(run, encoder, shared),
         "batches": batches,
     }
     matches = students.list_matches(encoder, teacher, options)

@@ -34,13 +34,13 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         for row in runs.current.to_dict("records")
     ]
     distillations = {row.spec: row for row in grids.list_distillations_behind(students)}
-    frame = page.collect(list(distillations.values()), if_missing="skip")
+    frame = page.collect_frame(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
         f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
         "runs that"
     )
-    page.note([f"{note} are older did not keep them."])
+    page.show_remarks([f"{note} are older did not keep them."])
     table = {
         f"{model}, {m:g}/12, {task}": {
             title: format_mean(part, *how) for title, how in COLUMNS.items()
@@ -50,7 +50,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         )
     }
     if table:
-        page.table(
+        page.show_table(
             table,
             "Development score of the teacher minus that of the student before any training, in "
             "points; distillation loss in the last tenth of its steps; mean change of a tap. Means "
@@ -83,7 +83,7 @@ def read_times(profile: str, widths: Iterable[int]) -> dict[int, tuple[float, fl
 
 def show_times(page: Page, widths: Iterable[int]) -> None:
     """Show on a page a table of forward times with ghosts and without (`read_times`)."""
-    profile = page.scope[:]
+    profile = page.reader_profile[:]
     table = {
         f"{m}/12": {
             ("ms", "Prune"): f"{plain:.1f}",
@@ -93,7 +93,7 @@ def show_times(page: Page, widths: Iterable[int]) -> None:
         for m, (plain, ghost) in read_times(profile, widths).items()
     }
     if table:
-        page.table(
+        page.show_table(
             table,
             f"Time of 8 sentences of 128 tokens in the networks of {profile}, on one thread "
             f"of a CPU (from {FRONTIER})",

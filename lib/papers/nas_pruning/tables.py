@@ -110,7 +110,7 @@ def list_measured_score_tables(
     columns: the metrics that are shown."""
     frames = [
         (search_runs.find_frame(scale), source)
-        for source, _, scale in retrained_runs.frames_by_source
+        for source, _, scale in retrained_runs.source_frames
     ]
     return [
         *retrained_runs.tabulate_scores_by_task(columns),
@@ -131,9 +131,9 @@ def show_scores(
     search_runs: the runs of the searches.
     printed_scores: {row: {("published", column): value}}."""
     caption = caption or runs.make_caption(
-        ending="; share of the FLOPs before and after the final trim"
+        closing_text="; share of the FLOPs before and after the final trim"
     )
-    page.table(
+    page.show_table(
         compare.join_score_tables(
             dict(printed_scores), *list_measured_score_tables(runs, search_runs)
         ),
@@ -152,9 +152,9 @@ def draw_gains(
     intervals.
 
     gain_label: the label of the axis, with the unit."""
-    page.forest(
-        runs.estimate_gaps_to_rivals(baseline_model, columns),
-        label=gain_label,
+    page.show_forest_plot(
+        runs.estimate_differences_to_others(baseline_model, columns),
+        axis_label=gain_label,
         name="gains",
     )
 
@@ -184,17 +184,17 @@ def show_test_score_table(
     }
     more = ", share of the FLOPs before and after the trim"
     show_scores(page, runs, search_runs, printed, runs.make_caption("test", more))
-    page.note(
+    page.show_remarks(
         published.list_transcription_corrections(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_sharing_runs(str(page.scope), model_labels[0])
-    encoder = grids.name_encoder(str(page.scope))
+    same = list_models_sharing_runs(str(page.reader_profile), model_labels[0])
+    encoder = grids.name_encoder(str(page.reader_profile))
     place = f"{encoder} in the place of {model_labels[0]}" if same else model_labels[0]
     others = " and ".join(m for m in same if m != model_labels[0])
     text = f"{encoder} takes the place of {others} too, so its runs count once."
-    page.note([f"{text[:1].upper()}{text[1:]}"] * bool(same))
+    page.show_remarks([f"{text[:1].upper()}{text[1:]}"] * bool(same))
     lost = {}
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
@@ -205,17 +205,19 @@ def show_test_score_table(
     cut = f"{encoder} cut to {share} % of its FLOPs" if same else model_labels[1]
     estimates = {
         (source, row.replace(model_labels[1], cut)): gap
-        for (source, row), gap in runs.estimate_gaps_to_rivals(
+        for (source, row), gap in runs.estimate_differences_to_others(
             model_labels[0], nas.COLUMNS
         ).items()
     }
     lost = {row.replace(model_labels[1], cut): loss for row, loss in lost.items()}
-    page.note(["A printed loss, a diamond, is of test scores."] * bool(estimates))
+    page.show_remarks(
+        ["A printed loss, a diamond, is of test scores."] * bool(estimates)
+    )
     label = f"{place} minus another network"
     if model_labels[0] in same[:1] or not same:
-        page.forest(estimates, lost, f"{label} (points)", "gains")
+        page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
     else:
-        page.note_differences(estimates, label)
+        page.add_difference_sentences(estimates, label)
 
 
 def list_models_sharing_runs(profile: str, model: str) -> list[str]:

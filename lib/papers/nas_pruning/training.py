@@ -69,7 +69,7 @@ def retrain(
     if gates.has_gates(model):
         gates.remove_gates(model)
     if architecture:
-        operate(model, {"op": "keep"} | architecture)
+        operate(model, {"op": "keep", **architecture})
     result = train_and_save(
         training, model, make_objective(training, model, Objective(**objective))
     )
