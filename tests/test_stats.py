@@ -208,7 +208,7 @@ def test_the_mean_of_replicates_has_students_interval():
         4,
     )
     coarse = estimate_mean_over_seeds(
-        [2.0, 2.0, 2.0], value_step=1.0
+        [2.0, 2.0, 2.0], resolution=1.0
     )  # a grid of 1 hides a spread
     assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
     assert (

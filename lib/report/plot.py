@@ -114,12 +114,13 @@ def wrap_long_texts(figure: Figure) -> None:
             is_wrapped |= wrap_if_too_long(text, original, room)
 
 
+WasWrapped: TypeAlias = bool
 LEAST_LETTERS = 12  # Smallest number of letters to which a line is wrapped.
 
 
 def wrap_if_too_long(
     text_artist: Text, original_text: str, available_pixels: float
-) -> bool:
+) -> WasWrapped:
     """Wrap a text that is longer than `available_pixels`. Return whether it was
     wrapped.
 

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tqdm import tqdm
 
@@ -44,7 +44,13 @@ from lib.report.builder import (
 PLACES = ("*", "scratch/*/*")
 
 
+HasFailed: TypeAlias = bool
 IndexEntry: TypeAlias = Json  # Fields for the template of the index.
+
+
+class PagesWithoutRuns(NamedTuple):
+    recorded: list[PageBuilder]  # They wait for no run.
+    methods: list[PageBuilder]  # They explain a method.
 
 
 class Report:
@@ -155,8 +161,8 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page in work.
 
-    def split_pages_that_need_no_runs(self) -> list[list[PageBuilder]]:
-        """Return [pages that wait for no run, pages that explain a method].
+    def split_pages_that_need_no_runs(self) -> PagesWithoutRuns:
+        """Return the pages that wait for no run, and those that explain a method.
 
         The former show what is recorded, printed or counted, so they are quick. A
         method's page trains a small model itself, and comes later. A paper's summary
@@ -167,7 +173,7 @@ class Report:
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
         methods = [b for b in now if notebook.is_method_notebook(b.path)]
-        return [[b for b in now if b not in methods], methods]
+        return PagesWithoutRuns([b for b in now if b not in methods], methods)
 
     def describe_pages_made_first(self) -> str:
         """Return a line that tells the user which pages are shown first; "" where all
@@ -180,7 +186,7 @@ class Report:
         later = "; the others follow as their runs come"
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
-    def render_all_pages(self) -> bool:
+    def render_all_pages(self) -> HasFailed:
         """Make the HTML page of every notebook whose page is out of date. Return
         whether one failed."""
         with closing(executors.Local(2)) as executor:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -60,6 +60,10 @@ def collect_results(
             ) or store.explain_missing_run(row.spec)
         lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
+
+
+# {(source of the numbers, value of a group or name of a row): Estimate}.
+EstimatesBySource: TypeAlias = dict[tuple[str, Any], Estimate]
 
 
 class SourceFrame(NamedTuple):
@@ -184,7 +188,7 @@ class Runs:
         baseline: str,
         group_column: str | list[str] = "task",
         columns: Sequence[Column] = (),
-    ) -> dict[tuple[str, Any], Estimate]:
+    ) -> EstimatesBySource:
         """Return {(source, value of `group_column`): Estimate} of the score of `method`
         minus that of `baseline`, paired by seed.
 
@@ -271,7 +275,7 @@ class Runs:
 
     def compare_models(
         self, baseline: str, columns: Sequence[Column] = ()
-    ) -> dict[tuple[str, str], Estimate]:
+    ) -> EstimatesBySource:
         """Return {(source, "model, 3/12, task"): Estimate} of each model's score minus
         that of `baseline`, whatever their widths.
 
@@ -304,7 +308,7 @@ class Runs:
 
     def estimate_differences_to_others(
         self, method: str, columns: Sequence[Column] = ()
-    ) -> dict[tuple[str, str], Estimate]:
+    ) -> EstimatesBySource:
         """Return {(source, "rival, 3/12, task"): Estimate} of the score of `method`
         minus that of each other model.
 

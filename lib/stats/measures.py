@@ -79,7 +79,7 @@ def list_scores(
 
 
 def estimate_variance_ratio(
-    frames_by_model: Sequence[pd.DataFrame],
+    model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
     unused_argument: str = "",
 ) -> paired.Estimate | None:
@@ -88,12 +88,11 @@ def estimate_variance_ratio(
     Interval and p-value come from the F distribution. It is None where a model has
     fewer than two scores, or the second model's scores do not vary.
 
-    frames_by_model: a collected frame of each model.
+    model_frames: a collected frame of each model.
     columns_by_task: {task: its Columns}.
     unused_argument: not used."""
     a, b = (
-        list_scores(part, columns_by_task).dropna().to_numpy()
-        for part in frames_by_model
+        list_scores(part, columns_by_task).dropna().to_numpy() for part in model_frames
     )
     least = min(len(a), len(b))
     if least < 2 or not b.var():
@@ -106,7 +105,7 @@ def estimate_variance_ratio(
 
 
 def list_scores_of_candidates(
-    frames_by_model: Sequence[pd.DataFrame],
+    model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
     """Return a frame with a row for each candidate of an architecture search and two
@@ -115,11 +114,11 @@ def list_scores_of_candidates(
 
     A candidate without one of the two scores is left out.
 
-    frames_by_model: [frame of the full trainings, frame of the search's runs].
+    model_frames: [frame of the full trainings, frame of the search's runs].
     columns_by_task: {task: its Columns}."""
     import pandas as pd
 
-    students, searches = frames_by_model
+    students, searches = model_frames
     final = (
         compare.list_scores_in_points(students, columns_by_task)
         .drop_duplicates("model")
@@ -132,7 +131,7 @@ def list_scores_of_candidates(
 
 
 def estimate_rank_correlation(
-    frames_by_model: Sequence[pd.DataFrame],
+    model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
     unused_argument: str = "",
 ) -> paired.Estimate | None:
@@ -141,10 +140,10 @@ def estimate_rank_correlation(
 
     It says whether the search's proxy ranks networks as full training does.
 
-    frames_by_model: [frame of the full trainings, frame of the search's runs].
+    model_frames: [frame of the full trainings, frame of the search's runs].
     columns_by_task: {task: its Columns}.
     unused_argument: not used."""
-    both = list_scores_of_candidates(frames_by_model, columns_by_task)
+    both = list_scores_of_candidates(model_frames, columns_by_task)
     search, final = both.to_numpy().T
     return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 

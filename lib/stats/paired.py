@@ -461,20 +461,20 @@ def difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
 
-def estimate_mean_over_seeds(values: ArrayLike, value_step: float = 0.0) -> Estimate:
+def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
     """Return the Estimate of the mean over seeds of a quantity that is not a mean over
     examples, such as a share of steps.
 
     It has Student's 95 % interval; with one seed both ends are the value.
 
     values: one for each seed.
-    value_step: number of which all values are multiples. Rounding to it adds a
+    resolution: number of which all values are multiples. Rounding to it adds a
     twelfth of its square to their variance."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
-    spread = float(np.hypot(x.std(ddof=1), value_step / 12**0.5))
+    spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
     low, high, p = _compute_t_interval(mean, spread**2 / n, n - 1)
     return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 

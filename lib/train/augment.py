@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -37,6 +37,9 @@ from lib.train.batches import Encoded, make_batch
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+
+
+CandidateArrays: TypeAlias = Arrays  # {"ids", "sizes", "one_piece"}.
 
 
 class SplitText(NamedTuple):
@@ -111,12 +114,11 @@ def find_replacement_candidates(
     numerics: Numerics,
     nearest_ids_by_word: dict[str, list[int]],
     max_tokens_of_batch: int | None = None,
-) -> Arrays:
-    """Return the candidates for every replaceable word in some texts.
-
-    The arrays are "ids" (int32 [words, K]: candidates of each word as indices into
-    `replacer.names`, padded with -1), "sizes" (number of replaceable words of each
-    text) and "one_piece" (number of words that are one piece of the vocabulary).
+) -> CandidateArrays:
+    """Return the candidates for every replaceable word in some texts: "ids" (int32
+    [words, K]: candidates of each word as indices into `replacer.names`, padded with
+    -1), "sizes" (number of replaceable words of each text) and "one_piece" (number of
+    words that are one piece of the vocabulary).
 
     texts: texts without repeats.
     candidates_per_word: the number K of candidates of a word.
