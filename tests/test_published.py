@@ -99,7 +99,7 @@ def test_every_correction_stands_on_a_page(paper):
     shown = set(re.findall('"([^"]+)"', calls))
     shown |= {"table08b", "table10b"} if "name.split" in calls else set()  # nas_s71
     if paper == "nas_pruning":  # which shows the corrections of its table itself
-        shown |= set(re.findall(r'show_test_score_table\(page, "(table\d+)_', text))
+        shown |= set(re.findall(r'show_test_score_table\(\s*page, "(table\d+)_', text))
     for row in pd.read_csv(published.PUBLISHED / paper / "corrections.csv", dtype=str)[
         "table"
     ]:
