@@ -141,7 +141,7 @@ def fit(
 
     with loop.use_float32_on_model_device(model, threads) as numerics:
         trainer = Trainer(tokenizer, task, rows, train, seed, numerics)
-        return trainer.fit(model).result | trainer.scores(model)
+        return trainer.fit(model).result | trainer.compute_development_metrics(model)
 
 
 def trainer(

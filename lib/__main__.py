@@ -271,7 +271,7 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
     )
     grids, absent, store = read_notebook_grids(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
-        print(pages.describe_answer_place(), flush=True)
+        print(pages.describe_where_answers_appear(), flush=True)
         if with_missing_runs:
             specs = notebook.list_grid_specs(
                 *(builder.grids for builder in pages.builders)
@@ -281,11 +281,11 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
             missing = store.list_missing_specs(specs)
             todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
-            if missing and (line := pages.describe_first_pages()):
+            if missing and (line := pages.describe_pages_made_first()):
                 print(line, flush=True)
             if line := describe_first_reader_training(scope, list(missing), clock):
                 print(line, flush=True)
-            with pages.render_pages_beside_runs():
+            with pages.render_pages_during_runs():
                 lost = sweep.execute_specs(
                     specs,
                     store,
@@ -297,7 +297,7 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
             print_failed_runs(lost)
         failed = pages.render_all_pages()
     print(
-        *pages.list_first_answers(),
+        *pages.iterate_first_answers(),
         f"{pages.path_to_open}  ({time.monotonic() - began:.0f} s)",
         sep="\n",
     )

@@ -55,7 +55,7 @@ from lib.stats import metrics
 from lib.stats.cost import SHAPES, flops
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode_split
-from lib.train.steps.latency import read_clocks
+from lib.train.steps.latency import read_wall_and_cpu_seconds
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(
@@ -76,9 +76,9 @@ LABELS = Targets("hard")
 
 def timed(function, *args, **more):
     """Seconds of wall and of CPU [2] that a call takes."""
-    began = read_clocks()
+    began = read_wall_and_cpu_seconds()
     function(*args, **more)
-    return read_clocks() - began
+    return read_wall_and_cpu_seconds() - began
 
 
 @contextmanager
@@ -242,7 +242,7 @@ def trained(name, repeat, contender, rows):
     model, tokenizer, fit = prepared(task, split, repeat, contender)
     lengths = encode_split(tokenizer, split, TRAIN.max_length).lengths()
     wall, cpu = timed(fit)
-    work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
+    work = 3 * sum(flops(SHAPES[MODEL], token_count=int(t)) for t in lengths)
     logits = loop.predict(model, encode_split(tokenizer, dev, TRAIN.max_length), LEAN)
     return {
         **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
@@ -425,7 +425,7 @@ class Watched(Scratch):
         self.most, self.marks = most, []
 
     def progress(self, *_, **__):
-        self.marks.append(read_clocks())
+        self.marks.append(read_wall_and_cpu_seconds())
         if len(self.marks) > self.most:
             raise self.Over
 
@@ -518,10 +518,13 @@ def cutting(turns=50, ratio=0.3, batch=8):
     FLOPs is cut out. A row has 128 tokens; float32, one thread."""
     shape, uncut, name = (
         SHAPES[MODEL],
-        nas.format_label(1.0, "Random"),
-        nas.format_label(ratio, "Random"),
+        nas.format_pruned_model_label(1.0, "Random"),
+        nas.format_pruned_model_label(ratio, "Random"),
     )
-    models = {uncut: {"shape": MODEL}, name: nas.draw_random_architecture(ratio, MODEL)}
+    models = {
+        uncut: {"shape": MODEL},
+        name: nas.sample_model_entry_for_latency(ratio, MODEL),
+    }
     how = {"models": models, "reference": uncut} | grids.make_latency_arguments(
         turns, 128, batch
     )
@@ -535,7 +538,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = gated.count_widths_by_layer(
+    widths = gated.list_widths_of_layers(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
     fewer = gated.masked_flops(shape) / gated.flops(

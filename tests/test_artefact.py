@@ -87,7 +87,7 @@ def test_published_cells_keep_their_digits(page):
         "b": {("published", "x"): PrintedNumber("0.375")}
         | {("ours", name): "1.2" for name in "xyz"},
     }
-    page.table(compare.join_tables(parts), "Digits")
+    page.show_table(compare.join_score_tables(parts), "Digits")
     for text in (page.html(), (page.folder / f"{NAME}.csv").read_text()):
         assert all(digits in text for digits in ("1.239", "0.375", "0.040", "12"))
         assert "12.0" not in text
@@ -96,7 +96,7 @@ def test_published_cells_keep_their_digits(page):
 def test_measured_columns_stand_beside_the_printed_ones_of_their_task(page):
     heads = [("published", task) for task in ("MNLI", "QQP", "SST-2", "RTE")]
     heads += [("recorded, mini", "SST-2 Acc"), ("recorded, mini", "gates")]
-    page.table({"a": {head: "7" for head in heads}}, "Scores")
+    page.show_table({"a": {head: "7" for head in heads}}, "Scores")
     head = (page.folder / f"{NAME}.csv").read_text().splitlines()[0].split('"')[1::2]
     assert head == [", ".join(each) for each in heads]
     titles = ["published, SST-2", "recorded, mini, SST-2 Acc", "recorded, mini, gates"]
@@ -108,7 +108,7 @@ def test_measured_columns_stand_beside_the_printed_ones_of_their_task(page):
 def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
     figure, axis = plt.subplots()
     axis.set(title="recorded, mini", xlabel="GFLOPs", ylabel="points")
-    page.figure(figure, pd.DataFrame({"x": [1, 2]}))
+    page.show_figure(figure, pd.DataFrame({"x": [1, 2]}))
     assert "<title>recorded, mini; points against GFLOPs</title>" in page.html()
 
 
@@ -123,7 +123,7 @@ def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
 )
 def test_the_loader_for_the_eye_gives_the_file(paper, name):
     shown, numbers = (
-        published.read_printed_frame(paper, name),
+        published.read_table_with_printed_digits(paper, name),
         published.read_table(paper, name),
     )
     file = pd.read_csv(
@@ -150,21 +150,21 @@ def test_the_loader_for_the_eye_gives_the_file(paper, name):
     + [(7, "7"), (PrintedNumber("0.040"), "0.040")],
 )
 def test_floats_have_four_digits_and_printed_numbers_their_own(value, text):
-    assert tables.format_value(value) == text
+    assert tables.format_table_cell(value) == text
 
 
 def test_a_figure_overwrites_no_table(page):
-    page.table(pd.DataFrame({"score": ["81.2"]}), "Table")
-    page.figure(plt.subplots()[0], pd.DataFrame({"x": [1, 2]}))
+    page.show_table(pd.DataFrame({"score": ["81.2"]}), "Table")
+    page.show_figure(plt.subplots()[0], pd.DataFrame({"x": [1, 2]}))
     assert len(page.files) == len(set(page.files))
     assert "81.2" in (page.folder / f"{NAME}.csv").read_text()
     assert "81.2" not in (page.folder / f"{NAME}.figure.csv").read_text()
 
 
 def test_what_has_no_run_says_what_it_would_show(page):
-    page.figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
-    page.table(compare.join_tables(), "Scores of nothing")
-    page.table(
+    page.show_figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
+    page.show_table(compare.join_score_tables(), "Scores of nothing")
+    page.show_table(
         pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]),
         "Scores in points",
     )
@@ -181,9 +181,9 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
     collected(
         monkeypatch, "run", "record", "", "", error="no checkpoint: make offline-models"
     )
-    page.collect(ROWS)
-    page.collect(ROWS[:3], if_missing="skip")
-    page.finish()
+    page.collect_frame(ROWS)
+    page.collect_frame(ROWS[:3], if_missing="skip")
+    page.show_verdicts_and_write_json()
     assert (
         page.html().count("2 of 4 runs missing: no checkpoint: make offline-models")
         == 1
@@ -208,9 +208,9 @@ def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
 
     one, other = "bfloat16", "float32"
     collected(monkeypatch, *["record"] * 6)
-    page.collect(rows((one, one), (one, one)))
+    page.collect_frame(rows((one, one), (one, one)))
     assert "compared" not in page.html()
-    page.collect(rows((one, one), (other, other), (one, other)))
+    page.collect_frame(rows((one, one), (other, other), (one, other)))
     told = "1 in bfloat16, 1 in float32; 1 with runs of two dtypes do not count"
     assert page.html().count(told) == 1
 
@@ -227,21 +227,20 @@ def test_records_are_not_called_this_run():
         )
 
     assert (
-        compare.name_source_of_numbers(frame("record", ""), "mini") == "recorded, mini"
+        compare.describe_source_of_scores(frame("record", ""), "mini")
+        == "recorded, mini"
     )
-    assert compare.name_source_of_numbers(frame("run", ""), "toy") == "this run, toy"
-    assert compare.name_source_of_numbers(frame(""), "toy") == "not run, toy"
+    assert compare.describe_source_of_scores(frame("run", ""), "toy") == "this run, toy"
+    assert compare.describe_source_of_scores(frame(""), "toy") == "not run, toy"
     assert (
-        compare.name_source_of_numbers(frame("run", "record"), "mini")
+        compare.describe_source_of_scores(frame("run", "record"), "mini")
         == "this run and recorded, mini"
     )
 
     def sources(own, recorded, profile):
         return [
             source
-            for source, *_ in Runs(
-                frame(own), frame(recorded), profile
-            ).frames_by_source
+            for source, *_ in Runs(frame(own), frame(recorded), profile).source_frames
         ]
 
     assert sources("run", "record", "toy") == ["recorded, mini", "this run, toy"]
@@ -256,12 +255,12 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     """In cells, names of rows and columns, captions, notes, deviations, errors and
     sentences."""
     collected(monkeypatch, "", "run", error=EVIL)
-    frame = page.collect(ROWS[:2])
-    page.table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
-    page.table(frame[["error"]].iloc[:0], EVIL, "none")
-    page.note([EVIL], EVIL, EVIL)
-    page.figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
-    page.finish([], {"toy": [EVIL]})
+    frame = page.collect_frame(ROWS[:2])
+    page.show_table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
+    page.show_table(frame[["error"]].iloc[:0], EVIL, "none")
+    page.show_remarks([EVIL], EVIL, EVIL)
+    page.show_figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
+    page.show_verdicts_and_write_json([], {"toy": [EVIL]})
     assert "<script" not in page.html() and page.html().count("&lt;script&gt;") >= 8
     cell = html.escape(EVIL, quote=False).replace("|", "\\|")
     assert f"| {cell} |" in page.light() and "<script" not in page.light()
@@ -271,16 +270,16 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
     """Text, tables, notes, pictures, verdicts behind them; not what follows the
     verdicts."""
-    page.note(["a | b *"], prefix="* ", folded_title="Read")
-    page.table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
+    page.show_remarks(["a | b *"], prefix_of_each="* ", folded_title="Read")
+    page.show_table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
     figure, axis = plt.subplots()
     axis.set_title("T")
     axis.plot([1, 2])
-    page.figure(figure, pd.DataFrame({"x": [1]}))
+    page.show_figure(figure, pd.DataFrame({"x": [1]}))
     sizes = Verdict(
         "Sizes:", verdict_word="equal", measured="2 | 3; 4", note="so be it"
     )
-    page.finish([sizes], {"toy": ["Smaller."]})
+    page.show_verdicts_and_write_json([sizes], {"toy": ["Smaller."]})
     cells = [
         {
             "cell_type": "markdown",
@@ -304,7 +303,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     result = Result(
         "G1", parse_cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
     )
-    found = verdicts.write_answer(
+    found = verdicts.list_answer_sentences(
         [Verdict("G1", (result,), kind="finding")], judged_profile="toy"
     )
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
@@ -341,7 +340,7 @@ def text_cell(source, *tags):
     return {"cell_type": "markdown", "metadata": {"tags": [*tags]}, "source": source}
 
 
-def code_cell(tag, *outputs, source="page.table({}, 'A table')"):
+def code_cell(tag, *outputs, source="page.show_table({}, 'A table')"):
     about = {"cell_type": "code", "metadata": {"tags": [tag]}, "outputs": [*outputs]}
     return about | {"source": [source]}
 
@@ -377,9 +376,9 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
 def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     where = [paths.ROOT / "lib" / "x.py", paths.runs_root() / "a", page.folder / "b"]
     collected(monkeypatch, "", "run", error=" ".join(map(str, where)))
-    page.collect(ROWS[:2])
-    page.table({"a": {"b": str(where[0])}}, "Places")
-    page.finish()
+    page.collect_frame(ROWS[:2])
+    page.show_table({"a": {"b": str(where[0])}}, "Places")
+    page.show_verdicts_and_write_json()
     for path in page.folder.iterdir():
         assert not any(str(place) in path.read_text() for place in where), path
     assert "./lib/x.py" in (page.folder / f"{NAME}.csv").read_text()
@@ -387,15 +386,15 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
 
 @pytest.mark.papers("ghostbert")
 def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
-    page.forest(
+    page.show_forest_plot(
         {("recorded, toy", "SST-2"): None}, {"SST-2": 2.0}, "a minus b (points)"
     )
     assert not page.html() and not page.files
     few = Estimate(1.0, nan, nan, 1, 1, nan, 1.0)
     for place, label in (("SST-2", "a minus b"), ("b, SST-2", "a minus another")):
         estimates = {("this run, toy", place): few}
-        page.forest(estimates, {place: 2.0}, f"{label} (points)", label[-1])
-    page.finish()
+        page.show_forest_plot(estimates, {place: 2.0}, f"{label} (points)", label[-1])
+    page.show_verdicts_and_write_json()
     body = json.loads((page.folder / f"{NAME}.json").read_text())
     line = "A minus b, SST-2: +1.0 points (toy, one seed: shows how, proves nothing)."
     first, *others = body["answer"]  # both differences say the same
@@ -407,7 +406,7 @@ def test_lone_dots_are_a_sentence_and_no_picture(page):
     """But for a first look at toy, whose dots show how."""
     page.values["profile"] = "mini"
     few = Estimate(-1.0, nan, nan, 1, 1, nan, 1.0)
-    page.forest(
+    page.show_forest_plot(
         {("recorded, mini", "SST-2"): few}, {"SST-2": 2.0}, "a minus b (points)"
     )
     assert "<svg" not in page.html() and not page.files
@@ -427,11 +426,11 @@ def test_the_first_picture_of_a_page_stands_below_its_title():
     ]
     shown = [
         c["source"] if c["cell_type"] == "markdown" else c["outputs"]
-        for c in builder.move_first_picture_up(cells, "t01_table.ipynb")
+        for c in builder.move_first_picture_below_title(cells, "t01_table.ipynb")
     ]
     assert shown[:2] == ["# Title", [picture]]
     assert [text.strip() for text in shown[2:4]] == ["A dot is a seed.", "Why?"]
-    assert builder.move_first_picture_up(cells, "00_method.ipynb") == cells
+    assert builder.move_first_picture_below_title(cells, "00_method.ipynb") == cells
 
 
 def test_a_mean_has_students_interval_from_three_seeds_on():
@@ -455,7 +454,7 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
         axis.plot([0, height], [0, height**power])
         return figure
 
-    artefact.explore(curve, "power", power=[1, 2, 3], height=(0.0, 1.0))
+    artefact.explore_with_widgets(curve, "power", power=[1, 2, 3], height=(0.0, 1.0))
     shown = page.html()
     assert shown.count("<figure") == shown.count('type="radio" name="curve"') == 3
     assert re.findall(r"checked> (\d)", shown) == ["2"] and "<script" not in shown
@@ -475,4 +474,4 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
     ],
 )
 def test_the_answer_of_a_toy_page_names_rows_in_words(name, value, text):
-    assert artefact.describe_label({name: value}, name) == text
+    assert artefact.describe_row_label({name: value}, name) == text

@@ -18,7 +18,7 @@ from lib.core.store import Scratch
 from lib.data import Split
 from lib.model import backbone
 from lib.train import augment as words
-from lib.train.augment import STOP, expand_rows, split_into_words
+from lib.train.augment import STOP, iterate_augmented_rows, split_into_words
 from lib.train.batches import encode_split
 from lib.train.steps import augment as step
 
@@ -140,7 +140,7 @@ def test_a_word_is_replaced_with_chance_p_by_each_candidate_alike(source):
     ids = np.array([[PIECES.index(w) for w in wanted] + [-1]], dtype=np.int32)
     once, made = replace(OPTIONS, tries=1), []
     for seed in range(3000):
-        made += words.draw_variants(
+        made += words.sample_variants(
             "cat", source, ids, once, np.random.default_rng(seed)
         )[1:]
     assert len(made) / 3000 == pytest.approx(OPTIONS.p, abs=0.03)
@@ -241,8 +241,11 @@ def test_nothing_to_replace(source, text):
 
 
 def test_each_side_varies_beside_the_original_of_the_other():
-    assert list(expand_rows([["one", "two"]])) == [("one", None), ("two", None)]
-    assert list(expand_rows([["a", "b"], ["x", "y"]])) == [
+    assert list(iterate_augmented_rows([["one", "two"]])) == [
+        ("one", None),
+        ("two", None),
+    ]
+    assert list(iterate_augmented_rows([["a", "b"], ["x", "y"]])) == [
         ("a", "x"),
         ("b", "x"),
         ("a", "y"),
@@ -290,7 +293,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     made = [
         (*pair, y)
         for each, y in zip(sides, PAIRS.y, strict=True)
-        for pair in expand_rows(each)
+        for pair in iterate_augmented_rows(each)
     ]
     a, b, labels = zip(*made, strict=True)
     wanted = encode_split(

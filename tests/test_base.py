@@ -239,12 +239,12 @@ def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
     )
     assert (
         bermo.make_data_descriptor("base", "SST-2")["rows"]
-        == nas.describe_search_rows("base", "SST-2")["rows"]
+        == nas.make_search_rows_descriptor("base", "SST-2")["rows"]
         == 4000
     )
     assert (
         bermo.make_data_descriptor("base", "SST-2")["drawn"]
-        == nas.describe_search_rows("base", "SST-2")["drawn"]
+        == nas.make_search_rows_descriptor("base", "SST-2")["drawn"]
     )
 
 
@@ -345,7 +345,7 @@ def test_a_page_without_a_line_says_so():
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
     for m, module in ((3, ghostbert.make_ghost_options("base")), (1, None)):
         student = ghostbert.student_spec("base", "SST-2", m, module)
-        control = ghostbert.student_on_labels_spec("base", "SST-2", m, module)
+        control = ghostbert.student_trained_on_labels_spec("base", "SST-2", m, module)
         assert control.args == student.args
         first, own = student.inputs["start"], control.inputs["start"]
         assert own.args["train"] == first.args["train"] and own.step == "finetune"
@@ -357,10 +357,10 @@ def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
 def test_random_parts_of_the_search_s_sizes_are_of_that_search():
     searched, sized, plain = (
         nas.pruned_spec("base", "SST-2", ratio=0.3),
-        nas.random_retrained_spec(
+        nas.random_architecture_retrained_spec(
             "base", "SST-2", keeps_searched_sizes=True, ratio=0.3
         ),
-        nas.random_retrained_spec("base", "SST-2", ratio=0.3),
+        nas.random_architecture_retrained_spec("base", "SST-2", ratio=0.3),
     )
     found, drawn = (spec.inputs["start"].inputs["search"] for spec in (searched, sized))
     assert drawn.inputs["search"] == found and drawn.step == "random_architecture"

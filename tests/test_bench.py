@@ -21,7 +21,7 @@ class TimeForecast:
 
     def __init__(self, monkeypatch, *seconds):
         self.now, self.seconds = np.zeros(2), seconds
-        monkeypatch.setattr(bench, "read_clocks", lambda: self.now)
+        monkeypatch.setattr(bench, "read_wall_and_cpu_seconds", lambda: self.now)
 
     def step(self, run, **_):
         for done, pair in enumerate(self.seconds, 1):

@@ -47,7 +47,7 @@ def test_every_printed_hyperparameter_is_the_setting():
             table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
         ]
         assert (
-            len(numbers) and not settings.find_differing_cells(numbers).to_numpy().any()
+            len(numbers) and not settings.make_difference_mask(numbers).to_numpy().any()
         ), name
 
 
@@ -302,7 +302,7 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
     0.3339."""
-    gap = paired.estimate_share_gap(
+    gap = paired.estimate_difference_of_shares(
         [True] * 56 + [False] * 14, [True] * 48 + [False] * 32
     )
     assert (gap.mean, gap.low, gap.high) == pytest.approx(
@@ -357,11 +357,11 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
     rows = pd.concat(
         [rows[(rows["task"] == "SST-2") | (rows["model"] == "BERMo")], wrong]
     )
-    gaps = Runs(rows, rows[:0], "mini").estimate_gaps("BERMo", "BERT")
+    gaps = Runs(rows, rows[:0], "mini").estimate_differences("BERMo", "BERT")
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
         "SST-2": (5.0, 6)
     }
-    above = Runs(rows, rows[:0], "mini").estimate_gaps_to_rivals("BERMo")
+    above = Runs(rows, rows[:0], "mini").estimate_differences_to_others("BERMo")
     assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
         *gaps.values()
     ]

@@ -84,7 +84,7 @@ def frame():
 
 
 def test_a_table_shows_and_averages_the_printed_metrics(frame):
-    cells = compare.make_table_by_task(frame, PRINTED, "here")["EfficientBERT"]
+    cells = compare.make_score_table_by_task(frame, PRINTED, "here")["EfficientBERT"]
     row = (
         frame[frame["model"] == "EfficientBERT"]
         .set_index("task")
@@ -114,7 +114,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
     )
     lean = pd.concat([frame[~lone].assign(m=3), frame.assign(m=1)])
     for told, n in ((frame[~lone], 2), (frame, 3)):
-        table = compare.make_table_by_task(told, PRINTED, "here")
+        table = compare.make_score_table_by_task(told, PRINTED, "here")
         cells = [
             table[model]["here", "QQP"] for model in ("EfficientBERT", "Base Model")
         ]
@@ -122,13 +122,13 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
         assert table["EfficientBERT"]["here", "MRPC"].endswith("(3)")
         assert {cells["here", "average"][-3:] for cells in table.values()} == {f"({n})"}
         means = [float(cell.split()[0]) for cell in cells]
-        pairs = compare.pair_columns(
+        pairs = compare.pair_runs_of_models(
             told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED
         )
         assert means[0] - means[1] == pytest.approx(
             paired.paired_difference(pairs).mean, abs=0.1
         )
-    found = compare.make_table_by_task(lean, PRINTED, "here")
+    found = compare.make_score_table_by_task(lean, PRINTED, "here")
     assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == [
         "(2)",
         "(3)",
@@ -136,7 +136,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
     apart = frame[
         frame["seed"].eq(0) == frame["model"].eq("Base Model")
     ]  # no seed in common
-    found = compare.make_table_by_task(apart, PRINTED, "here")
+    found = compare.make_score_table_by_task(apart, PRINTED, "here")
     assert [found[m]["here", "QQP"][-3:] for m in ("EfficientBERT", "Base Model")] == [
         "(2)",
         "(1)",
@@ -149,7 +149,7 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
         *both, grids.list_columns_by_task("paper", efficientbert.COLUMNS)
     )
     means = (
-        compare.average_columns(compare.list_scores_in_points(frame, PRINTED))
+        compare.average_scores_over_tasks(compare.list_scores_in_points(frame, PRINTED))
         .groupby("model")["score"]
         .mean()
     )
@@ -166,9 +166,9 @@ def test_both_correlations_are_columns_and_share_their_rows(frame):
         grids.list_columns_by_task("paper", nas.COLUMNS),
         ["STS-B Pearson", "STS-B Spearman"],
     )
-    shown = compare.make_table_by_task(frame, of, "here")["Base Model"]
+    shown = compare.make_score_table_by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()
-    pairs = compare.pair_columns(
+    pairs = compare.pair_runs_of_models(
         frame[frame["task"] == "STS-B"], "EfficientBERT", "Base Model", of
     )
     told = [(p.task, p.metric) for p in pairs[:2]]
@@ -190,9 +190,9 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
     points = compare.list_scores_in_points(lean, PRINTED)
     assert (
         set(points["column"]) == {"MNLI-m"}
-        and len(compare.average_columns(points)) == 6
+        and len(compare.average_scores_over_tasks(points)) == 6
     )
-    pairs = compare.pair_columns(lean, "EfficientBERT", "Base Model", PRINTED)
+    pairs = compare.pair_runs_of_models(lean, "EfficientBERT", "Base Model", PRINTED)
     assert {p.task for p in pairs} == {"MNLI-m"}
 
 
@@ -284,7 +284,7 @@ def answers(right, n=400, labels=None):
 @pytest.mark.parametrize("more", [1, 4])
 def test_the_margin_of_collapse_knows_the_number_of_rows(n, right, lost, more):
     """It is two standard errors of chance: 5 points on 400 rows, 2.5 on 1,600."""
-    found = compare.measure_level(answers(right, n * more), ONE)
+    found = compare.measure_score_and_chance(answers(right, n * more), ONE)
     assert found.score == pytest.approx(100 * right) and not found.constant
     assert found.chance == pytest.approx(50 + 5 / more**0.5)
     assert found.has_collapsed == (lost and more == 1)
@@ -299,7 +299,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
         "logits": np.eye(2)[np.ones(400, int)],
     }
     run.read_arrays = lambda _: arrays
-    found = compare.measure_level(run, ONE)
+    found = compare.measure_score_and_chance(run, ONE)
     assert found.constant and found.has_collapsed and found.score == 75
 
     def gone(_):
@@ -307,9 +307,11 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 
     lost = answers(0.9)
     lost.read_arrays = gone
-    assert compare.measure_level(lost, ONE) == compare.Level(0.0, 0.0, True)
+    assert compare.measure_score_and_chance(lost, ONE) == compare.ScoreAndChance(
+        0.0, 0.0, True
+    )
     frame = pd.DataFrame({"run": [run, lost, answers(0.9), None], "task": "SST-2"})
-    assert [*compare.find_collapsed(frame, {"SST-2": (ONE,)})] == [
+    assert [*compare.make_collapsed_mask(frame, {"SST-2": (ONE,)})] == [
         True,
         True,
         False,
@@ -319,7 +321,9 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 
 @pytest.mark.parametrize("metric, chance", [("matthews", 10.0), ("f1", 200 / 3)])
 def test_the_chance_of_other_metrics(metric, chance):
-    found = compare.measure_level(answers(0.9), compare.Column("x", "x", metric))
+    found = compare.measure_score_and_chance(
+        answers(0.9), compare.Column("x", "x", metric)
+    )
     assert found.chance == pytest.approx(chance) and not found.has_collapsed
 
 

@@ -128,7 +128,7 @@ def cells():
 CELLS = cells()
 MISSES = {
     (name, m["row"], m["column"]): m
-    for m in published.read_unexplained_values("ghostbert")
+    for m in published.read_inconsistent_printed_values("ghostbert")
     for name in m["table"].split("; ")
 }
 
@@ -228,7 +228,7 @@ def test_parameters_equal_those_of_transformers(name, total):
         model = model_of(shape)
         assert parameters(shape) == count(model)
         assert parameters(shape, heads=1) == count(cut(model, shape, 1))
-        assert parameters(shape, labels=3) == count(model_of(shape, labels=3))
+        assert parameters(shape, label_count=3) == count(model_of(shape, labels=3))
     assert total in (None, parameters(shape))
 
 

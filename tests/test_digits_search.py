@@ -17,7 +17,7 @@ from lib.papers.nas_pruning import digits_check as step
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Perceptron
 
-IMAGES = digits.describe_digits(paths.data_root() / "mnist", "bundled")
+IMAGES = digits.make_digits_descriptor(paths.data_root() / "mnist", "bundled")
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)
 NETWORK = Perceptron((128, 64, 10), epochs=12, batch=64, lr=2e-3, noise=1.0)
 GATES = nas.make_gate_settings(0.25, regions=("inputs",), memory=0.95)
@@ -79,7 +79,7 @@ def test_the_deep_network_has_eleven_layers_and_learns_something(store):
 
 def test_inputs_are_pixels_then_noise():
     pixels = torch.full((500, 8, 8), 51, dtype=torch.uint8)
-    made = step.make_noisy_inputs(
+    made = step.append_noise_inputs(
         pixels, replace(NETWORK, noise=0.5), torch.Generator().manual_seed(0)
     )
     assert made.shape == (500, 128) and torch.allclose(made[:, :64], torch.tensor(0.2))

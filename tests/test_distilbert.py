@@ -148,6 +148,6 @@ def test_operations_are_those_that_pytorch_counts():
     model.set_attn_implementation("eager")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.full((1, 17), 5))
-    assert cost.flops(shape, 17, labels=3) == counter.get_total_flops()
+    assert cost.flops(shape, 17, label_count=3) == counter.get_total_flops()
     ours = sum(p.numel() for p in rename_layer_parts_as_bert(model).parameters())
-    assert cost.parameters(shape, labels=3) == ours
+    assert cost.parameters(shape, label_count=3) == ours

@@ -6,12 +6,12 @@ import torch
 
 from lib.model.parts import set_dropout
 from lib.model.scores import SHORT, attend_eagerly
-from lib.train.lean import apply_byte_dropout, use_byte_dropout
+from lib.train.lean import apply_dropout_by_random_bytes, use_dropout_by_random_bytes
 
 
 def test_rate_and_mean():
     torch.manual_seed(0)
-    mask = apply_byte_dropout(torch.ones(1000, 1003), 0.1)
+    mask = apply_dropout_by_random_bytes(torch.ones(1000, 1003), 0.1)
     kept = (mask > 0).double().mean().item()
     assert (
         abs(kept - (1 - 26 / 256)) < 1e-3
@@ -23,7 +23,7 @@ def test_rate_and_mean():
 def test_masks_of_neighbours_do_not_go_together():
     torch.manual_seed(0)
     mask = (
-        apply_byte_dropout(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0
+        apply_dropout_by_random_bytes(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0
     ).double()  # the eight bytes of each draw
     correlation = torch.corrcoef(mask.t()) - torch.eye(8, dtype=torch.float64)
     assert correlation.abs().max() < 0.015
@@ -66,7 +66,7 @@ def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_ou
         model(input_ids=ids, attention_mask=mask).logits,
         [type(m) for m in model.modules()],
     )
-    with use_byte_dropout(model):
+    with use_dropout_by_random_bytes(model):
         assert torch.allclose(
             model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-5
         )
@@ -83,18 +83,18 @@ def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_ou
 def test_gradients_are_those_of_the_kept_elements():
     torch.manual_seed(0)
     x = torch.randn(50, 50, requires_grad=True)
-    kept = apply_byte_dropout(x, 0.25)
+    kept = apply_dropout_by_random_bytes(x, 0.25)
     kept.sum().backward()
     assert torch.equal(x.grad, (kept != 0) * (4 / 3)) and torch.equal(
-        apply_byte_dropout(x, 0.0), x
+        apply_dropout_by_random_bytes(x, 0.0), x
     )
 
 
 def test_bfloat16_rounds_no_scale():
     x = torch.ones(1000, 1003, dtype=torch.bfloat16, requires_grad=True)
-    (apply_byte_dropout(x, 0.1) * 230 / 256).float().mean().backward()
+    (apply_dropout_by_random_bytes(x, 0.1) * 230 / 256).float().mean().backward()
     wanted = torch.tensor(256 / 230, dtype=torch.bfloat16)
-    assert set(apply_byte_dropout(x.detach(), 0.1).unique().tolist()) == {
+    assert set(apply_dropout_by_random_bytes(x.detach(), 0.1).unique().tolist()) == {
         0.0,
         wanted.item(),
     }

@@ -270,7 +270,7 @@ def row(model, seed, dtype, deep="", twin=None):
         "state": "finished",
     }
     spec = Spec("finetune", {"train": TRAIN}).with_seed(seed)
-    return compare.add_metrics_to_row(told | {"spec": spec})
+    return compare.add_metrics_of_run(told | {"spec": spec})
 
 
 def test_pairs_have_one_dtype_and_are_counted_by_it():
@@ -301,7 +301,7 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
     (pair,) = compare.pair_rows([ours], [theirs], COLUMNS)
     assert pair.dtype == "float32"
-    rows = compare.select_one_dtype([ours, theirs])
+    rows = compare.select_runs_of_one_dtype([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
     assert compare.describe_dtypes(rows) == []
 

@@ -86,7 +86,7 @@ def test_the_printed_settings_are_those_of_the_specs():
     there = numbers[numbers["in Specs", "Value"] != "–"]
     assert (
         len(there) == 66
-        and not paper_settings.find_differing_cells(there).to_numpy().any()
+        and not paper_settings.make_difference_mask(there).to_numpy().any()
     )
     assert set(
         numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]

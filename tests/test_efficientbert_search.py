@@ -383,7 +383,7 @@ def drawn(frame):
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
     part = Runs(frame[frame["kind"] == "search"], frame[:0], "toy")
     names = {"runs": SimpleNamespace(select_runs=lambda kind: part)}
-    names["page"] = SimpleNamespace(note=list)
+    names["page"] = SimpleNamespace(show_remarks=list)
     for mark in ("def grid", "def chained", "def costs", "ARMS = "):
         exec(next(cell for cell in cells if mark in cell), names)
     return names["costs"](frame, "toy", "here"), names["candidates"]
@@ -428,7 +428,7 @@ def test_scores_of_candidates_pair_by_name():
         )
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = measures.list_candidate_scores(
+    found = measures.list_scores_of_candidates(
         parts, grids.list_columns_by_task("mini", efficientbert.COLUMNS)
     ).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
@@ -439,7 +439,7 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
     rng = np.random.default_rng(0)
     for n in (5, 12, 30):
         x, y = rng.integers(0, 8, n), rng.integers(0, 8, n)
-        found = paired.estimate_rank_correlation(x, y)
+        found = paired.estimate_kendall_tau(x, y)
         tau, p = scipy_stats.kendalltau(x, y)
         assert (found.mean, found.p, found.n_seeds) == (
             pytest.approx(tau),
@@ -447,9 +447,9 @@ def test_tau_is_that_of_scipy_and_ties_are_allowed():
             n,
         )
         assert -1 <= found.low <= found.mean <= found.high <= 1
-    alike = paired.estimate_rank_correlation(range(12), range(12))
+    alike = paired.estimate_kendall_tau(range(12), range(12))
     assert (alike.mean, alike.low, alike.high) == pytest.approx((1, 1, 1))
-    flat = paired.estimate_rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
+    flat = paired.estimate_kendall_tau([1, 1, 1, 1], [1, 2, 3, 4])
     assert (flat.mean, flat.low, flat.high, flat.p) == (0, 0, 0, 1)
 
 
@@ -457,7 +457,7 @@ def test_the_interval_of_tau_covers():
     rng, truth, hits = np.random.default_rng(1), 2 / np.pi * np.arcsin(0.6), 0
     for draw in range(200):
         x = rng.normal(size=12)
-        found = paired.estimate_rank_correlation(
+        found = paired.estimate_kendall_tau(
             x, 0.6 * x + 0.8 * rng.normal(size=12), draw_count=400, seed=draw
         )
         hits += found.low <= truth <= found.high

@@ -17,7 +17,7 @@ from lib.papers import frontier
 from lib.papers.efficientbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.report import artefact, explore, verdicts
-from lib.report.builder import separate_html_and_mark
+from lib.report.builder import split_html_and_digest
 
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 MOST = 6_500_000  # bytes of the page
@@ -51,7 +51,7 @@ def few():
 
 
 def test_every_comparison_has_the_numbers_of_verdicts():
-    shown = explore.draw_forest(explore.read_comparisons())
+    shown = explore.plot_comparisons(explore.read_verdicts_frame())
     drawn, printed = {}, {}
     for trace in shown.traces:
         if trace["meta"]["rows"]:
@@ -64,7 +64,8 @@ def test_every_comparison_has_the_numbers_of_verdicts():
             printed |= {plain(name): value for name, value in pairs}
     assert len(drawn) == len(ONCE) > 100
     for line in ONCE:
-        name = f"{line['claim']} {line['sentence']}: {verdicts.add_mark_to_word(line['word'])}"
+        word = verdicts.add_symbol_to_verdict_word(line["word"])
+        name = f"{line['claim']} {line['sentence']}: {word}"
         mean = line["estimate"]
         numbers = [number(line[key] or mean) for key in ("estimate", "low", "high")]
         np.testing.assert_allclose(drawn[line["profile"], name], numbers, rtol=1e-9)
@@ -208,7 +209,7 @@ def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     page = artefact.Page("explore", {"profile": "mini"}, paths.FIGURES / "mini")
     artefact.display_text("", explore.load_plotly_script())
-    page.live(explore.draw_forest(explore.read_comparisons()))
+    page.show_live_figure(explore.plot_comparisons(explore.read_verdicts_frame()))
     script, figure = shown
     assert {*script, *figure} == {"text/html", "text/markdown"}
     assert "plotly.js v" in script["text/html"] and "live(" in figure["text/html"]
@@ -226,7 +227,7 @@ def test_pages_that_are_there_load_nothing_and_one_has_the_script():
         text = path.read_text()
         assert not outside(text), path
         is_live = (
-            path.stem == "explore" and separate_html_and_mark(path)[1] != "promised"
+            path.stem == "explore" and split_html_and_digest(path)[1] != "promised"
         )
         assert ("plotly.js v" in text) == is_live, path
 
@@ -246,9 +247,11 @@ def page(few, tmp_path_factory):
             frame.top("mini", "Live"),
             explore.load_plotly_script(),
             explore.plot_score_against_cost(few).figure_html,
-            explore.draw_forest(explore.read_comparisons()).figure_html,
-            explore.draw_sweep(table, {"k = 5, 3/12, SST-2": 1.9}, *title).figure_html,
-            explore.draw_surfaces(
+            explore.plot_comparisons(explore.read_verdicts_frame()).figure_html,
+            explore.plot_model_differences(
+                table, {"k = 5, 3/12, SST-2": 1.9}, *title
+            ).figure_html,
+            explore.plot_turnable_surfaces(
                 shown.compute_formula_surfaces(21), shown.DECADES, "z", "f05"
             ).figure_html,
             "</main></body></html>",
@@ -294,7 +297,7 @@ def browser():
 
 def rows_of(**labels):
     """How many comparisons of `verdicts.csv` have these labels."""
-    table = explore.read_comparisons()
+    table = explore.read_verdicts_frame()
     for name, values in labels.items():
         table = table[table[name].isin(values)]
     return len(table)

@@ -385,7 +385,7 @@ def test_the_swing_is_the_deviation_over_the_last_fifth_of_the_steps():
             return {"search": {"curve": np.stack([ratio, ratio], 1)}}[name]
 
     other = type("Cut", (), {"metrics": {}})()
-    found = measures.measure_final_flops_fluctuation(
+    found = measures.list_final_flops_deviations(
         pd.DataFrame({"run": [Run(), other]}), None
     )
     assert found[0] == pytest.approx(10 * np.sqrt(20 / 19)) and np.isnan(found[1])

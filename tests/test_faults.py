@@ -644,7 +644,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     scope = grids.make_reader_profile("toy", "", "")
     pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
     begun = pages.builders[0].folder / "begun"
-    with pytest.raises(KeyboardInterrupt), pages.render_pages_beside_runs():
+    with pytest.raises(KeyboardInterrupt), pages.render_pages_during_runs():
         while not begun.exists():
             time.sleep(0.1)
         raise KeyboardInterrupt
@@ -912,7 +912,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     os.mkfifo(note)
     assert disk.cache_on_disk("x", [], lambda: 5) == 5
     (tmp_path / "x.html").symlink_to(pipe)
-    assert builder.separate_html_and_mark(tmp_path / "x.html") == ("", "")
+    assert builder.split_html_and_digest(tmp_path / "x.html") == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -1019,7 +1019,9 @@ def test_a_text_from_data_is_shown_as_it_is(text):
     for shape in ("- {}\n", "*{}*\n", "| a |\n| --- |\n| {} |\n"):
         shown = markdown2html(
             shape.format(
-                (tables.escape_text, tables.escape_cell)[shape[0] == "|"](text)
+                (tables.escape_markdown_line, tables.escape_markdown_cell)[
+                    shape[0] == "|"
+                ](text)
             )
         )
         told = html.unescape(re.sub("<.*?>", "", shown)).strip()
@@ -1031,7 +1033,7 @@ def test_a_text_from_data_is_shown_as_it_is(text):
 def test_code_in_a_text_stays_code():
     """Pages tell commands so."""
     told = "not made yet: `python -m lib run x --data 'a_b_ [c](d)'` makes it"
-    assert tables.escape_text(told) == told
+    assert tables.escape_markdown_line(told) == told
 
 
 WRONG = [

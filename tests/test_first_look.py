@@ -55,9 +55,9 @@ def test_a_reader_who_names_a_row_has_it():
 def test_kernels_shares_of_flops_and_methods_keep_their_axes():
     kernels = {f"k = {k}" for k in (1, 3, 5, 9, 17)}
     assert labels("ghostbert_f03_kernel_size", "model") == kernels
-    assert {nas.format_label(ratio) for ratio in (0.1, 0.3, 0.5, 0.7)} <= labels(
-        "nas_t04_size_sweep", "model"
-    )
+    assert {
+        nas.format_pruned_model_label(ratio) for ratio in (0.1, 0.3, 0.5, 0.7)
+    } <= labels("nas_t04_size_sweep", "model")
     assert labels("ghostbert_f01_accuracy_vs_cost", "m") == {1, 3, ghostbert.HEADS}
     assert labels("91_frontier", "model") == {*frontier.TABLE}
 
@@ -76,13 +76,13 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     }
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = (
-        [b.path.stem for b in part] for part in report.group_pages_that_need_no_runs()
+        [b.path.stem for b in part] for part in report.split_pages_that_need_no_runs()
     )
     assert recorded == ["01_summary", "90_claims"] and methods == [
         "00_method",
         "00_start_here",
     ]
-    assert report.describe_first_pages().startswith(
+    assert report.describe_pages_made_first().startswith(
         "first 2 pages that wait for no run (bermo_01_"
     )
-    assert "then 2 pages of the methods" in report.describe_first_pages()
+    assert "then 2 pages of the methods" in report.describe_pages_made_first()

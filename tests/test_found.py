@@ -182,7 +182,7 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     assert int(ours) == len(measured) == sum(map(int, re.findall(r"\d+", parts)))
     bars = drawn["low"].notna().sum()
     assert bars == sum(r.unit == "points" for r in measured)
-    counted = plot.write_forest_headline(drawn, "").split("; ")[0]
+    counted = plot.format_forest_plot_title(drawn, "").split("; ")[0]
     counts = [int(number) for number in re.findall(r"\d+", counted)]
     assert counts[0] == bars == sum(counts[1:])
 

@@ -138,7 +138,7 @@ def test_turns_take_the_same_share_of_every_region():
     c, random = control(), np.random.default_rng(0)
     wanted = np.concatenate([np.arange(4), np.arange(12, 112), np.arange(1212, 1222)])
     eager = random.normal(size=4848)
-    order = c.alternate_gates_between_regions(wanted, eager, random.random(8))
+    order = c.interleave_gates_of_regions(wanted, eager, random.random(8))
     assert sorted(order) == sorted(wanted)
     for end in range(1, len(order) + 1):
         counts = np.bincount(c.region[order[:end]], minlength=8)
@@ -197,7 +197,7 @@ def test_it_lands(shape, ratio, scale, memory):
     to trim."""
     c = control(replace(OURS, ratio=ratio, memory=memory), shape)
     alphas, average, curve = noise(c, 30, scale, seed=1)
-    trimmed, taken = c.trim_to_target_cost(alphas, average)
+    trimmed, taken = c.trim_gates_to_target_cost(alphas, average)
     head = gated.count_head_flops(shape.hidden, shape.hidden // shape.heads)
     assert abs(c.compute_cost_ratio_of_alphas(trimmed) / ratio - 1) <= 0.01
     assert (
@@ -278,14 +278,14 @@ def test_a_region_is_never_emptied():
 
 def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
     c = control(replace(OURS, ratio=0.3))
-    trimmed, taken = c.trim_to_target_cost(OPEN, np.arange(4848.0))
+    trimmed, taken = c.trim_gates_to_target_cost(OPEN, np.arange(4848.0))
     assert (
         -0.001 < c.compute_cost_ratio_of_alphas(trimmed) / 0.3 - 1 <= 0
         and len(taken) == (trimmed < 0).sum()
     )
-    again, none = c.trim_to_target_cost(trimmed, np.arange(4848.0))
+    again, none = c.trim_gates_to_target_cost(trimmed, np.arange(4848.0))
     assert len(none) == 0 and (again == trimmed).all()
-    up, switched = c.trim_to_target_cost(
+    up, switched = c.trim_gates_to_target_cost(
         np.where(np.arange(4848) % 50, -5.0, 5.0), np.arange(4848.0)
     )
     assert (
@@ -295,11 +295,11 @@ def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
 
 def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer():
     c = Control(replace(OURS, ratio=0.36), {"inputs": 10}, lambda sums: sums["inputs"])
-    alphas, _ = c.trim_to_target_cost(np.full(10, 5.0), np.arange(10.0))
+    alphas, _ = c.trim_gates_to_target_cost(np.full(10, 5.0), np.arange(10.0))
     assert c.find_active_gates(alphas).tolist() == [True] * 3 + [False] * 7
     near = np.where(np.arange(10) < 4, 5.0, -5.0)
     assert (
-        c.trim_to_target_cost(near, np.arange(10.0))[0] == near
+        c.trim_gates_to_target_cost(near, np.arange(10.0))[0] == near
     ).all()  # 0.4 is nearer than 0.3
 
 
@@ -308,7 +308,7 @@ def test_random_architectures_have_the_wanted_cost(ratio):
     c = control(replace(OURS, ratio=ratio))
     shares = []
     for seed in range(5):
-        on = gates.draw_random_gates(c.options, c.sizes, c.cost, seed)
+        on = gates.sample_random_gates(c.options, c.sizes, c.cost, seed)
         assert (
             -0.001 < c.compute_cost_ratio_of_gates(on) / ratio - 1 <= 0
         )  # as searched ones end: within a neuron
@@ -325,14 +325,16 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
     sizes = {(0, "heads"): 4, (0, "ffn"): 30, (1, "heads"): 4, (1, "ffn"): 30}
     numbers = [1, 12, 4, 3]
     drawn = [
-        gates.draw_random_gates_of_sizes(sizes, numbers, seed) for seed in range(400)
+        gates.sample_random_gates_of_counts(sizes, numbers, seed) for seed in range(400)
     ]
     ends = np.cumsum(list(sizes.values()))[:-1]
     for on in drawn:
         assert (
             on.dtype == bool and [part.sum() for part in np.split(on, ends)] == numbers
         )
-    assert np.array_equal(drawn[3], gates.draw_random_gates_of_sizes(sizes, numbers, 3))
+    assert np.array_equal(
+        drawn[3], gates.sample_random_gates_of_counts(sizes, numbers, 3)
+    )
     share = np.mean(drawn, 0)  # each part of a region has the same chance
     wanted = np.repeat([1 / 4, 12 / 30, 1, 3 / 30], list(sizes.values()))
     assert np.abs(share - wanted).max() < 0.12 and (share[34:38] == 1).all()

@@ -16,7 +16,7 @@ from lib.stats import cost
 
 MISSES = {
     (m["table"], m["row"], m["column"]): m
-    for m in published.read_unexplained_values("nas_pruning")
+    for m in published.read_inconsistent_printed_values("nas_pruning")
 }
 TINY4 = gated.REPORTED["TinyBERT-4L"][0]
 
@@ -111,7 +111,7 @@ def test_inputs_and_qkv_dimensions():
 
 
 def test_counts_of_an_architecture():
-    found = gated.count_widths_by_layer(
+    found = gated.list_widths_of_layers(
         {"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]}
     )
     assert found == [{"heads": 2, "ffn": 1}, {"heads": 1, "ffn": 3}]
@@ -241,7 +241,7 @@ def test_means_over_three_runs_are_whole_counts_of_the_development_set():
 
 
 def test_every_known_miss_is_one_and_has_its_arithmetic():
-    assert len(MISSES) == len(published.read_unexplained_values("nas_pruning"))
+    assert len(MISSES) == len(published.read_inconsistent_printed_values("nas_pruning"))
     assert all(m["printed"] != m["computed"] and m["reason"] for m in MISSES.values())
 
 

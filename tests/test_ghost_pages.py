@@ -140,7 +140,10 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     book, names = json.loads(path.read_text()), {"ghostbert": ghostbert}
     sources = ["".join(cell["source"]) for cell in book["cells"]]
     exec(next(s for s in sources if "def ways" in s).rpartition("cut = ")[0], names)
-    exec(next(s for s in sources if "def size" in s).partition("page.table")[0], names)
+    exec(
+        next(s for s in sources if "def size" in s).partition("page.show_table")[0],
+        names,
+    )
     found = {
         name: float(names["size"](ghostbert.make_ghost_options("paper", **fields)))
         for name, fields in names["options"].items()
@@ -168,13 +171,15 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
     ],
 )
 def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
-    body = (notebook.find_notebook_path(f"ghostbert_{page}")).read_text()
-    called = ", ".join(json.dumps(json.dumps(place))[1:-1] for place in places)
-    assert f'published.list_corrections(\\"ghostbert\\", {called})' in body
+    book = json.loads(notebook.find_notebook_path(f"ghostbert_{page}").read_text())
+    body = "".join(line for c in book["cells"] for line in c["source"])
+    body = "".join(body.split()).replace(",)", ")")
+    called = ",".join(json.dumps(place.replace(" ", "")) for place in places)
+    assert f'list_transcription_corrections("ghostbert",{called})' in body
 
 
 def test_what_is_said_of_kernels_and_stop_words_is_so():
-    (line,) = published.list_corrections("ghostbert", "text B.1")
+    (line,) = published.list_transcription_corrections("ghostbert", "text B.1")
     frame = (
         published.read_table("ghostbert", "table9")
         .query("m == '3/12'")
@@ -189,7 +194,7 @@ def test_what_is_said_of_kernels_and_stop_words_is_so():
     )
     assert (
         f"a list of our own, {len(STOP)};"
-        in published.list_corrections("ghostbert", "text 2.3")[0]
+        in published.list_transcription_corrections("ghostbert", "text 2.3")[0]
     )
 
 
@@ -211,7 +216,7 @@ def test_conventions_that_the_paper_leaves_open_are_told():
 
 
 def test_electra_s_operations_are_told_with_and_without_the_head():
-    misses = published.read_unexplained_values("ghostbert")
+    misses = published.read_inconsistent_printed_values("ghostbert")
     (told,) = {miss["reason"] for miss in misses if "ELECTRA" in miss["row"]}
     whole = cost.flops(find_encoder_shape("paper", "electra"), convention="token head")
     head = 128 * (2 * 256**2 + 11 * 256)

@@ -144,7 +144,7 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
     tmp_path = tmp_path_factory.mktemp("k")  # A socket's path has at most 107 bytes.
     began, dice, kills, commands = time.monotonic(), random.Random(count), 0, 0
     (tmp_path / "notebooks").mkdir()
-    table = "page.table(runs[['seed', 'matthews']], 'Scores')"
+    table = "page.show_table(runs[['seed', 'matthews']], 'Scores')"
     for name in ("ghostbert_t98_fine", "bermo_t99_fine"):
         test_report.write(tmp_path / "notebooks", name, table)
     wanted, seconds = None, 60.0
@@ -178,7 +178,7 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
             root.glob("runs/*/*.lock")
         )
         for path in folder.glob("*_fine.html"):
-            assert builder.separate_html_and_mark(path)[1]
+            assert builder.split_html_and_digest(path)[1]
 
     (root := tmp_path / "whole").mkdir()
     assert begun(root, "tidy").wait() == 0

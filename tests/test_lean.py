@@ -8,7 +8,7 @@ from lib.core.options import Numerics
 from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.train import loop
-from lib.train.lean import speed_up_passes
+from lib.train.lean import use_eager_attention_and_few_casts
 
 
 def batch():
@@ -36,7 +36,10 @@ def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
         close = (
             0.04  # Its head has no tanh, which holds differences small in the others.
         )
-    with speed_up_passes(model, numerics), record_hidden_states(model) as seen:
+    with (
+        use_eager_attention_and_few_casts(model, numerics),
+        record_hidden_states(model) as seen,
+    ):
         near, found = gradients(model, inputs, numerics)
         assert seen["embedding"].dtype == seen["ffn"][-1].dtype == getattr(torch, dtype)
     assert (near - logits).abs().max() <= close * logits.abs().max()
@@ -52,5 +55,5 @@ def test_attention_with_ghost_maps_stays(tiny):
         model, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3}
     )
     before = model.config._attn_implementation
-    with speed_up_passes(model, Numerics("float32", 1)):
+    with use_eager_attention_and_few_casts(model, Numerics("float32", 1)):
         assert model.config._attn_implementation == before

@@ -22,7 +22,7 @@ from lib.model.parts import get_encoder, set_dropout
 from lib.model.surgery import apply_surgery
 from lib.train import loop, losses
 from lib.train.batches import Encoded, make_batch, order_batches
-from lib.train.lean import UsedRows, train_used_embeddings_only
+from lib.train.lean import UsedEmbeddingRows, train_used_embeddings_only
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9
@@ -107,7 +107,10 @@ def arbitrary_score(model):
 def test_schedule_is_piecewise_linear(steps, warmup):
     first = int(warmup * steps)
     points = [-1, first - 1, first, steps], [0, 1, 1, 0]
-    found = [loop.compute_rate_factor(step, steps, warmup) for step in range(steps + 1)]
+    found = [
+        loop.compute_learning_rate_factor(step, steps, warmup)
+        for step in range(steps + 1)
+    ]
     assert found == pytest.approx(np.interp(range(steps + 1), *points), abs=1e-15)
 
 
@@ -184,7 +187,7 @@ def test_the_table_is_whole_afterwards(family, tiny):
     used = sorted({pad, *np.concatenate(ids).tolist()})
     with train_used_embeddings_only(model, data, 0.0):
         inner = get_encoder(model).embeddings.word_embeddings
-        assert isinstance(inner, UsedRows)
+        assert isinstance(inner, UsedEmbeddingRows)
         assert inner.weight.shape == (len(used), table.embedding_dim)
         assert not any(p is table.weight for p in model.parameters())
         batch = make_batch(data, range(4))
@@ -412,17 +415,17 @@ def test_bfloat16_predictions_are_near(tiny):
     np.testing.assert_allclose(near, exact, atol=0.3)
 
 
-class Told(loop.Method):
+class Told(loop.Callback):
     """A method that writes down when it is asked."""
 
     def __init__(self, calls, name="", **more):
         self.calls, self.name = calls, name
         vars(self).update(more)
 
-    def prepare_step(self, *at):
+    def before_forward_pass(self, *at):
         self.calls.append((self.name, "before", *at))
 
-    def adjust_gradients(self, *at):
+    def after_backward_pass(self, *at):
         self.calls.append((self.name, "gradients", *at))
 
 
@@ -442,7 +445,7 @@ def test_methods_compose_in_order_and_know_the_step(tiny, tmp_path):
 
 
 def test_penalties_are_added_to_the_loss(tiny, tmp_path):
-    class Norm(loop.Method):
+    class Norm(loop.Callback):
         def __init__(self, weight, name):
             self.weight, self.name = weight, name
 
@@ -495,7 +498,7 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
     for step, groups in enumerate(seen):
-        factor = loop.compute_rate_factor(step, len(seen), 0.1)
+        factor = loop.compute_learning_rate_factor(step, len(seen), 0.1)
         assert groups == [
             (1e-3 * factor, 0.01, len(names) - spared - 2),
             (1e-3 * factor, 0.0, spared),

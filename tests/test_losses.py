@@ -6,10 +6,10 @@ import torch
 
 from lib.core.options import Targets
 from lib.train.losses import (
-    compare_scores_over_keys,
-    compare_scores_over_tokens,
-    compare_scores_with_zeroed_padding,
-    compute_mean_square,
+    compute_attention_error_over_keys,
+    compute_attention_error_over_tokens,
+    compute_attention_error_zero_padded,
+    compute_mean_squared_error,
     compute_prediction_losses,
 )
 from lib.train.matching import Match, compute_distances, map_layers
@@ -151,7 +151,11 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
     whole = {"scores": [torch.randn(3, 4, 5, 5) for _ in range(2)]}
     pairs, kept = ((0, 0), (1, 1)), ([0, 3], [1, 2])
     match = Match(
-        "attention", "scores", pairs, heads=kept, distance=compare_scores_over_tokens
+        "attention",
+        "scores",
+        pairs,
+        heads=kept,
+        distance=compute_attention_error_over_tokens,
     )
     expected = sum(
         (scores["scores"][i] - whole["scores"][i][:, kept[i]]).square().mean().item()
@@ -162,7 +166,11 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
     ] == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="2 heads in the student, 4 in the teacher"):
         compute_distances(
-            [Match("attention", "scores", distance=compare_scores_over_tokens)],
+            [
+                Match(
+                    "attention", "scores", distance=compute_attention_error_over_tokens
+                )
+            ],
             scores,
             whole,
             REAL,
@@ -191,16 +199,16 @@ def test_depths_that_do_not_divide_are_an_error():
 @pytest.mark.parametrize(
     "distance",
     [
-        compare_scores_over_tokens,
-        compare_scores_over_keys,
-        compare_scores_with_zeroed_padding,
+        compute_attention_error_over_tokens,
+        compute_attention_error_over_keys,
+        compute_attention_error_zero_padded,
     ],
 )
 @pytest.mark.parametrize("mask", [False, True])
 def test_distances_of_scores_against_numpy(distance, mask):
-    """`compare_scores_over_keys` and `compare_scores_with_zeroed_padding` take scores
+    """`compute_attention_error_over_keys` and `compute_attention_error_zero_padded` take scores
     to padded keys for 0.
-    `compare_scores_with_zeroed_padding` does so with those of at most -100 too."""
+    `compute_attention_error_zero_padded` does so with those of at most -100 too."""
 
     a, b = (
         torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i))
@@ -209,9 +217,9 @@ def test_distances_of_scores_against_numpy(distance, mask):
     a[0, 0, 0, 0], real = -150.0, REAL.numpy().astype(bool)
     x, y = a.numpy().astype(np.float64), b.numpy().astype(np.float64)
     keys = np.broadcast_to(real[:, None, None, :], x.shape)
-    if distance is not compare_scores_over_tokens:
+    if distance is not compute_attention_error_over_tokens:
         x, y = np.where(keys, x, 0), np.where(keys, y, 0)
-    if distance is compare_scores_with_zeroed_padding:
+    if distance is compute_attention_error_zero_padded:
         x = np.where(x <= -100, 0, x)
     square = (x - y) ** 2
     pairs = np.broadcast_to(real[:, None, :, None], x.shape) & keys
@@ -225,9 +233,10 @@ def test_masked_loss_ignores_padding():
     changed = a.clone()
     changed[:, -1] += 100
     assert torch.equal(
-        compute_mean_square(a, b, mask), compute_mean_square(changed, b, mask)
+        compute_mean_squared_error(a, b, mask),
+        compute_mean_squared_error(changed, b, mask),
     )
-    assert compute_mean_square(a, b) != compute_mean_square(changed, b)
+    assert compute_mean_squared_error(a, b) != compute_mean_squared_error(changed, b)
 
 
 def test_soft_loss_is_least_at_the_teacher():

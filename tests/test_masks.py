@@ -236,11 +236,11 @@ def test_every_projection_is_masked_baked_and_nothing_else(
     assert on == inner and len(inner) == 12
     assert len(found.scores) == (0 if method == "magnitude" else 12)
     model.train()
-    found.prepare_step(0, 10)
+    found.before_forward_pass(0, 10)
     (model(**batch).logits.sum() + sum(found.compute_penalty().values())).backward()
     assert all(scores.grad.abs().sum() > 0 for scores in found.scores)
     expected = logits(model.eval(), batch)
-    counts = found.finish()
+    counts = found.after_last_step()
     assert counts["encoder_parameters"] == everything
     sizes = [linear.weight.numel() for *_, linear in list_linear_layers(model)]
     assert counts["masked_weights"] == sum(sizes)
@@ -276,7 +276,7 @@ def test_the_controller_acts_on_the_penalty(tiny):
     found = attached(tiny(), "soft", initial_threshold=0.0, target=0.5, init=3.0)
     state, weights = found.model.pruning, []
     for step in range(4):
-        found.prepare_step(step, 10)
+        found.before_forward_pass(step, 10)
         weights.append(float(state.steered))
     scores = (
         torch.cat([s.detach().flatten() for s in found.scores])
@@ -366,7 +366,7 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
         model, {"op": "mix", "norm": "layers", "init": "xavier_uniform"}, seed=1
     )
     found = attached(model, method, **({"init": -3.0} if method == "l0" else {}))
-    counts = found.finish()
+    counts = found.after_last_step()
     matrices = [linear.weight for *_, linear in list_linear_layers(model)]
     total, kept = (
         sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero)
@@ -402,7 +402,7 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
     model = tiny()
     found = attached(model)
     model.train()
-    found.prepare_step(9, 10)
+    found.before_forward_pass(9, 10)
     model(**sentences()).logits.sum().backward()
     for _, linear, mask in found.places:
         weight = linear.parametrizations.weight.original
@@ -417,7 +417,7 @@ def test_counts_are_exact_in_each_matrix_ties_or_not(noise, tiny):
     kept = [int((linear.weight != 0).sum()) for _, linear, _ in found.places]
     sizes = [linear.weight.numel() for _, linear, _ in found.places]
     assert kept == [int(0.1 * each) for each in sizes]
-    counts = found.finish()
+    counts = found.after_last_step()
     assert counts["kept_weights"] == sum(kept) and counts["kept_share"] == sum(
         kept
     ) / sum(sizes)

@@ -28,7 +28,10 @@ def book():
     cells = [new.new_markdown_cell("# Old\n\nWhy?", metadata={"tags": ["title"]})]
     cells += [code("boot = 1", "bootstrap"), new.new_markdown_cell("In code:")]
     cells += [code("mechanism = 2", "artefact"), code("axis = 3", "artefact", True)]
-    cells += [new.new_markdown_cell("Then $a_1$."), code("page.finish()", "verdicts")]
+    cells += [
+        new.new_markdown_cell("Then $a_1$."),
+        code("page.show_verdicts_and_write_json()", "verdicts"),
+    ]
     cells += [new.new_markdown_cell("Turn it."), code("knob = 4", "explore")]
     return new.new_notebook(cells=[*cells, new.new_markdown_cell("## Exercises")])
 
@@ -52,7 +55,7 @@ def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
         assert "boot = 1" not in shown and "knob = 4" not in shown
         assert shown.count(builder.FOLD) == shown.count("mechanism") == 1
     assert "```python\nmechanism = 2\n```" in text and "Turn it." not in text
-    assert "Turn it." in page and "page.finish" not in page
+    assert "Turn it." in page and "page.show_verdicts_and_write_json" not in page
 
 
 @pytest.mark.papers("ghostbert")

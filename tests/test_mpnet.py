@@ -31,7 +31,10 @@ from lib.model.surgery import apply_surgery
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
 from lib.train.batches import encode_split, make_batch
-from lib.train.lean import speed_up_passes, use_byte_dropout
+from lib.train.lean import (
+    use_dropout_by_random_bytes,
+    use_eager_attention_and_few_casts,
+)
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
 HEADS, NEURONS = [[5, 0, 9], [11, 3, 4]], [[3, 90, 7], [8, 2, 50]]
@@ -303,7 +306,7 @@ def test_masks_are_zeros_of_transformers_weights(tiny, sentences, logits):
                 )
     expected = logits(theirs, batch)
     close(logits(model.eval(), batch), expected)
-    found.finish()
+    found.after_last_step()
     close(logits(model, batch), expected)
 
 
@@ -330,7 +333,10 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
     apply_surgery(model, {"op": "keep", "heads": HEADS, "neurons": NEURONS})
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
-    with speed_up_passes(model, numerics), use_byte_dropout(model):
+    with (
+        use_eager_attention_and_few_casts(model, numerics),
+        use_dropout_by_random_bytes(model),
+    ):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
             with scores.record_attention_scores(model) as seen:
                 near = logits(model, batch)
@@ -345,9 +351,9 @@ def test_operations_are_those_that_pytorch_counts():
     model = transformers.MPNetForSequenceClassification(config).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.full((1, 17), 5))
-    assert cost.flops(shape, 17, labels=3) == counter.get_total_flops()
+    assert cost.flops(shape, 17, label_count=3) == counter.get_total_flops()
     ours = sum(p.numel() for p in rename_layer_parts_as_bert(model).parameters())
-    assert cost.parameters(shape, labels=3) == ours
+    assert cost.parameters(shape, label_count=3) == ours
 
 
 def test_two_texts_have_two_ends_between_them_and_no_kinds():

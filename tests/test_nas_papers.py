@@ -74,10 +74,10 @@ def test_printed_sparsities_of_magnitude_pruning_are_rounds():
 
 def test_digests_of_digits():
     root = paths.data_root() / "mnist"
-    assert images.describe_digits(root, "bundled") == nas.IMAGES["toy"]
+    assert images.make_digits_descriptor(root, "bundled") == nas.IMAGES["toy"]
     if not any(root.glob("*images*")):
         pytest.skip("MNIST's files are not below DATA_ROOT")
-    assert images.describe_digits(root, "files") == nas.IMAGES["mini"]
+    assert images.make_digits_descriptor(root, "files") == nas.IMAGES["mini"]
 
 
 def test_grids_of_toy():
@@ -88,7 +88,7 @@ def test_grids_of_toy():
     )
     shared = grids.teacher_spec("toy", "CoLA")  # by all papers
     assert (
-        shared == nas.finetuned_whole_spec("toy", "CoLA")
+        shared == nas.finetuned_unpruned_spec("toy", "CoLA")
         and shared.with_seed(0) in specs
     )
 
@@ -108,7 +108,7 @@ def test_grids_of_the_paper(anywhere):
     names = {spec.args["name"] for spec in specs if spec.step == "checkpoint"}
     assert names == set(nas.CHECKPOINTS.values())
     by_bert = {
-        nas.finetuned_whole_spec("paper", task, "BERT-base").id
+        nas.finetuned_unpruned_spec("paper", task, "BERT-base").id
         for task in nas.TEST["paper"]
     }
     augmented = set()
@@ -139,7 +139,7 @@ def test_grids_of_the_paper(anywhere):
 def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere):
     one, two = (
         nas.pruned_spec(at, "CoLA", ratio=0.1),
-        nas.random_retrained_spec(at, "CoLA", ratio=0.1),
+        nas.random_architecture_retrained_spec(at, "CoLA", ratio=0.1),
     )
     assert one != two and one.args == two.args
     assert one.inputs["teacher"] == two.inputs["teacher"]
@@ -154,7 +154,7 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
 )
 def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     """Both stages see augmented rows, the second has soft cross-entropy (6.1.1)."""
-    last = nas.finetuned_whole_spec("paper", "STS-B", model)
+    last = nas.finetuned_unpruned_spec("paper", "STS-B", model)
     assert last == nas.distilled_spec("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
     first, more = last.inputs["start"], nas.augmentation_spec_or_none("paper", "STS-B")
@@ -181,7 +181,7 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
         task = nas.TEST[at][0]
         first, own = (
             nas.magnitude_spec(at, task, nas.ROUNDS[at][0]),
-            nas.finetuned_whole_spec(at, task, "BERT-base"),
+            nas.finetuned_unpruned_spec(at, task, "BERT-base"),
         )
         assert first.inputs["start"] == own
         assert all(first.args[name] == own.args[name] for name in ("data", "train"))
@@ -196,8 +196,10 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
         replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation")
     )
     assert b == nas.pruned_spec("paper", "CoLA")
-    assert a.inputs["teacher"] == nas.finetuned_whole_spec("paper", "CoLA", "BERT-base")
-    assert b.inputs["teacher"] == nas.finetuned_whole_spec("paper", "CoLA")
+    assert a.inputs["teacher"] == nas.finetuned_unpruned_spec(
+        "paper", "CoLA", "BERT-base"
+    )
+    assert b.inputs["teacher"] == nas.finetuned_unpruned_spec("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
     assert (
         a.inputs["start"] == nas.untrained_spec("paper")
@@ -210,11 +212,11 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
 
 def test_searched_weights_are_the_only_difference_of_7_8():
     whole, kept = (
-        nas.pruned_spec("toy", "CoLA", keep_weights=kept).inputs["start"]
+        nas.pruned_spec("toy", "CoLA", keeps_searched_weights=kept).inputs["start"]
         for kept in (False, True)
     )
     assert whole.inputs["search"] == kept.inputs["search"] == kept.inputs["start"]
-    assert whole.inputs["start"] == nas.finetuned_whole_spec("toy", "CoLA")
+    assert whole.inputs["start"] == nas.finetuned_unpruned_spec("toy", "CoLA")
 
 
 def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhere):
@@ -225,7 +227,8 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     )["Value"]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (
-            nas.search_spec("paper", task, enlarged=it) for it in (False, True)
+            nas.search_spec("paper", task, is_search_augmented=it)
+            for it in (False, True)
         )
         assert plain.args["train"]["epochs"] == epochs
         assert (
@@ -233,7 +236,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
             == int(printed["search: epochs on augmented rows"])
             == 1
         )
-    teacher = nas.finetuned_whole_spec("paper", "SST-2", "BERT-base")
+    teacher = nas.finetuned_unpruned_spec("paper", "SST-2", "BERT-base")
     told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
     assert teacher.args["train"]["epochs"] == told == 10
     student = nas.distilled_spec("paper", "SST-2")
@@ -244,13 +247,15 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     )
     assert student.args["train"]["epochs"] == 3
     assert (
-        nas.finetuned_whole_spec("paper", "SST-2", "BERT-base", 3).args["train"][
+        nas.finetuned_unpruned_spec("paper", "SST-2", "BERT-base", 3).args["train"][
             "epochs"
         ]
         == 3
     )
     assert (
-        nas.finetuned_whole_spec("paper", "MNLI", "BERT-base").args["train"]["epochs"]
+        nas.finetuned_unpruned_spec("paper", "MNLI", "BERT-base").args["train"][
+            "epochs"
+        ]
         == 3
     )
 
@@ -279,12 +284,12 @@ def test_mistakes_are_told(wrong, message):
 def test_networks_that_are_timed_have_their_share_of_the_flops():
     told = grid("t04_size_sweep")[-1]["spec"].args["models"]
     assert set(told) == {
-        nas.format_label(ratio, "Random") for ratio in (*nas.RATIOS, 1.0)
+        nas.format_pruned_model_label(ratio, "Random") for ratio in (*nas.RATIOS, 1.0)
     }
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
-        (op,) = told[nas.format_label(ratio, "Random")]["surgery"]
-        widths = gated.count_widths_by_layer(
+        (op,) = told[nas.format_pruned_model_label(ratio, "Random")]["surgery"]
+        widths = gated.list_widths_of_layers(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
         share = gated.flops(shape.hidden, 26, widths) / gated.masked_flops(shape)
@@ -297,10 +302,10 @@ def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
     anyway."""
     (row,) = [row for row in grid("t04_size_sweep", profile=at) if row["kind"] == "cut"]
     task, inputs = nas.TASKS[at][0], dict(row["spec"].inputs)
-    assert inputs.pop("model:Whole") == nas.finetuned_whole_spec(at, task)
+    assert inputs.pop("model:Whole") == nas.finetuned_unpruned_spec(at, task)
     assert row["seed"] == row["spec"].seed == nas.HEADLINES[at][0]
     assert inputs == {
-        f"model:{nas.format_label(ratio)}": nas.pruned_spec(
+        f"model:{nas.format_pruned_model_label(ratio)}": nas.pruned_spec(
             at, task, ratio=ratio
         ).inputs["start"]
         for ratio in nas.RATIOS
@@ -349,11 +354,19 @@ def test_printed_sizes_and_deviations():
     )
     notes = []
     page = SimpleNamespace(
-        note=lambda lines, **_: notes.append(lines), finish=lambda *_: None
+        show_remarks=lambda lines, **_: notes.append(lines),
+        show_verdicts_and_write_json=lambda *_: None,
     )
-    table = published.read_printed_frame("nas_pruning", "table12_flops_weight")
+    table = published.read_table_with_printed_digits(
+        "nas_pruning", "table12_flops_weight"
+    )
     weights = table.pivot(index="Task", columns="Statistic")
-    ran("t12_flops_weight", "page.finish", page=page, table=weights)
+    ran(
+        "t12_flops_weight",
+        "page.show_verdicts_and_write_json",
+        page=page,
+        table=weights,
+    )
     assert notes == [[]]
 
 
@@ -367,7 +380,7 @@ def test_remarks_are_sentences():
         "table10a",
         "table10b",
     ):
-        for line in published.list_corrections("nas_pruning", table):
+        for line in published.list_transcription_corrections("nas_pruning", table):
             assert not {"nan", "undefined"} & set(line.replace(",", " ").split())
             assert "read as as" not in line
 
@@ -378,7 +391,7 @@ def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
         sizes = {"ratio": ratios, "target": ratios, "score": scores}
         data = pd.DataFrame({"source": "x", "task": "y"} | sizes)
         page = SimpleNamespace(
-            table=lambda table, *_, **__: lines.append(table["x", "y"])
+            show_table=lambda table, *_, **__: lines.append(table["x", "y"])
         )
         ran("t04_size_sweep", "def fit", data=data, page=page)
     log, plain = lines
@@ -398,9 +411,9 @@ def test_tables_of_searches():
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",
     }
-    table = nas_tables.transpose_table("table05_nas_vs_random", str)
+    table = nas_tables.read_transposed_table("table05_nas_vs_random", str)
     assert table["10% NAS"]["published", "CoLA mcc"] == 36.2
-    sizes = nas_tables.transpose_table("table04_dev_size_sweep", str)
+    sizes = nas_tables.read_transposed_table("table04_dev_size_sweep", str)
     assert list(sizes) == ["10%", "30%", "50%", "70%", "100%"]
 
 
@@ -410,8 +423,8 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
     runs = Runs(frame, frame[:0], "mini")
     page = defined("t10_magnitude_pruning")
     (source, *_), (scores, gap) = (
-        runs.frames_by_source[0],
-        page["stated"](*runs.frames_by_source[0]),
+        runs.source_frames[0],
+        page["stated"](*runs.source_frames[0]),
     )
     assert scores == {page["STATED"]: {(source, "SST-2"): "60.0 (1)"}}
     assert gap == {"difference": {(source, "SST-2"): "+10.0"}}
@@ -439,14 +452,14 @@ def test_the_course_of_a_search_counts_its_switches():
         {"model": "a", "seed": 0, "run": run}
         for run in (holding({"curve": curve}), None)
     ]
-    lines = nas_tables.make_search_curves(pd.DataFrame(rows))
+    lines = nas_tables.make_flops_share_curves(pd.DataFrame(rows))
     assert lines["step"].tolist() == [0.0, 0.5, 1.0] and lines["actual"].tolist() == [
         1.0,
         0.7,
         0.3,
     ]
     assert lines["off"].tolist() == [0, 3, 5] and lines["on"].tolist() == [0, 0, 1]
-    assert nas_tables.make_search_curves(pd.DataFrame(rows[1:])).empty
+    assert nas_tables.make_flops_share_curves(pd.DataFrame(rows[1:])).empty
 
 
 def test_no_target_is_out_of_reach():

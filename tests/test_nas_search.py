@@ -96,7 +96,7 @@ def test_it_lands(family, ratio, store):
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
         and found["target"] == ratio
     )
-    widths = gated.count_widths_by_layer(found["architecture"])
+    widths = gated.list_widths_of_layers(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
@@ -214,7 +214,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     assert get_surgery_operations(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
-    assert gating.count_flops(model) == last.metrics["flops"]
+    assert gating.count_inference_flops(model) == last.metrics["flops"]
 
 
 def test_cut_and_retrained_in_two_stages(store):
@@ -292,7 +292,7 @@ def test_random_parts_in_the_numbers_of_a_search(store):
         made(store, spec).metrics
         for spec in (found, sized.with_seed(0), alone.with_seed(0))
     ]
-    counts = [gated.count_widths_by_layer(net["architecture"]) for net in nets]
+    counts = [gated.list_widths_of_layers(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
@@ -357,7 +357,9 @@ def training(teacher, **more):
 
 def parts_of(options, student, other, batch):
     """The loss of a batch, without a run."""
-    with objectives.match_teacher_states(training(other), student, options) as loss:
+    with objectives.make_hidden_state_objective(
+        training(other), student, options
+    ) as loss:
         return loss(batch, None)
 
 
@@ -421,7 +423,7 @@ def test_prediction_is_the_squared_error_of_logits(store):
             a, b = (
                 network(**make_batch(rows, chosen)).logits for network, _ in networks
             )
-        values.append(losses.compute_mean_square(a, b).item())
+        values.append(losses.compute_mean_squared_error(a, b).item())
     assert [line["loss"] for line in losses_of(run)] == pytest.approx(values, rel=1e-5)
 
 

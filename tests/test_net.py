@@ -120,10 +120,10 @@ def test_plain_networks_agree_with_the_cost_module(row, name):
     head = shape.hidden * labels + labels
     assert (
         count_net_parameters(NETS[row], "with pooler")
-        == cost.parameters(shape, labels=labels) - head
+        == cost.parameters(shape, label_count=labels) - head
     )
     matrices = 2 * shape.hidden**2 + 2 * shape.hidden * labels
-    flops = cost.flops(shape, tokens, labels=labels)
+    flops = cost.flops(shape, tokens, label_count=labels)
     assert 2 * tokens * count_macs(NETS[row], tokens) == flops - matrices
 
 

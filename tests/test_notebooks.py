@@ -108,7 +108,7 @@ def test_skeleton():
         )
         assert notebook.read_cell_sources_by_tag(path)["bootstrap"].split("\n\n") == [
             "from lib.report import artefact",
-            f'page = artefact.start("{notebook.make_notebook_id(path)}", globals())',
+            f'page = artefact.open_page("{notebook.make_notebook_id(path)}", globals())',
         ]
 
 
@@ -150,7 +150,7 @@ def test_deviations_are_chosen_by_the_page():
     for path in NOTEBOOKS:
         assert (
             "DEVIATIONS[" not in notebook.read_cell_sources_by_tag(path)["verdicts"]
-        ), f"{path}: pass {{profile: lines}} whole: Page.finish knows what is judged"
+        ), f"{path}: pass {{profile: lines}} whole: the page knows what is judged"
 
 
 def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown):
@@ -167,9 +167,9 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         ),
         ([], {"toy": ["generated"]}),
     ):
-        artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(
-            judged, own, more
-        )
+        artefact.Page(
+            "some_page", {"profile": "toy"}, tmp_path / "toy"
+        ).show_verdicts_and_write_json(judged, own, more)
         assert (
             notebook.read_notebook_page_json(tmp_path / "toy", "some_page")[
                 "deviations"
@@ -276,7 +276,7 @@ def test_what_papermill_injected_is_checked():
     ]
     assert notebook.list_injected_parameters(history) == ["sedes", "profile"]
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
-        artefact.start(
+        artefact.open_page(
             notebook.make_notebook_id(T03),
             {"In": history, "profile": "toy", "sedes": [1]},
         )
@@ -347,7 +347,9 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
         verdict.Verdict("b", verdict_word="differs", measured="2"),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
-    artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
+    artefact.Page(
+        name, {"profile": "toy"}, tmp_path / "toy"
+    ).show_verdicts_and_write_json(found, claim_ids=())
     (tmp_path / "toy" / f"{name}.html").write_text("<!-- whole -->")
     site.write_profile_index("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
@@ -443,7 +445,7 @@ def test_links_and_equations_reach_the_page():
         )
         for place in re.findall(r"\]\(([\w./]+\.(?:ipynb|page\.md))\)", text):
             assert (path.parent / place).is_file(), (path, place)
-        page = equation.render_markdown(text, path)
+        page = equation.prepare_markdown_for_html(text, path)
         linked = re.findall(r"\]\((\w+)\.html\)", page)
         assert set(linked) <= set(IDS), notebook.make_notebook_id(path)
         assert not re.search(r"\]\([^)]*\.ipynb\)|\$", equation.CODE.sub("", page)), (
@@ -455,14 +457,14 @@ def test_links_and_equations_reach_the_page():
 def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
     text += " Also [that](../../figures/mini/nas_00_method.page.md)."
-    page = equation.render_markdown(text, T03)
+    page = equation.prepare_markdown_for_html(text, T03)
     assert 'fill="currentColor"' in page and "<img" not in page
     assert "[that](nas_00_method.html)" in page
     assert 'aria-label="a_1 &lt; b"' in page
     assert "`$x$`, see [it](bermo_00_method.html)" in page
-    assert page == equation.render_markdown(text, T03)
+    assert page == equation.prepare_markdown_for_html(text, T03)
     with pytest.raises(ValueError):
-        equation.render_markdown(r"$\frac{a$", T03)
+        equation.prepare_markdown_for_html(r"$\frac{a$", T03)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=notebook.make_notebook_id)

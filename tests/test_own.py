@@ -36,7 +36,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.report import artefact, site
 from lib.stats import compare
 from lib.stats.paired import Pair
-from lib.train.steps.bag_of_words import clip_texts
+from lib.train.steps.bag_of_words import truncate_texts
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -537,9 +537,9 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
     mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
-    low = nas.find_least_flops_share(mine)
-    assert nas.select_reachable_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
-    assert nas.select_reachable_ratios("mini") == list(nas.RATIOS)
+    low = nas.compute_least_reachable_share(mine)
+    assert nas.select_reachable_flops_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
+    assert nas.select_reachable_flops_ratios("mini") == list(nas.RATIOS)
 
 
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
@@ -641,13 +641,13 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
         artefact, "display", lambda told, **_: said.extend(told.values())
     )
     namespace = {"profile": "toy", "data": tsv, "model": encoder()}
-    page = artefact.start(name, namespace)
+    page = artefact.open_page(name, namespace)
     assert (
         namespace["profile"] == "toy"
         and namespace["profile"].task_title == "reviews.tsv"
     )
-    page.table({"a": {"b": 1.5}}, "Scores.")
-    page.finish([object()], {"toy": ["rows are generated"]})
+    page.show_table({"a": {"b": 1.5}}, "Scores.")
+    page.show_verdicts_and_write_json([object()], {"toy": ["rows are generated"]})
     html, body = "".join(said), notebook.read_notebook_page_json(page.folder, name)
     assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert (
@@ -713,9 +713,9 @@ def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder())
     a, b = ["the film was great", "Plot end"], ["good actor", "a very poor book end"]
     one = data.Split(a, None, np.zeros(2), np.arange(2))
-    assert clip_texts(tokenizer, one, 4).a == ["the film", "Plot end"]
-    assert clip_texts(tokenizer, one, 64).a == a
-    cut = clip_texts(tokenizer, replace(one, b=b), 8)
+    assert truncate_texts(tokenizer, one, 4).a == ["the film", "Plot end"]
+    assert truncate_texts(tokenizer, one, 64).a == a
+    cut = truncate_texts(tokenizer, replace(one, b=b), 8)
     assert (cut.a, cut.b) == (
         ["the film was", "Plot end"],
         ["good actor", "a very poor"],
@@ -936,7 +936,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     points = points.assign(
         method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
     )
-    page = SimpleNamespace(note=print)
+    page = SimpleNamespace(show_remarks=print)
     names = dict(
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )
@@ -988,7 +988,7 @@ def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
         ]
         if "def apart" in "".join(cell["source"])
     )
-    names = dict(best=None, page=SimpleNamespace(reader_lines=["mine"]))
+    names = dict(best=None, page=SimpleNamespace(reader_input_sentences=["mine"]))
     exec(text, names)
     right = np.arange(61) % 2
     pairs = [
@@ -1055,7 +1055,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return compare.measure_level(
+        return compare.measure_score_and_chance(
             row["run"], grids.list_columns_by_task("mini")[row["task"]][0]
         ).has_collapsed
 

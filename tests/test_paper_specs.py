@@ -135,7 +135,7 @@ def test_heads_of_other_tasks(kind, outputs):
     with torch.device("meta"):
         model = classifier(find_encoder_shape("paper", "roberta"), outputs)
     assert count_parameters(model)["parameters"] == cost.parameters(
-        find_encoder_shape("paper", "roberta"), labels=outputs
+        find_encoder_shape("paper", "roberta"), label_count=outputs
     )
 
 

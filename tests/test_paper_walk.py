@@ -249,13 +249,15 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
     # and draw them.
     monkeypatch.setattr(
-        compare, "measure_level", lambda run, column: compare.Level(100.0, 0.0, False)
+        compare,
+        "measure_score_and_chance",
+        lambda run, column: compare.ScoreAndChance(100.0, 0.0, False),
     )
     monkeypatch.setattr(notebook, "list_grid_specs", fewer)
     monkeypatch.setattr(
         site.Report,
-        "write_working_index",
-        partialmethod(last, site.Report.write_working_index),
+        "write_index_of_command",
+        partialmethod(last, site.Report.write_index_of_command),
     )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
@@ -303,7 +305,7 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.report.site.Report.write_working_index, which writes every card every two
+    """As lib.report.site.Report.write_index_of_command, which writes every card every two
     seconds: at the end."""
     if not book.working:
         publish(book)
@@ -350,7 +352,9 @@ def cut_nas(at_paper, patch):
     for seeds in (nas.SEEDS, nas.HEADLINES, nas.REPEATS):
         at_paper(seeds, (0,))
     at_paper(nas.ROUNDS, (0.5, 0.4, 0.3, 0.1))
-    at_paper(nas.IMAGES, digits.describe_digits(paths.data_root() / "mnist", "files"))
+    at_paper(
+        nas.IMAGES, digits.make_digits_descriptor(paths.data_root() / "mnist", "files")
+    )
 
 
 def cut_bermo(at_paper, patch):

@@ -19,7 +19,10 @@ PATIENCE = 600  # seconds of the clock for each
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_notebook_with_knobs_ends_each_time(tmp_path, times):
     path, out = notebook.find_notebook_path(NAME), tmp_path / "out.ipynb"
-    assert "artefact.explore(" in notebook.read_cell_sources_by_tag(path)["explore"]
+    assert (
+        "artefact.explore_with_widgets("
+        in notebook.read_cell_sources_by_tag(path)["explore"]
+    )
     env = os.environ | {"FIGURES_ROOT": str(tmp_path / "figures")}
     env.pop(notebook.BATCH, None)
     words = [

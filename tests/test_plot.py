@@ -43,7 +43,7 @@ def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region()
         ("this run, toy", "6/12, SST-2"): estimate(5.0, seeds=1),
     }
     printed = {"6/12, SST-2": 1.5, "3/12, SST-2": 9.0}
-    data = plot.make_forest_data(rows, printed)
+    data = plot.make_forest_plot_data(rows, printed)
     assert list(data["at"]) == ["6/12, SST-2"] * 2  # 3/12 is not measured
     assert data["low"].tolist()[0] == 2 and pd.isna(data["low"].tolist()[1])
     figure = plot.draw_forest(data, "ghosts minus pruning (points)")
@@ -58,12 +58,12 @@ def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region()
     assert diamond.get_marker() == "D" and list(diamond.get_xdata()) == [1.5]
     assert axis.collections[0].get_paths()[0].contains_point((1.0, 0.0))  # claimed
     plt.close(figure)
-    assert plot.make_forest_data({(OURS, "QQP"): None}, {"QQP": 9.0}).empty
+    assert plot.make_forest_plot_data({(OURS, "QQP"): None}, {"QQP": 9.0}).empty
 
 
 def test_a_region_with_one_end_is_shaded_to_the_edge():
     """Claims' rows have an empty cell for an end that is not finite."""
-    data = plot.make_forest_data({(OURS, "SST-2"): estimate(1.0)})
+    data = plot.make_forest_plot_data({(OURS, "SST-2"): estimate(1.0)})
     data = data.assign(least=0.0, most=None, word="agrees")
     figure = plot.draw_forest(data)
     (region,) = figure.axes[0].collections[0].get_paths()
@@ -74,7 +74,7 @@ def test_a_region_with_one_end_is_shaded_to_the_edge():
 def test_large_differences_have_an_axis_of_their_own():
     rows = {(OURS, "SST-2"): estimate(1.0), (OURS, "STS-B"): estimate(49.0)}
     figure = plot.draw_forest(
-        plot.make_forest_data(rows), "searched minus random (points)"
+        plot.make_forest_plot_data(rows), "searched minus random (points)"
     )
     near, far = figure.axes
     assert near.get_xlim()[1] < 3 and far.get_xlim()[1] > 49
@@ -104,15 +104,15 @@ def test_large_differences_have_an_axis_of_their_own():
 )
 def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
     rows = {(OURS, str(i)): estimate(mean) for i, mean in enumerate(means)}
-    data = plot.make_forest_data(rows, printed)
-    shown = plot.write_forest_headline(data, "a minus b (points)")
+    data = plot.make_forest_plot_data(rows, printed)
+    shown = plot.format_forest_plot_title(data, "a minus b (points)")
     assert shown.replace(plot.FIXED, " ") == title
 
 
 def test_the_title_of_a_forest_names_the_rival_of_each_row():
     rows = {(OURS, "Random"): estimate(2.0), (OURS, "Whole"): estimate(-3.0)}
-    title = plot.write_forest_headline(
-        plot.make_forest_data(rows),
+    title = plot.format_forest_plot_title(
+        plot.make_forest_plot_data(rows),
         "search minus another network (points)",
         " on SST-2",
     )
@@ -123,8 +123,8 @@ def test_the_title_of_a_forest_names_the_rival_of_each_row():
 
 def test_the_title_of_a_forest_without_an_interval_has_the_ends_of_its_dots():
     rows = {(OURS, str(i)): estimate(-i, seeds=1) for i in range(3)}
-    title = plot.write_forest_headline(
-        plot.make_forest_data(rows), "a minus b (points)"
+    title = plot.format_forest_plot_title(
+        plot.make_forest_plot_data(rows), "a minus b (points)"
     )
     assert title == "A minus b: −2.0 to +0.0 points, 1 seed: too few for an interval"
 
@@ -138,8 +138,8 @@ def test_the_title_of_a_forest_with_words_counts_them():
         "they differ",
         "too noisy to say",
     ]
-    data = plot.make_forest_data(rows).assign(word=[*read, "not measured"])
-    assert plot.write_forest_headline(data, "") == (
+    data = plot.make_forest_plot_data(rows).assign(word=[*read, "not measured"])
+    assert plot.format_forest_plot_title(data, "") == (
         "Of 4 measured in points: 2 agree, 1 the other way round, 1 too noisy to say"
     )
     figure = plot.draw_forest(data)
@@ -154,7 +154,7 @@ def test_the_title_of_a_forest_with_words_counts_them():
 def test_a_forest_draws_the_effect_of_interest_where_none_is_printed():
     rows = {(OURS, place): replace(estimate(1.0), interest=1.5) for place in ("a", "b")}
     figure = plot.draw_forest(
-        plot.make_forest_data(rows, {"a": 2.0}), "x minus y (points)"
+        plot.make_forest_plot_data(rows, {"a": 2.0}), "x minus y (points)"
     )
     (axis,) = figure.axes
     ticks = [one for one in axis.lines if one.get_label() == plot.INTEREST]
@@ -164,7 +164,7 @@ def test_a_forest_draws_the_effect_of_interest_where_none_is_printed():
 
 def test_a_dot_of_few_seeds_does_not_stretch_the_axis_of_intervals():
     rows = {(OURS, "a"): estimate(1.0), (OURS, "b"): estimate(9.0, seeds=1)}
-    figure = plot.draw_forest(plot.make_forest_data(rows), "x minus y (points)")
+    figure = plot.draw_forest(plot.make_forest_plot_data(rows), "x minus y (points)")
     (axis,) = figure.axes
     assert axis.get_xlim()[1] < 3
     assert [text.get_text() for text in axis.texts] == ["1 seed: too few, +9.0"]
@@ -203,7 +203,7 @@ def test_a_last_word_does_not_stand_alone():
 def test_a_printed_value_beside_too_few_seeds_is_not_cut_off():
     rows = {(OURS, name): estimate(1.0) for name in "a"}
     rows |= {(OURS, name): estimate(1.0, seeds=1) for name in "bc"}
-    data = plot.make_forest_data(rows, {"b": 2.5, "c": 30.0})
+    data = plot.make_forest_plot_data(rows, {"b": 2.5, "c": 30.0})
     figure = plot.draw_forest(data, "x minus y (points)")
     (axis,) = figure.axes
     assert 2.5 < axis.get_xlim()[1] < 30
@@ -216,7 +216,7 @@ def test_a_printed_value_beside_too_few_seeds_is_not_cut_off():
 def test_the_title_of_draws_claims_no_difference_whose_interval_holds_0(gain, is_shown):
     _, (axis,) = plot.make_panels(["As cut"])
     draws = {"a": [80.0, 82.0, 84.0], "b": [81.0 + gain, 83.0 + gain, 83.0 + gain]}
-    plot.draw_random_draws(axis, draws, "b")
+    plot.draw_scores_of_random_draws(axis, draws, "b")
     assert axis.get_title().startswith("As cut, b minus a: +")
     assert axis.get_title().endswith("no difference shown") != is_shown
     plt.close(axis.figure)
@@ -227,7 +227,7 @@ def test_a_sweep_shows_which_points_have_too_few_seeds():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [("3/12", 1, -0.5, -1.0, 0.0, 3), ("3/12", 5, 0.4, -9.0, 9.0, 1)]
     _, (axis,) = plot.make_panels([""])
-    plot.draw_sweep(axis, pd.DataFrame(rows, columns=columns))
+    plot.draw_differences_over_values(axis, pd.DataFrame(rows, columns=columns))
     (bars,) = axis.containers
     assert list(bars[0].get_xdata()) == [1]  # only this one has an interval
     low, high = axis.get_ylim()

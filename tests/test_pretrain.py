@@ -103,7 +103,7 @@ def test_masks_hide_words_and_never_the_ends(tokenizer):
 
 def test_every_second_passage_is_of_two():
     texts = toy.generate_passages(600, 0)
-    first, second, follows = step.draw_passages(texts, 0)
+    first, second, follows = step.sample_sentence_pairs(texts, 0)
     together = [f"{a} {b}" in texts for a, b in zip(first, second, strict=True)]
     assert together == (follows == 0).tolist() and not follows[1::2].any()
     assert follows[::2].mean() > 0.9

@@ -56,7 +56,9 @@ def test_central_claims_have_their_tasks_and_their_planned_seeds():
 def test_each_task_of_mini_counts_once(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        compare, "pair_columns", lambda rows, method, baseline, of: seen.append(of)
+        compare,
+        "pair_runs_of_models",
+        lambda rows, method, baseline, of: seen.append(of),
     )
     for scale in ("mini", "paper"):
         compare.estimate_difference(

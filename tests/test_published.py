@@ -46,7 +46,7 @@ def test_every_claim_has_an_id_of_its_own():
 
 @pytest.mark.papers("ghostbert")
 def test_rows_for_a_page_hold_the_printed_columns_alone():
-    found = published.make_table_rows("ghostbert", "table4", "Model", [1])
+    found = published.make_printed_score_table("ghostbert", "table4", "Model", [1])
     names = ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")
     assert list(found) == [("1/12", name) for name in names]
     row = found["1/12", "- ReLU"]
@@ -56,19 +56,21 @@ def test_rows_for_a_page_hold_the_printed_columns_alone():
 
 @pytest.mark.papers("ghostbert", "efficientbert")
 def test_corrections_are_lines_for_the_places_that_they_name():
-    wrong = published.list_corrections("efficientbert", "table03")[1]
-    kept = published.list_corrections("ghostbert", "table9")[0]
+    wrong = published.list_transcription_corrections("efficientbert", "table03")[1]
+    kept = published.list_transcription_corrections("ghostbert", "table9")[0]
     assert wrong.startswith(
         "NAS-BERT_30, Avg: printed 80.3, read as 80.4 (80.35); mean of 8 "
     )
     assert kept.startswith(
         "1/12 k=5, Avg.: printed 74.2; kept as printed;"
     ) and kept.endswith(".")
-    both = published.list_corrections("efficientbert", "table02", "table04")
+    both = published.list_transcription_corrections(
+        "efficientbert", "table02", "table04"
+    )
     heads = [line.split(",")[0] for line in both]  # a line of several places comes once
     assert heads == ["EfficientBERT++", "own models"]
     with pytest.raises(ValueError, match="table05"):
-        published.list_corrections("efficientbert", "table17")
+        published.list_transcription_corrections("efficientbert", "table17")
 
 
 PAPERS = tuple(find_papers())
@@ -90,12 +92,14 @@ def test_every_correction_stands_on_a_page(paper):
     ]
     text = "\n".join("".join(cell["source"]) for cell in cells)
     calls = " ".join(
-        re.findall(rf'published\.list_corrections\(\s*"{paper}",([^)]*)\)', text)
+        re.findall(
+            rf'published\.list_transcription_corrections\(\s*"{paper}",([^)]*)\)', text
+        )
     )
     shown = set(re.findall('"([^"]+)"', calls))
     shown |= {"table08b", "table10b"} if "name.split" in calls else set()  # nas_s71
     if paper == "nas_pruning":  # which shows the corrections of its table itself
-        shown |= set(re.findall(r'show_table_of_tests\(page, "(table\d+)_', text))
+        shown |= set(re.findall(r'show_test_score_table\(\s*page, "(table\d+)_', text))
     for row in pd.read_csv(published.PUBLISHED / paper / "corrections.csv", dtype=str)[
         "table"
     ]:
@@ -111,7 +115,7 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
         rename_row=lambda name: name.removesuffix("_BASE"),
         column_names={"QQP F1": "F1"},
     )
-    row = published.make_table_rows(
+    row = published.make_printed_score_table(
         "bermo", "table04_pruning_methods", labels, **rename
     )["L0 · BERMo"]
     assert row["published", "QQP Remaining %"] == 5.5
@@ -120,10 +124,10 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
 
 @pytest.mark.papers("ghostbert")
 def test_gaps_are_points_above_each_other_row():
-    with_widths = published.compute_printed_gaps(
+    with_widths = published.compute_printed_differences(
         "ghostbert", "table4", "Model", "GhostBERT", [1]
     )
-    rows = published.make_table_rows("ghostbert", "table4", "Model", [1])
+    rows = published.make_printed_score_table("ghostbert", "table4", "Model", [1])
     score = {name: row["published", "average"] for (_, name), row in rows.items()}
     gap = with_widths["- ReLU, 1/12, average"]
     assert gap == round(score["GhostBERT"] - score["- ReLU"], 2) > 0
@@ -134,24 +138,24 @@ def test_gaps_are_points_above_each_other_row():
 def test_misses_are_told_by_place():
     assert {
         miss["row"]
-        for miss in published.read_unexplained_values("ghostbert", "table11")
+        for miss in published.read_inconsistent_printed_values("ghostbert", "table11")
     } == {
         "After QK",
         "After V",
     }
-    every = published.read_unexplained_values("nas_pruning")
+    every = published.read_inconsistent_printed_values("nas_pruning")
     assert {miss["table"] for miss in every} > {"text 7.2"} and all(
         m["reason"] for m in every
     )
     with pytest.raises(
         ValueError, match="place of published misses of ghostbert: 'table4'"
     ):
-        published.read_unexplained_values("ghostbert", "table4")
+        published.read_inconsistent_printed_values("ghostbert", "table4")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
-    told = published.read_deviations(paper)
+    told = published.read_deviations_by_profile(paper)
     assert list(told) == ["toy", "mini", "base", "paper"]
     assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(
         told["mini"]
@@ -165,7 +169,7 @@ def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(pa
 
 @pytest.mark.papers("nas_pruning")
 def test_deviations_have_parts():
-    told = published.read_deviations("nas_pruning", "digits")
+    told = published.read_deviations_by_profile("nas_pruning", "digits")
     assert (
         "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
     )

@@ -19,7 +19,7 @@ from lib.report import builder
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
 from lib.report import artefact
-page = artefact.start("NAME", globals())"""
+page = artefact.open_page("NAME", globals())"""
 GRID = """from lib import data
 from lib.core.options import Numerics, Targets, Train
 from lib.core.rows import Row
@@ -43,9 +43,9 @@ evil = EVIL
 figure, axis = plt.subplots()
 axis.plot(runs["seed"], runs["matthews"])
 axis.set(title=evil, xlabel=evil)
-page.figure(figure, runs[["seed", "matthews"]])
-page.table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
-page.note([evil], evil, evil)
+page.show_figure(figure, runs[["seed", "matthews"]])
+page.show_table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
+page.show_remarks([evil], evil, evil)
 print(evil)""".replace("EVIL", repr(EVIL))
 KILL = """import multiprocessing, os, pathlib, signal
 mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
@@ -73,9 +73,9 @@ def write(folder, name, *artefact, grid=GRID):
             "code",
         ),
         ("grid", grid, "code"),
-        ("runs", "runs = page.collect(grid)", "code"),
+        ("runs", "runs = page.collect_frame(grid)", "code"),
         *(("artefact", text, "code") for text in artefact),
-        ("verdicts", "page.finish()", "code"),
+        ("verdicts", "page.show_verdicts_and_write_json()", "code"),
     ]
     body = {
         "cells": [
@@ -102,7 +102,7 @@ def workbook(tmp_path_factory):
     once; and the command line in it."""
     root = tmp_path_factory.mktemp("workbook")
     (root / "notebooks").mkdir()
-    table = "page.table(runs[['seed', 'matthews']], 'Scores')"
+    table = "page.show_table(runs[['seed', 'matthews']], 'Scores')"
     write(
         root / "notebooks",
         "ghostbert_t97_worker",
@@ -198,7 +198,7 @@ def test_a_page_that_is_not_whole_is_made_again(workbook):
     assert done.stdout.count("  made  ") == 3
     assert "made  " not in lib("report").stdout
     assert all(
-        builder.separate_html_and_mark(path)[1]
+        builder.split_html_and_digest(path)[1]
         for path in folder.glob("ghostbert*.html")
     )
 
@@ -356,7 +356,7 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(
     (test_sweep)."""
     root, lib, _ = workbook
     path = root / "notebooks" / "ghostbert_t96_absent.ipynb"
-    write(path.parent, path.stem, "page.table(runs, 'Scores')")
+    write(path.parent, path.stem, "page.show_table(runs, 'Scores')")
     text = path.read_text()
     path.write_text(
         text.replace(

@@ -17,7 +17,7 @@ from lib.papers.bermo.schedules import (
     compute_planned_score_level,
     plan_threshold_ramp,
 )
-from lib.train.loop import compute_rate_factor
+from lib.train.loop import compute_learning_rate_factor
 
 
 def prune(**changes):
@@ -106,7 +106,7 @@ def test_a_fraction_of_a_warm_up_in_steps(steps, share):
     assert int(bermo.compute_warmup_share(warmup, steps) * steps) == warmup
     if warmup:
         assert (
-            compute_rate_factor(
+            compute_learning_rate_factor(
                 warmup - 1, steps, bermo.compute_warmup_share(warmup, steps)
             )
             == 1.0

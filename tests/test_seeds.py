@@ -249,9 +249,9 @@ def metrics(monkeypatch):
 
 
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
-    (e,) = runs().estimate_gaps("a", "b").values()
+    (e,) = runs().estimate_differences("a", "b").values()
     assert (e.n_seeds, e.mean, e.region) == (3, pytest.approx(10), (0, np.inf))
-    (e,) = replace(runs(), page="another").estimate_gaps("a", "b").values()
+    (e,) = replace(runs(), page="another").estimate_differences("a", "b").values()
     assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
 
 
@@ -268,16 +268,16 @@ def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypa
         "a, 3/12, SST-2": pytest.approx(10),
         "a, 1/12, SST-2": pytest.approx(-10),
     }
-    (same,) = runs().estimate_gaps("a", "b").values()
+    (same,) = runs().estimate_differences("a", "b").values()
     assert [*gaps.values()][0] == same and same.n_seeds == 3
     shown, knobs = [], {}
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     monkeypatch.setattr(ipywidgets, "interact", lambda _, **more: knobs.update(more))
-    artefact.explore_models(own)
+    artefact.explore_model_differences(own)
     assert not shown and not knobs  # A page that a command makes has no control.
     monkeypatch.setattr(paths, "is_in_jupyter_lab", lambda: True)
     monkeypatch.delenv(notebook.BATCH, raising=False)
-    artefact.explore_models(own)
+    artefact.explore_model_differences(own)
     names = ["b, 3/12", "a, 3/12", "a, 1/12"]
     assert shown and knobs == {"task": ["SST-2"], "baseline": names}
 
@@ -292,10 +292,10 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
     own = Runs(frame, frame[:0], "mini", "page")
     plan = SimpleNamespace(plans=(PLANS[0],))
     monkeypatch.setattr(seeds, "list_planned_cells", lambda *_: plan.plans)
-    (e,) = own.estimate_gaps("a", "b").values()
+    (e,) = own.estimate_differences("a", "b").values()
     assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
     plan.plans = (replace(PLANS[0], models_expected_to_collapse=("b",)),)
-    (e,) = own.estimate_gaps("a", "b").values()
+    (e,) = own.estimate_differences("a", "b").values()
     assert (e.n_seeds, e.mean) == (3, pytest.approx(20))
 
 

@@ -83,7 +83,7 @@ def test_a_page_that_is_made_is_not_written_over(folder):
     page = folder / "90_claims.html"
     assert (
         "not made yet" in page.read_text()
-        and builder.separate_html_and_mark(page)[1] == "promised"
+        and builder.split_html_and_digest(page)[1] == "promised"
     )
     page.write_text("whole <!-- 0 -->")
     site.write_profile_index("toy")
@@ -131,14 +131,14 @@ def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn
 
 def test_pages_lead_to_the_next_and_the_one_before():
     names = front.list_ordered_pages("mini")
-    turns = {name: builder.find_adjacent_pages(name, "mini") for name in names}
+    turns = {name: builder.find_previous_and_next_pages(name, "mini") for name in names}
     ends = [[page and page[0] for page in turns[name]] for name in names]
     assert [before or "" for before, _ in ends] == ["", *names[:-1]]
     assert [behind or "" for _, behind in ends] == [*names[1:], ""]
     assert turns[names[1]][0][1] == notebook.read_notebook_title(
         notebook.find_notebook_path(names[0])
     )
-    assert builder.find_adjacent_pages("a_page_of_my_own", "mini") == []
+    assert builder.find_previous_and_next_pages("a_page_of_my_own", "mini") == []
 
 
 @BROWSER

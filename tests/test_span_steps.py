@@ -155,7 +155,7 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 def test_distillation_on_augmented_rows(runs):
     lines = (runs["more"].model_folder / "variants.jsonl").read_text().splitlines()
-    rows = [list(augment.expand_rows(json.loads(line))) for line in lines]
+    rows = [list(augment.iterate_augmented_rows(json.loads(line))) for line in lines]
     before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
     counts = [len(each) for each in rows]
     assert runs["more"].read_arrays("rows")["counts"].tolist() == counts

@@ -20,7 +20,7 @@ def rows():
 
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
     model = tiny("bert")
-    told = matching.write_states(
+    told = matching.write_hidden_states(
         model,
         rows,
         Numerics("float32", 1),
@@ -48,7 +48,7 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
 
 
 def test_half_precision_is_kept(tiny, rows, tmp_path):
-    told = matching.write_states(
+    told = matching.write_hidden_states(
         tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors"
     )
     assert told["bytes"] == 25 * 5 * 48 * 2

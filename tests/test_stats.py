@@ -11,13 +11,13 @@ from lib.stats.paired import (
     LeaveOneOut,
     Pair,
     adjust_p_values_by_holm,
+    compute_linearity_weights,
     compute_slope_weights,
-    compute_straightness_weights,
     compute_weighted_scores,
-    draw_bootstrap_weights,
     estimate_contrast,
     estimate_mean_over_seeds,
     paired_difference,
+    sample_bootstrap_weights,
 )
 
 METRICS = ("accuracy", "f1", "matthews", "pearson", "spearman")
@@ -79,7 +79,7 @@ def test_weighted_metrics_equal_the_materialised_resample(metric):
     else:
         labels = rng.integers(0, classes, n)
         logits = [rng.normal(size=(n, classes)) for _ in range(2)]
-    weights = draw_bootstrap_weights(rng, 30, n)
+    weights = sample_bootstrap_weights(rng, 30, n)
     assert (weights.sum(1) == n).all()
     rows = [np.repeat(np.arange(n), w.astype(int)) for w in weights]
     want = np.array([[score(metric, x[r], labels[r]) for x in logits] for r in rows])
@@ -185,11 +185,11 @@ def test_the_straighter_line_is_told_by_one_contrast():
     for y in generator.normal(size=(200, 4)) + np.arange(4):
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
         if compute_slope_weights(x) @ y > 0 and compute_slope_weights(10**x) @ y > 0:
-            assert np.sign(compute_straightness_weights(x, 10**x) @ y) == np.sign(
+            assert np.sign(compute_linearity_weights(x, 10**x) @ y) == np.sign(
                 plain - log
             )
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
-    assert compute_straightness_weights(x, 10**x) @ y == pytest.approx(
+    assert compute_linearity_weights(x, 10**x) @ y == pytest.approx(
         explained[0] - explained[1]
     )
 
@@ -208,7 +208,7 @@ def test_the_mean_of_replicates_has_students_interval():
         4,
     )
     coarse = estimate_mean_over_seeds(
-        [2.0, 2.0, 2.0], smallest_step=1.0
+        [2.0, 2.0, 2.0], resolution=1.0
     )  # a grid of 1 hides a spread
     assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
     assert (

@@ -187,7 +187,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
             real = batch["attention_mask"]
             values.append(
                 sum(
-                    losses.compute_mean_square(a, b, real, mask).item()
+                    losses.compute_mean_squared_error(a, b, real, mask).item()
                     for a, b in pairs
                 )
             )

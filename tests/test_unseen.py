@@ -353,7 +353,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     on any of them."""
     told = [
         grids.make_profile_data_descriptor("mini", task),
-        nas.describe_search_rows("mini", task),
+        nas.make_search_rows_descriptor("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
         told.append(bermo.make_bermo_run_arguments("mini", task, "BERT")["data"])
@@ -380,7 +380,7 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
         sum(values.nbytes for values in kept.values())
         == {2: 13, 3: 101, 300: 202}[classes]
     )
-    weights = paired.draw_bootstrap_weights(rng, 5, 101)
+    weights = paired.sample_bootstrap_weights(rng, 5, 101)
     for name in (
         ("accuracy",) + ("matthews",) * (classes < 9) + ("f1",) * (classes == 2)
     ):
@@ -475,9 +475,11 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
             == run.metrics[f"unseen.{name}"]
         )
         joint = metrics.compute_metric(name, found["said"], found["labels"])
-        assert compare.read_score(run, column) == pytest.approx(joint, abs=1e-12)
+        assert compare.read_score_with_unseen_rows(run, column) == pytest.approx(
+            joint, abs=1e-12
+        )
         assert compare.read_development_score(run, column) == run.metrics[name]
-        assert compare.read_score(plain, column) == run.metrics[name]
+        assert compare.read_score_with_unseen_rows(plain, column) == run.metrics[name]
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
     frame = pd.DataFrame(
@@ -486,17 +488,17 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     of = {task: (compare.Column(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
     [pair] = compare.pair_rows(
-        a, b, of, count_collapsed=(True, True)
+        a, b, of, includes_collapsed_runs=(True, True)
     )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
     words = (
         "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     )
-    assert Runs(frame, frame[:0], "toy").rows_caption == f"on {words}"
+    assert Runs(frame, frame[:0], "toy").caption_of_scored_rows == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-        compare.pair_rows(a, b, of, count_collapsed=(True, True))
+        compare.pair_rows(a, b, of, includes_collapsed_runs=(True, True))
 
 
 @cache
@@ -524,12 +526,14 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     ).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
         points = compare.list_scores_in_points(part, of).set_index("model")
-        e = paired.paired_difference(compare.pair_columns(part, method, baseline, of))
+        e = paired.paired_difference(
+            compare.pair_runs_of_models(part, method, baseline, of)
+        )
         gap = points["score"][method] - points["score"][baseline]
         assert gap == pytest.approx(e.mean, abs=1e-9)
         alone = points["development"][method] - points["development"][baseline]
         assert alone != pytest.approx(gap, abs=1e-6)
-    table = compare.make_table_by_task(frame, of, "here")
+    table = compare.make_score_table_by_task(frame, of, "here")
     titles = [
         ("here", of[task][0].title),
         ("here", f"{of[task][0].title}, {compare.ALONE}"),

@@ -504,7 +504,7 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     start.projection.load_state_dict(
         {k.removeprefix(students.MAP): torch.from_numpy(v) for k, v in kept.items()}
     )
-    students.SubnetworkTraining(start, WINDOW, 1).prepare_step(0, 1)
+    students.SubnetworkTraining(start, WINDOW, 1).before_forward_pass(0, 1)
     encoded, _ = text.encode_corpus(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
     batch = make_batch(encoded, range(len(encoded)))
     with torch.no_grad():

@@ -115,14 +115,17 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
         )
         for m, name in product((3, 1), ("Prune", "Ghost")):
             module = ghostbert.make_ghost_options("base") if name == "Ghost" else None
-            spec = ghostbert.student_on_labels_spec(*at, m, module).with_seed(seed)
+            spec = ghostbert.student_trained_on_labels_spec(*at, m, module).with_seed(
+                seed
+            )
             yield Trial(f"{name}, labels twice {m}/12", spec)
     elif setting in SEARCH:
         yield Trial("30 % NAS", nas.pruned_spec(*at, ratio=RATIO).with_seed(seed))
         yield Trial(
-            "30 % Random", nas.random_retrained_spec(*at, ratio=RATIO).with_seed(seed)
+            "30 % Random",
+            nas.random_architecture_retrained_spec(*at, ratio=RATIO).with_seed(seed),
         )
-        sized = nas.random_retrained_spec(
+        sized = nas.random_architecture_retrained_spec(
             *at, ratio=RATIO, keeps_searched_sizes=True
         ).with_seed(seed)
         yield Trial("30 % Random, searched sizes", sized)

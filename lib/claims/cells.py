@@ -52,7 +52,7 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per doubling": lambda x: paired.compute_slope_weights(np.log2(x)),
     "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
     "per step": paired.compute_slope_weights,
-    "straighter over the logarithm": lambda x: paired.compute_straightness_weights(
+    "straighter over the logarithm": lambda x: paired.compute_linearity_weights(
         np.log10(x), x
     ),
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],

@@ -63,7 +63,7 @@ def select_compared_rows_of_one_dtype(
     cell: Cell, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
     """Return the rows that a Cell compares, all computed in one dtype
-    (`lib.stats.compare.select_one_dtype`).
+    (`lib.stats.compare.select_runs_of_one_dtype`).
 
     Scores of float32 and bfloat16 runs are not mixed in a comparison. Raises
     LookupError that names a model without rows."""
@@ -78,7 +78,7 @@ def select_compared_rows_of_one_dtype(
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
-    return compare.select_one_dtype([row for row in rows if id(row) in row_ids])
+    return compare.select_runs_of_one_dtype([row for row in rows if id(row) in row_ids])
 
 
 def count_fewest_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
@@ -174,7 +174,7 @@ def estimate_mean_of_measure(
         return None
     if frame["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
-        e = paired.estimate_share_gap(*(part["value"] for part in parts))
+        e = paired.estimate_difference_of_shares(*(part["value"] for part in parts))
         # The claim is that no run (or every run) has the property. That is checked by
         # counting, so the interval has no width.
         if cell.bounds[0] == cell.bounds[1]:

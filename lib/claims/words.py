@@ -37,7 +37,7 @@ from lib.claims.measures import MetricColumnsByTask, add_measure_column
 from lib.core import disk
 from lib.core.rows import ResultRow
 from lib.stats import compare, paired
-from lib.stats.measures import list_candidate_scores
+from lib.stats.measures import list_scores_of_candidates
 
 # From words.toml. WORDS: {word: (mark, when it is given)} in the order of the rules.
 # CHECKS: {word: mark} for printed numbers that are computed again. READING: paragraphs
@@ -454,7 +454,7 @@ def judge_cells(
     Each Result says whether the runs agree with the claim.
 
     claim: the claim's row of `claims.csv`.
-    result_rows: rows of runs with their scores, as `compare.add_metrics_to_row`
+    result_rows: rows of runs with their scores, as `compare.add_metrics_of_run`
     returns them.
 
     Two comparisons of the same runs count once. A comparison without rows at this
@@ -622,7 +622,7 @@ def explain_untestable_cell(
         made = [row["run"] is not None or row["state"] == "failed" for row in rows]
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
-        both = list_candidate_scores(
+        both = list_scores_of_candidates(
             make_frame_per_model(cell, rows), inputs.columns_by_task
         )
         fewest = min(both.nunique()) if len(both) else inf
@@ -651,7 +651,7 @@ def explain_model_that_learned_little(
             and has_score_in_first_metric(row, inputs)
         ):
             continue
-        level = compare.measure_level(
+        level = compare.measure_score_and_chance(
             row["run"], inputs.columns_by_task[row["task"]][0]
         )
         floor = inputs.unpruned_scores.get(row["task"], 0.0) / 2
@@ -687,7 +687,7 @@ def describe_collapsed_runs(
 
     For a model that the claim expects to fail, the text says in how many seeds its
     score comes near the other model's."""
-    levels: dict[str, dict[str, list[tuple[int, compare.Level]]]] = {}
+    levels: dict[str, dict[str, list[tuple[int, compare.ScoreAndChance]]]] = {}
     for (label, _), part in group_rows_by_model(cell, rows):
         for row in part:
             if (
@@ -695,7 +695,7 @@ def describe_collapsed_runs(
                 and has_predictions_on_examples(row["spec"])
                 and has_score_in_first_metric(row, inputs)
             ):
-                level = compare.measure_level(
+                level = compare.measure_score_and_chance(
                     row["run"], inputs.columns_by_task[row["task"]][0]
                 )
                 by_task = levels.setdefault(label, {})

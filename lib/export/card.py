@@ -14,7 +14,7 @@ from lib.core.types import Json
 from lib.data import Task, own
 from lib.data.models import HUB
 from lib.export.opened import find_task
-from lib.report.tables import escape_text
+from lib.report.tables import escape_markdown_line
 
 
 def make_card(run: Run, export_report: Json) -> ModelCard:
@@ -29,10 +29,10 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
     return ModelCard.from_template(
         make_metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
-        title=escape_text(
+        title=escape_markdown_line(
             f"{format_task_title(run, task) if task else 'Encoder'}, {run.name}"
         ),
-        classes=[escape_text(name) for name in task.labels] if task else [],
+        classes=[escape_markdown_line(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * export_report["remote"],
         scores=select_task_metrics(run, task),
         described=json.dumps(remove_absolute_paths(spec.args.get("data", {}))),

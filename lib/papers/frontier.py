@@ -28,10 +28,10 @@ from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS
 from lib.papers.points import (
     Method,
-    join_stages_into_one_training,
+    frontier_student_spec,
+    make_single_stage_settings,
     quantised_spec,
     searched_student_spec,
-    student_spec,
 )
 from lib.stats import compare, cost, paired
 from lib.stats.compare import Column
@@ -67,7 +67,7 @@ def uniformly_pruned_spec(profile: str, task: str, width_in_twelfths: int) -> Sp
     cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
-    train = join_stages_into_one_training(students.FINETUNE, profile)
+    train = make_single_stage_settings(students.FINETUNE, profile)
     args = grids.make_common_run_arguments(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
@@ -102,7 +102,9 @@ def student_by_method_spec(
     _, arguments = method.plan_pruning(
         find_encoder_shape(profile), flops_in_twelfths / HEADS
     )
-    return student_spec(profile, task, {"op": method_name} | arguments, **inputs)
+    return frontier_student_spec(
+        profile, task, {"op": method_name} | arguments, **inputs
+    )
 
 
 # Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
@@ -147,7 +149,7 @@ def one_loss_distilled_ghost_spec(
     two stages."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = join_stages_into_one_training(students.FINETUNE, profile)
+    train = make_single_stage_settings(students.FINETUNE, profile)
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
@@ -213,7 +215,7 @@ def list_flops_budgets_in_twelfths(
     method = TABLE[method_name]
     if method.once:
         return (0,)
-    possible_widths = students.select_widths_with_whole_heads(
+    possible_widths = students.select_possible_widths(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
     if method.keeps == "found" and grids.find_reader_passage_cut(profile):
@@ -239,7 +241,7 @@ def count_method_flops(
         return method.flops(profile)
     if method.keeps == "found":
         assert searched_architecture is not None
-        layers = cost.count_widths_by_layer(searched_architecture)
+        layers = cost.list_widths_of_layers(searched_architecture)
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
@@ -302,7 +304,11 @@ def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
-    top = 100 - paired.estimate_share_gap([False] * rows).high if is_fraction else 99.95
+    top = (
+        100 - paired.estimate_difference_of_shares([False] * rows).high
+        if is_fraction
+        else 99.95
+    )
     if best < top:
         return line
     why = (
@@ -361,7 +367,7 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             pairs = map(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
-            score = paired.bounded_difference([*pairs])
+            score = paired.difference_with_nonzero_interval([*pairs])
             line = {
                 "task": task,
                 "model": model,
@@ -450,10 +456,10 @@ def compare_to_width_pruned(
     if baseline_row is None:
         return columns
     columns |= {"budget": baseline_row["m"] or HEADS, "beside": baseline_row["model"]}
-    pairs = compare.pair_columns(
+    pairs = compare.pair_runs_of_models(
         runs_frame, point_row["model"], baseline_row["model"], {column.task: (column,)}
     )
-    gap = paired.bounded_difference(pairs) if pairs else None
+    gap = paired.difference_with_nonzero_interval(pairs) if pairs else None
     columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= paired.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})

@@ -44,26 +44,28 @@ class Method:
     least: Callable[[str], float] | None = None
 
 
-def student_spec(
-    profile: str, task: str, *operations: Json, **further_inputs: Spec
+def frontier_student_spec(
+    profile: str, task: str, *surgery_operations: Json, **further_input_runs: Spec
 ) -> Spec:
     """Return the Spec of a student that matches its teacher's hidden states, then
     learns the labels.
 
-    operations: entries {"op": ...} that make the untrained student from the teacher.
-    further_inputs: further input runs of the first stage, such as a ranking of heads.
+    surgery_operations: entries {"op": ...} that make the untrained student from the
+    teacher.
+    further_input_runs: further input runs of the first stage, such as a ranking of
+    heads.
     """
     last = students.student_spec(profile, task, students.HEADS)
     first = last.inputs["start"]
     changes = {
-        "args": first.args | {"surgery": list(operations)},
-        "inputs": first.inputs | further_inputs,
+        "args": first.args | {"surgery": list(surgery_operations)},
+        "inputs": first.inputs | further_input_runs,
     }
     return replace(last, inputs={"start": replace(first, **changes)})
 
 
-def join_stages_into_one_training(
-    settings_by_profile: Mapping[str, Train], profile: str
+def make_single_stage_settings(
+    train_settings_by_profile: Mapping[str, Train], profile: str
 ) -> Train:
     """Return the training settings of a method with a single stage, with the epochs of
     both stages of the other methods, so that all are trained equally long."""
@@ -72,32 +74,34 @@ def join_stages_into_one_training(
         grids.adapt_options_to_reader_data(profile, train).epochs for train in both
     )
     return grids.adapt_options_to_reader_data(
-        profile, replace(settings_by_profile[profile], epochs=sum(epochs))
+        profile, replace(train_settings_by_profile[profile], epochs=sum(epochs))
     )
 
 
 def searched_student_spec(
     profile: str,
     task: str,
-    budget_in_twelfths: int,
-    find_search: SpecMaker,
-    operations: tuple[Json, ...] = (),
+    flops_budget_in_twelfths: int,
+    make_search_spec: SpecMaker,
+    surgery_operations: tuple[Json, ...] = (),
 ) -> Spec:
     """Return the Spec of a student whose kept heads and neurons are the result of a
     search.
 
-    find_search: f(profile, task, budget_in_twelfths) -> Spec of the search.
-    operations: entries {"op": ...} that change the student after the cut."""
-    search = find_search(profile, task, budget_in_twelfths)
-    return student_spec(profile, task, {"op": "keep"}, *operations, search=search)
+    make_search_spec: f(profile, task, budget in twelfths) -> Spec of the search.
+    surgery_operations: entries {"op": ...} that change the student after the cut."""
+    search = make_search_spec(profile, task, flops_budget_in_twelfths)
+    return frontier_student_spec(
+        profile, task, {"op": "keep"}, *surgery_operations, search=search
+    )
 
 
 def quantised_spec(
-    profile: str, task: str, budget_in_twelfths: int, make_trained_spec: SpecMaker
+    profile: str, task: str, flops_budget_in_twelfths: int, make_trained_spec: SpecMaker
 ) -> Spec:
     """Return the Spec that turns the weights of a trained model into int8.
 
-    make_trained_spec: f(profile, task, budget_in_twelfths) -> Spec of that model."""
-    model = make_trained_spec(profile, task, budget_in_twelfths)
+    make_trained_spec: f(profile, task, budget in twelfths) -> Spec of that model."""
+    model = make_trained_spec(profile, task, flops_budget_in_twelfths)
     args = grids.make_common_run_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

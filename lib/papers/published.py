@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from lib.core import disk
 from lib.core.names import check_known_name
@@ -18,6 +18,11 @@ from lib.core.paths import PUBLISHED
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lib.stats.compare import ScoreTable
+
+# {"row, 3/12, column": difference of two printed scores}.
+PointsByRow: TypeAlias = dict[str, float]
 
 
 class PrintedNumber(float):
@@ -97,7 +102,7 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
     ]
 
 
-def read_printed_frame(paper: str, table_name: str) -> pd.DataFrame:
+def read_table_with_printed_digits(paper: str, table_name: str) -> pd.DataFrame:
     """Return a printed table as a DataFrame of objects, whose numbers show their
     printed digits (`PrintedNumber`)."""
     import pandas as pd
@@ -105,20 +110,20 @@ def read_printed_frame(paper: str, table_name: str) -> pd.DataFrame:
     return pd.DataFrame(read_rows(paper, table_name), dtype=object)
 
 
-def make_table_rows(
+def make_printed_score_table(
     paper: str,
     table_name: str,
     label_columns: str | Sequence[str],
-    kept_heads: Container[int] | None = None,
+    kept_head_counts: Container[int] | None = None,
     rename_row: Callable[[Any], str] = str,
     column_names: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-) -> dict[Any, dict[tuple[str, str], Any]]:
+) -> ScoreTable:
     """Return a printed table as {row: {("published", column): value}}, ready to be
     joined with our scores in one table.
 
     label_columns: the column that names the rows, or several whose texts are joined.
-    kept_heads: returns only rows with these numbers of kept heads, as {(m, row): ...};
-    a table without a column `m` counts as 1/12.
+    kept_head_counts: returns only rows with these numbers of kept heads, as {(m, row):
+    ...}; a table without a column `m` counts as 1/12.
     rename_row: f(printed name of a row) -> its name on the page.
     column_names: {printed column: its name on the page}. An average is always
     "average"."""
@@ -129,9 +134,9 @@ def make_table_rows(
             if isinstance(label_columns, str)
             else " · ".join(map(row.pop, label_columns))
         )
-        if kept_heads is not None:
+        if kept_head_counts is not None:
             width = row.pop("m", "1/12")
-            if int(width.split("/")[0]) not in kept_heads:
+            if int(width.split("/")[0]) not in kept_head_counts:
                 continue
             key = width, key
         by_row[key] = {
@@ -144,21 +149,23 @@ def make_table_rows(
     return by_row
 
 
-def compute_printed_gaps(
+def compute_printed_differences(
     paper: str,
     table_name: str,
     label_columns: str | Sequence[str],
     method_row: str,
-    kept_heads: Container[int],
+    kept_head_counts: Container[int],
     rename_row: Callable[[Any], str] = str,
-) -> dict[str, float]:
-    """Return {"row, 3/12, column": points}, the printed scores of one row minus those
-    of each other row at the same width.
+) -> PointsByRow:
+    """Return the printed scores of one row minus those of each other row at the same
+    width, by row.
 
     method_row: the row from which others are subtracted.
-    label_columns, kept_heads, rename_row: as in `make_table_rows`."""
+    label_columns, kept_head_counts, rename_row: as in `make_printed_score_table`."""
     every, points = (
-        make_table_rows(paper, table_name, label_columns, kept_heads, rename_row),
+        make_printed_score_table(
+            paper, table_name, label_columns, kept_head_counts, rename_row
+        ),
         {},
     )
     for width, row in every:
@@ -171,21 +178,22 @@ def compute_printed_gaps(
     return points
 
 
-def _select_rows_on_tables(
-    paper: str, list_name: str, places_in_paper: Sequence[str]
+def _select_remarks_on_places(
+    paper: str,
+    list_file_name: Literal["corrections", "misses"],
+    places_in_paper: Sequence[str],
 ) -> list[dict[str, str]]:
     """Return the rows of a list of remarks on the print that are on some places in the
     paper, or all rows.
 
     Raises Refused for a place without a row.
 
-    list_name: "corrections" or "misses".
     places_in_paper: such as "table03"; empty means all."""
-    rows = _read_table_as_text(paper, list_name)
+    rows = _read_table_as_text(paper, list_file_name)
     all_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places_in_paper:
         check_known_name(
-            f"place of published {list_name} of {paper}", place, sorted(all_places)
+            f"place of published {list_file_name} of {paper}", place, sorted(all_places)
         )
     return [
         row
@@ -194,7 +202,9 @@ def _select_rows_on_tables(
     ]
 
 
-def read_unexplained_values(paper: str, *places_in_paper: str) -> list[dict[str, str]]:
+def read_inconsistent_printed_values(
+    paper: str, *places_in_paper: str
+) -> list[dict[str, str]]:
     """Return the printed values that no arithmetic gives, from the paper's
     `misses.csv`.
 
@@ -202,10 +212,12 @@ def read_unexplained_values(paper: str, *places_in_paper: str) -> list[dict[str,
     Raises Refused for a place without a row.
 
     places_in_paper: such as "table03"; none means all."""
-    return _select_rows_on_tables(paper, "misses", places_in_paper)
+    return _select_remarks_on_places(paper, "misses", places_in_paper)
 
 
-def read_deviations(paper: str, toml_table: str = "pages") -> dict[str, list[str]]:
+def read_deviations_by_profile(
+    paper: str, toml_table: str = "pages"
+) -> dict[str, list[str]]:
     """Return {profile: sentences} on what our runs at a profile do differently from a
     paper.
 
@@ -229,7 +241,7 @@ def read_deviations(paper: str, toml_table: str = "pages") -> dict[str, list[str
     }
 
 
-def list_corrections(paper: str, *places_in_paper: str) -> list[str]:
+def list_transcription_corrections(paper: str, *places_in_paper: str) -> list[str]:
     """Return sentences on the cells of some tables that the transcription corrected,
     from the paper's `corrections.csv`.
 
@@ -237,7 +249,7 @@ def list_corrections(paper: str, *places_in_paper: str) -> list[str]:
 
     places_in_paper: such as "table03", "eq. 1" or "text 3.1"."""
     sentences = []
-    for row in _select_rows_on_tables(paper, "corrections", places_in_paper):
+    for row in _select_remarks_on_places(paper, "corrections", places_in_paper):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
         if row["read_as"] not in ("", row["printed"], "as printed"):

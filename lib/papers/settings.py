@@ -18,32 +18,32 @@ def format_setting(setting: Any) -> str:
         return str(setting)
 
 
-def join_settings(
+def join_printed_and_our_settings(
     printed_settings: pd.DataFrame,
-    our_settings: Mapping[tuple[str, str], Mapping[str, Any]],
+    our_settings_by_column: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> pd.DataFrame:
     """Return a table of text with the printed settings and ours side by side; a missing
     value is a dash.
 
     printed_settings: a frame with a row for each setting.
-    our_settings: {(source, column of `printed_settings`): {setting: value}}; a source
-    names the profile."""
+    our_settings_by_column: {(source, column of `printed_settings`): {setting: value}};
+    a source names the profile."""
     columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {
         (PRINTED, column): printed_settings[column].map(format_setting)
         for column in printed_settings
     }
-    for key, values in our_settings.items():
+    for key, values in our_settings_by_column.items():
         columns[key] = [
             format_setting(values.get(row, NONE)) for row in printed_settings.index
         ]
     return pd.DataFrame(columns, printed_settings.index)
 
 
-def find_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
+def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
     """Return a bool frame that says which of our settings differ from the printed ones.
 
-    joined_settings: what `join_settings` returned."""
+    joined_settings: what `join_printed_and_our_settings` returned."""
     return joined_settings.apply(
         lambda c: (c != joined_settings[PRINTED, c.name[1]]) & (c != NONE)
     )
@@ -53,7 +53,7 @@ def mark_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
     """Return a table of settings with the mark ≠ behind each of ours that differs from
     the print.
 
-    joined_settings: what `join_settings` returned."""
+    joined_settings: what `join_printed_and_our_settings` returned."""
     return joined_settings.mask(
-        find_differing_cells(joined_settings), joined_settings + " ≠"
+        make_difference_mask(joined_settings), joined_settings + " ≠"
     )

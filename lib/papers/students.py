@@ -9,6 +9,7 @@ A width is m of 12 attention heads, and the same share of neurons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from lib.core.names import Refused
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
@@ -35,63 +36,76 @@ LONG: tuple[str, ...] = S.LONG
 HEADS = 12
 
 
-def count_width_parts(family: str = "bert") -> int:
+def count_heads_of_paper_model(family: str = "bert") -> int:
     """Return the number of parts in which a family's width is measured: the attention
     heads of the paper's model, such as 12."""
     return find_encoder_shape("paper", family).heads
 
 
-def count_kept_heads(profile: str, width_parts: int, family: str = "bert") -> int:
+def count_kept_heads(
+    profile: str, width_in_paper_heads: int, family: str = "bert"
+) -> int:
     """Return the number of attention heads that a profile's encoder keeps at a width,
     which is given in parts of the paper's model.
 
     Raises Refused, with the possible widths, where that is no whole number of heads, or
     where neurons cannot be divided like heads.
 
-    width_parts: the width, such as 3 of 12."""
-    all_parts, encoder = count_width_parts(family), find_encoder_shape(profile, family)
+    width_in_paper_heads: the width, such as 3 of 12."""
+    all_parts, encoder = (
+        count_heads_of_paper_model(family),
+        find_encoder_shape(profile, family),
+    )
     work = [
         width
         for width in range(1, all_parts + 1)
         if not width * encoder.heads % all_parts
     ]
-    if type(width_parts) is not int or width_parts not in work:
-        why = f"width {width_parts}/{all_parts} of {encoder.heads} heads is no whole number of them"
+    if type(width_in_paper_heads) is not int or width_in_paper_heads not in work:
+        width = f"{width_in_paper_heads}/{all_parts} of {encoder.heads} heads"
+        why = f"width {width} is no whole number of them"
         raise Refused(f"{why}: take {', '.join(map(str, work))} of {all_parts}")
-    return cost.check_kept_heads(encoder, width_parts * encoder.heads // all_parts)
+    return cost.resolve_kept_head_count(
+        encoder, width_in_paper_heads * encoder.heads // all_parts
+    )
 
 
-def select_widths_with_whole_heads(
-    profile: str, widths: Sequence[int]
+def select_possible_widths(
+    profile: str, widths_in_twelfths: Sequence[int]
 ) -> tuple[int, ...]:
     """Return those widths at which a profile's encoder keeps a whole number of heads.
 
     Raises Refused where there is none.
 
-    widths: in twelfths of the whole."""
+    widths_in_twelfths: of the whole."""
     heads = find_encoder_shape(profile).heads
-    possible_widths = tuple(m for m in widths if not m * heads % HEADS)
-    return possible_widths or (count_kept_heads(profile, widths[0]),)
+    possible_widths = tuple(m for m in widths_in_twelfths if not m * heads % HEADS)
+    return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
+
+
+class StudentPlan(NamedTuple):
+    surgery_operations: list[Json]  # Entries {"op": ...}, in order.
+    input_runs: dict[str, Spec]
 
 
 def plan_student_surgery(
     profile: str,
     task: str,
-    width_parts: int,
+    width_in_paper_heads: int,
     ghosts: Ghost | None,
     family: str = "bert",
-) -> tuple[list[Json], dict[str, Spec]]:
-    """Return (surgery, input runs) that turn a fine-tuned teacher into an untrained
-    student.
+) -> StudentPlan:
+    """Return the surgery and the input runs that turn a fine-tuned teacher into an
+    untrained student.
 
-    The surgery is a list of entries {"op": ...}: a cut to the width, if it is not
+    The surgery is a cut to the width, if it is not
     whole, and ghost modules. The inputs are the teacher and the ranking of its heads
     and neurons. Linear layers that a ghost replaces are not cut (GhostBERT, section
     4.2). Raises ValueError for a width or ghosts that the encoder cannot have.
 
-    width_parts: the width, such as 3 of 12.
+    width_in_paper_heads: the width, such as 3 of 12.
     ghosts: options of the ghost modules; None for none."""
-    heads, surgery = count_kept_heads(profile, width_parts, family), []
+    heads, surgery = count_kept_heads(profile, width_in_paper_heads, family), []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
@@ -110,12 +124,12 @@ def plan_student_surgery(
     if ghosts:
         ghosts.check_fits_model(pruned)
         surgery.append({"op": "ghost"} | to_plain_json(ghosts))
-    return surgery, inputs
+    return StudentPlan(surgery, inputs)
 
 
-def set_padded_length(train: Train, padded_length: int) -> Train:
+def set_padded_length(train: Train, padded_length: int | None) -> Train:
     """Return training settings in which every row is padded to the same number of
-    tokens; 0 leaves the settings as they are."""
+    tokens; None or 0 leaves the settings as they are."""
     return (
         replace(train, max_length=padded_length, pad_to=padded_length)
         if padded_length
@@ -127,24 +141,25 @@ def finetuned_spec(
     profile: str,
     task: str,
     initial_model: Spec,
-    padded_length: int = 0,
+    padded_length: int | None = None,
     targets: Targets = LABELS,
     teacher: Spec | None = None,
-    has_ghosts: bool = True,
-    ghost_kernel_learning_rate: float = 0.0,
+    has_ghost_modules: bool = True,
+    ghost_kernel_learning_rate: float | None = None,
 ) -> Spec:
     """Return the Spec of a student's last stage (GhostBERT, section 2.3): fine-tuning
     of a distilled model.
 
     initial_model: the run of the stage before.
-    padded_length: tokens to which every row is padded, or 0.
+    padded_length: tokens to which every row is padded, if any.
     targets: labels, or a mix with the logits of `teacher`.
-    has_ghosts: whether the model has ghost modules.
-    ghost_kernel_learning_rate: learning rate of the ghosts' kernel weights; 0 means the
-    profile's."""
+    has_ghost_modules: whether the model has ghost modules.
+    ghost_kernel_learning_rate: learning rate of the ghosts' kernel weights; None and 0
+    mean the profile's."""
     train = set_padded_length(FINETUNE[profile], padded_length)
     train = replace(
-        train, taps=(ghost_kernel_learning_rate or train.taps) if has_ghosts else 0.0
+        train,
+        taps=(ghost_kernel_learning_rate or train.taps) if has_ghost_modules else 0.0,
     )
     inputs = {"start": initial_model} | (
         {"teacher": teacher} if targets.kind != "hard" else {}
@@ -159,20 +174,20 @@ def finetuned_spec(
 def make_distillation_settings(
     profile: str,
     task: str,
-    learning_rate: float = 0.0,
-    has_ghosts: bool = True,
+    learning_rate: float | None = None,
+    has_ghost_modules: bool = True,
     epoch_factor: int = 1,
-    ghost_kernel_learning_rate: float = 0.0,
+    ghost_kernel_learning_rate: float | None = None,
 ) -> Train:
     """Return the training settings of a student's distillation stage.
 
-    learning_rate: 0 means the profile's.
-    has_ghosts, ghost_kernel_learning_rate: as in `finetuned_spec`.
+    learning_rate: None and 0 mean the profile's.
+    has_ghost_modules, ghost_kernel_learning_rate: as in `finetuned_spec`.
     epoch_factor: factor on the profile's number of epochs."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
     ghost_kernel_learning_rate = (
-        (ghost_kernel_learning_rate or train.taps) if has_ghosts else 0.0
+        (ghost_kernel_learning_rate or train.taps) if has_ghost_modules else 0.0
     )
     return replace(
         train,
@@ -183,50 +198,65 @@ def make_distillation_settings(
 
 
 def untrained_student_spec(
-    profile: str, task: str, kept_parts: int, ghosts: Ghost | None, family: str = "bert"
+    profile: str,
+    task: str,
+    width_in_paper_heads: int,
+    ghosts: Ghost | None,
+    family: str = "bert",
 ) -> Spec:
     """Return the Spec of a student before training: pruned, with untrained ghost
     modules.
 
-    kept_parts: the width, such as 3 of 12.
+    width_in_paper_heads: the width, such as 3 of 12.
     ghosts: options of the ghost modules; None for none."""
-    surgery, inputs = plan_student_surgery(profile, task, kept_parts, ghosts, family)
+    surgery, inputs = plan_student_surgery(
+        profile, task, width_in_paper_heads, ghosts, family
+    )
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
 def student_spec(
     profile: str,
     task: str,
-    kept_parts: int,
+    width_in_paper_heads: int,
     ghosts: Ghost | None = None,
     family: str = "bert",
-    augmented: bool | None = None,
+    is_augmented: bool | None = None,
     targets: Targets = LABELS,
-    lr: float = 0.0,
-    times: int = 1,
-    taps: float = 0.0,
+    learning_rate: float | None = None,
+    epoch_factor: int = 1,
+    ghost_kernel_learning_rate: float | None = None,
 ) -> Spec:
     """Return the Spec of a student: pruned, distilled from the fine-tuned teacher, then
     fine-tuned (GhostBERT, section 2.3).
 
-    kept_parts: the width, such as 3 of 12.
+    width_in_paper_heads: the width, such as 3 of 12.
     ghosts: options of the ghost modules; None gives the pruned baseline.
-    augmented: whether it is distilled on augmented rows; None means the profile's
+    is_augmented: whether it is distilled on augmented rows; None means the profile's
     choice.
     targets: what the last stage learns.
-    lr: learning rate of the distillation; 0 means the profile's.
-    times: factor on the epochs of the distillation.
-    taps: learning rate of the ghosts' kernel weights in both stages; 0 means the
-    profile's."""
-    surgery, inputs = plan_student_surgery(profile, task, kept_parts, ghosts, family)
-    train = make_distillation_settings(profile, task, lr, bool(ghosts), times, taps)
+    learning_rate: learning rate of the distillation; None and 0 mean the profile's.
+    epoch_factor: factor on the epochs of the distillation.
+    ghost_kernel_learning_rate: learning rate of the ghosts' kernel weights in both
+    stages; None and 0 mean the profile's."""
+    surgery, inputs = plan_student_surgery(
+        profile, task, width_in_paper_heads, ghosts, family
+    )
+    train = make_distillation_settings(
+        profile,
+        task,
+        learning_rate,
+        bool(ghosts),
+        epoch_factor,
+        ghost_kernel_learning_rate,
+    )
     tokens = ghosts.tokens if ghosts else 0
-    if AUGMENTED[profile] if augmented is None else augmented:
+    if AUGMENTED[profile] if is_augmented is None else is_augmented:
         inputs["augmented"] = grids.augmented_rows_spec(profile, task)
     elif CACHED[profile] and not tokens and not grids.find_reader_passage_cut(profile):
         # The teacher's hidden states are computed once, by a run that students with any
         # learning rates share.
-        read = make_distillation_settings(profile, task, has_ghosts=False)
+        read = make_distillation_settings(profile, task, has_ghost_modules=False)
         state_args = make_common_run_arguments(
             profile, task, train=read, distil=Distil(mask=True)
         )
@@ -242,17 +272,24 @@ def student_spec(
     start = Spec("distil", args, inputs)
     taught_by = inputs["teacher"]
     return finetuned_spec(
-        profile, task, start, tokens, targets, taught_by, bool(ghosts), taps
+        profile,
+        task,
+        start,
+        tokens,
+        targets,
+        taught_by,
+        bool(ghosts),
+        ghost_kernel_learning_rate,
     )
 
 
-def student_on_labels_spec(
+def student_trained_on_labels_spec(
     profile: str,
     task: str,
-    kept_parts: int,
+    width_in_paper_heads: int,
     ghosts: Ghost | None = None,
     family: str = "bert",
-    lr: float = 0.0,
+    learning_rate: float | None = None,
 ) -> Spec:
     """Return the Spec of a control: a student that learns labels in both stages,
     instead of the teacher's hidden states in the first.
@@ -260,14 +297,14 @@ def student_on_labels_spec(
     Pruning, epochs, learning rates and steps are those of `student_spec`. So what that
     student scores above it is due to the teacher, not to longer training.
 
-    kept_parts, ghosts, lr: as in `student_spec`."""
-    train = make_distillation_settings(profile, task, lr, bool(ghosts))
-    start = untrained_student_spec(profile, task, kept_parts, ghosts, family)
+    width_in_paper_heads, ghosts, learning_rate: as in `student_spec`."""
+    train = make_distillation_settings(profile, task, learning_rate, bool(ghosts))
+    start = untrained_student_spec(profile, task, width_in_paper_heads, ghosts, family)
     train = set_padded_length(train, ghosts.tokens if ghosts else 0)
     first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_spec(
         profile,
         task,
         Spec("finetune", first, {"start": start}),
-        has_ghosts=bool(ghosts),
+        has_ghost_modules=bool(ghosts),
     )

@@ -1,9 +1,10 @@
 """This module is what a notebook calls to make runs, show tables and figures, and write
 them to files.
 
-    page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
-    runs = page.runs(grid, recorded)
-    page.table(frame, "Table 3"); page.figure(figure, data); page.finish()
+    page = artefact.open_page("ghostbert_t03_pruned_vs_ghost", globals())
+    runs = page.collect_runs(grid, recorded)
+    page.show_table(frame, "Table 3"); page.show_figure(figure, data)
+    page.show_verdicts_and_write_json()
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it draws to
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
@@ -23,7 +24,7 @@ from functools import cached_property, wraps
 from inspect import signature
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -47,27 +48,26 @@ from lib.report.tables import (
     Runs,
     arrange_columns_for_page,
     collect_results,
-    escape_text,
-    format_value,
+    escape_markdown_line,
+    format_table_cell,
     join_name_levels,
     table_to_html,
     table_to_markdown,
-    tabulate_labels,
+    tabulate_run_labels,
 )
 from lib.report.verdicts import (
     ENVIRONMENT,
     convert_verdict_to_json,
-    write_answer,
-    write_counts,
+    format_verdict_counts,
+    list_answer_sentences,
 )
 from lib.stats import compare
 from lib.stats.compare import Column
-from lib.stats.paired import Estimate
 
 if TYPE_CHECKING:
     from lib.report.explore import LiveFigure
 
-ENVIRONMENT.filters["escaped"] = escape_text
+ENVIRONMENT.filters["escaped"] = escape_markdown_line
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
 # Matches ids in an SVG file and references to them. Pictures on one page need different
@@ -92,7 +92,7 @@ class Page:
     """A Page is an open notebook with its parameters, the runs that it used and the
     files that it wrote.
 
-    Notebooks create one with `start` and show all their results through it."""
+    Notebooks create one with `open_page` and show all their results through it."""
 
     id: str
     values: Json
@@ -111,18 +111,20 @@ class Page:
     ends: str = ""  # Sentence on the range of the scores of the page's runs.
 
     @cached_property
-    def scope(self) -> str:
+    def reader_profile(self) -> str:
         """Return the page's profile (scale of the runs), with the reader's own data and
         model if any. Grids are listed for it."""
         return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
 
     @property
-    def reader_lines(self) -> list[str]:
+    def reader_input_sentences(self) -> list[str]:
         """Return sentences on the reader's own data and model; [] for the papers' data
         and models."""
-        return grids.format_reader_sentences(self.scope)
+        return grids.format_reader_sentences(self.reader_profile)
 
-    def collect(self, rows: Sequence[Row], if_missing: str = "run") -> pd.DataFrame:
+    def collect_frame(
+        self, rows: Sequence[Row], if_missing: Literal["run", "skip", "make"] = "run"
+    ) -> pd.DataFrame:
         """Return the collected frame of a grid's rows: their labels, runs and metrics.
 
         Missing runs are made here, unless a command makes the page, which made them
@@ -136,20 +138,22 @@ class Page:
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().list_missing_specs(specs):
                 clock = sweep.TimeForecast(
-                    Store(), grids.make_run_time_estimator(self.scope)
+                    Store(), grids.make_run_time_estimator(self.reader_profile)
                 )
                 work = sweep.describe_missing_runs(todo, clock)
-                self.note([f"{work}. What is made stays when you interrupt it."])
+                self.show_remarks(
+                    [f"{work}. What is made stays when you interrupt it."]
+                )
                 lost = sweep.execute_specs(specs, time_forecast=clock)
-        frame = collect_results(rows, reasons_of_loss=lost)
-        if self.reader_lines and not is_made:
+        frame = collect_results(rows, failure_reason_by_spec=lost)
+        if self.reader_input_sentences and not is_made:
             # A page on a reader's own data tests no claims, so these runs are not
             # counted.
             return frame
         lines: Any = frame.to_dict("records")
-        self.note(compare.describe_dtypes(lines))
+        self.show_remarks(compare.describe_dtypes(lines))
         states, reasons = {}, {}
-        command = notebook.format_notebook_run_command(self.id, self.scope)
+        command = notebook.format_notebook_run_command(self.id, self.reader_profile)
         how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
@@ -161,62 +165,72 @@ class Page:
         if not any("runs missing" in line for line in self.noted):
             missing = f"of {len(states)} runs missing"
             common = Counter(reasons.values()).most_common(3)
-            self.note(f"{n} {missing}: {text}" for text, n in common)
+            self.show_remarks(f"{n} {missing}: {text}" for text, n in common)
         return frame
 
-    def runs(
+    def collect_runs(
         self,
-        grid: Callable[..., list[Row]] | Sequence[Row],
+        rows_or_grid: Callable[..., list[Row]] | Sequence[Row],
         recorded_rows: Callable[[], list[Row]] | Sequence[Row] = (),
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
         """Return the results of a grid as Runs, after making the missing runs.
 
-        grid: rows, or a function from a profile and the page's parameters to rows. A
-        function also gives the rows at mini, whose runs are only looked up.
+        rows_or_grid: rows, or a function from a profile and the page's parameters to
+        rows. A function also gives the rows at mini, whose runs are only looked up.
         recorded_rows: rows at mini whose runs are only looked up, or a function that
-        lists them, where `grid` is no function.
+        lists them, where `rows_or_grid` is no function.
         transform_rows: a function from the grid's rows to other rows, such as those of
         the searches that found the networks."""
-        if callable(grid):
+        if callable(rows_or_grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.list_rows_to_run(
-                grid, self.scope, self.values, self.id, changes
+                rows_or_grid, self.reader_profile, self.values, self.id, changes
             )
             for label, names in plans.read_omitted_values_by_label(
-                self.scope, self.id
+                self.reader_profile, self.id
             ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
-                look = f"{self.scope[:]} is a first look, without rows of {rest}"
-                self.note([f"{look}: seeds = [0] brings them."] * (not changes))
-            recorded_rows = transform_rows(self.rows_at_seeds(grid("mini"), "mini"))
-            grid = transform_rows(self.rows_at_seeds(rows, self.scope))
+                look = (
+                    f"{self.reader_profile[:]} is a first look, without rows of {rest}"
+                )
+                self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
+            recorded_rows = transform_rows(
+                self.add_rows_at_planned_seeds(rows_or_grid("mini"), "mini")
+            )
+            rows_or_grid = transform_rows(
+                self.add_rows_at_planned_seeds(rows, self.reader_profile)
+            )
         elif callable(recorded_rows):
             recorded_rows = recorded_rows()
-        made = self.collect(grid)
-        recorded_frame = self.collect(
-            self.rows_at_seeds(recorded_rows, "mini"), if_missing="skip"
+        made = self.collect_frame(rows_or_grid)
+        recorded_frame = self.collect_frame(
+            self.add_rows_at_planned_seeds(recorded_rows, "mini"), if_missing="skip"
         )
         if len(made):
             display_text(
-                "", PARTS.grid(tabulate_labels(made).to_html(index=False, border=0))
+                "", PARTS.grid(tabulate_run_labels(made).to_html(index=False, border=0))
             )
-        runs = Runs(made, recorded_frame, self.scope, self.id)
-        if not self.reader_lines:
-            self.note(write_caveats(runs))
-            if self.scope == "toy" and not self.ends:
-                self.ends = describe_score_range(grid, made, self.scope)
+        runs = Runs(made, recorded_frame, self.reader_profile, self.id)
+        if not self.reader_input_sentences:
+            self.show_remarks(list_caveats(runs))
+            if self.reader_profile == "toy" and not self.ends:
+                self.ends = describe_score_range(
+                    rows_or_grid, made, self.reader_profile
+                )
         return runs
 
-    def rows_at_seeds(self, rows: Sequence[Row], profile: str) -> Sequence[Row]:
+    def add_rows_at_planned_seeds(
+        self, rows: Sequence[Row], profile: str
+    ) -> Sequence[Row]:
         """Return the rows of a grid at the seeds that are planned for the page's
         comparisons.
 
         A reader who sets seeds, or brings data or a model, gets the rows unchanged."""
-        is_asked = self.values.get("seeds") or self.reader_lines
+        is_asked = self.values.get("seeds") or self.reader_input_sentences
         return rows if is_asked else add_planned_seeds(self.id, profile, rows)
 
-    def table(
+    def show_table(
         self,
         frame: pd.DataFrame | Mapping[Any, Mapping[Any, Any]],
         caption: str,
@@ -234,17 +248,17 @@ class Page:
         index: the name of the row index, or a list with a name for each of its
         levels."""
         if not isinstance(frame, pd.DataFrame):
-            frame = compare.join_tables(frame, index_names=())
+            frame = compare.join_score_tables(frame, index_names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
-        if self.reader_lines:
-            caption = f"{caption.removesuffix('.')}. {self.reader_lines[0]}"
+        if self.reader_input_sentences:
+            caption = f"{caption.removesuffix('.')}. {self.reader_input_sentences[0]}"
         rows = ", ".join(join_name_levels(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
             what = f"{caption}. Rows: {rows}" if rows else caption
-            return display_text(f"Not measured yet: {escape_text(what)}.")
-        text = frame.map(format_value, na_action="ignore")
+            return display_text(f"Not measured yet: {escape_markdown_line(what)}.")
+        text = frame.map(format_table_cell, na_action="ignore")
         stem, (shown, turned) = (
             self._build_file_stem(name),
             arrange_columns_for_page(text),
@@ -258,46 +272,50 @@ class Page:
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):
             several = f"{more} more columns" if more > 1 else "one more column"
-            how = f"`python -m lib report {self.id} --profile {self.scope[:]}`"
+            how = f"`python -m lib report {self.id} --profile {self.reader_profile[:]}`"
             caption = caption.removesuffix(".")
             opening = f"{caption}. {stem}.csv, written with the page, has {several}"
             light_opening = f"{caption}. {how} writes it with {several}"
         display_text(
-            f"*{escape_text(light_opening)}*\n\n{light}", PARTS.table(opening, html)
+            f"*{escape_markdown_line(light_opening)}*\n\n{light}",
+            PARTS.table(opening, html),
         )
 
-    def note(
-        self, remarks: Iterable[str], prefix: str = "", folded_title: str = ""
+    def show_remarks(
+        self, remarks: Iterable[str], prefix_of_each: str = "", folded_title: str = ""
     ) -> None:
         """Show remarks as a list, each once on a page.
 
-        prefix: text before each remark.
+        prefix_of_each: text before each remark.
         folded_title: title of a folded block for the remarks; "" shows them openly."""
         remarks = [line for line in dict.fromkeys(remarks) if line not in self.noted]
         self.noted |= {*remarks}
-        text = "".join(f"- {escape_text(f'{prefix}{line}')}\n" for line in remarks)
+        text = "".join(
+            f"- {escape_markdown_line(f'{prefix_of_each}{line}')}\n" for line in remarks
+        )
         if text and folded_title:
-            text = f"<details><summary>{escape_text(folded_title)}</summary>\n\n{text}\n</details>"
+            summary = f"<summary>{escape_markdown_line(folded_title)}</summary>"
+            text = f"<details>{summary}\n\n{text}\n</details>"
         display_text(text)
 
-    def figure(
+    def show_figure(
         self,
         figure: Figure,
         data: pd.DataFrame,
         name: str = "",
-        is_true_at_any_scale: bool = False,
+        rests_on_no_runs: bool = False,
     ) -> None:
         """Show a figure and write it with its data; without data, show a sentence.
 
         On a page at the profile toy the figure has a line that warns of it.
 
         name: a suffix of the files' names, where a page has several figures.
-        is_true_at_any_scale: whether the figure needs no such line, since it rests on
+        rests_on_no_runs: whether the figure needs no such line, since it rests on
         no runs."""
         if data.dropna(how="all").empty:
             plt.close(figure)
             return display_text(
-                f"Not measured yet: a figure of {escape_text(', '.join(map(str, data)))}."
+                f"Not measured yet: a figure of {escape_markdown_line(', '.join(map(str, data)))}."
             )
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
@@ -306,9 +324,9 @@ class Page:
                 )
         stem = self._build_file_stem(name)
         if (
-            self.scope == "toy"
-            and not self.reader_lines
-            and not is_true_at_any_scale
+            self.reader_profile == "toy"
+            and not self.reader_input_sentences
+            and not rests_on_no_runs
             and "recorded" not in name
         ):
             remark = "toy scale, but for what is called recorded or published"
@@ -320,9 +338,9 @@ class Page:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.files.append(f"{stem}.png")
         self._write_file(f"{stem}.figure.csv", data.to_csv(index=False))
-        show(figure, f"{stem}.png", svg)
+        display_figure(figure, f"{stem}.png", svg)
 
-    def live(self, figure: "LiveFigure") -> None:
+    def show_live_figure(self, figure: "LiveFigure") -> None:
         """Show an interactive figure on the HTML page; the Markdown page has a sentence
         instead."""
         if figure.traces:
@@ -330,11 +348,11 @@ class Page:
                 f"*{figure.title}: on the live page alone.*", figure.figure_html
             )
 
-    def forest(
+    def show_forest_plot(
         self,
-        estimates: Mapping[tuple[str, str], Estimate | None],
-        printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
-        label: str = "difference (points)",
+        estimates_by_row: plot.EstimatesByRow,
+        printed_differences: plot.DifferencesByRow = (),
+        axis_label: str = "difference (points)",
         name: str = "",
     ) -> None:
         """Show paired differences as a forest plot with printed values
@@ -344,33 +362,35 @@ class Page:
         alone. Without any interval a sentence replaces the figure, except at the
         profile toy.
 
-        estimates: {(source of the number, name of a row): Estimate or None}.
-        printed: {name of a row: difference that the paper prints}.
-        label: what is subtracted from what, and the unit in brackets.
+        axis_label: what is subtracted from what, and the unit in brackets.
         name: a suffix of the files' names."""
-        data = plot.make_forest_data(estimates, printed)
+        data = plot.make_forest_plot_data(estimates_by_row, printed_differences)
         if len(data):
-            self.note_differences(estimates, label.removesuffix(" (points)"))
-            if self.scope == "toy" or data["low"].notna().any():
-                return self.figure(plot.draw_forest(data, label), data, name)
+            self.add_difference_sentences(
+                estimates_by_row, axis_label.removesuffix(" (points)")
+            )
+            if self.reader_profile == "toy" or data["low"].notna().any():
+                return self.show_figure(plot.draw_forest(data, axis_label), data, name)
             names, place = plot.shorten_row_names(data["at"])
-            text = plot.write_forest_headline(data.replace({"at": names}), label, place)
-            display_text(f"No picture. {escape_text(text)}.")
+            text = plot.format_forest_plot_title(
+                data.replace({"at": names}), axis_label, place
+            )
+            display_text(f"No picture. {escape_markdown_line(text)}.")
 
-    def note_differences(
-        self, estimates: Mapping[tuple[str, str], Estimate | None], difference_text: str
+    def add_difference_sentences(
+        self, estimates_by_row: plot.EstimatesByRow, difference_label: str
     ) -> None:
         """Keep sentences on the differences at the page's own profile, for the page's
         answer.
 
-        difference_text: what is subtracted from what."""
-        method, is_named, _ = difference_text.rpartition(" another")
-        start = f"{method} " if is_named else f"{difference_text}, "
+        difference_label: what is subtracted from what."""
+        method, is_named, _ = difference_label.rpartition(" another")
+        start = f"{method} " if is_named else f"{difference_label}, "
         start = start[:1].upper() + start[1:]
         self.sentences += [
-            f"{start}{place}: {compare.format_interval(e, is_sentence=True)}."
-            for (source, place), e in estimates.items()
-            if e and source.endswith(f", {self.scope}")
+            f"{start}{place}: {compare.format_estimate_with_interval(e, is_in_sentence=True)}."
+            for (source, place), e in estimates_by_row.items()
+            if e and source.endswith(f", {self.reader_profile}")
         ]
 
     def _build_file_stem(self, suffix: str) -> str:
@@ -380,12 +400,12 @@ class Page:
         disk.write_text_file(self.folder / file_name, paths.hide_local_paths(text))
         self.files.append(file_name)
 
-    def finish(
+    def show_verdicts_and_write_json(
         self,
-        checks: Iterable[Verdict] = (),
-        *deviations: Mapping[str, Sequence[str]],
-        claims: Iterable[str] | None = None,
-        answer: Iterable[str] = (),
+        further_verdicts: Iterable[Verdict] = (),
+        *deviations_by_profile: Mapping[str, Sequence[str]],
+        claim_ids: Iterable[str] | None = None,
+        answer_sentences: Iterable[str] = (),
     ) -> None:
         """Show the tested claims and the deviations from the papers, and write the
         page's JSON. Each notebook ends with it.
@@ -394,22 +414,30 @@ class Page:
         page they are tested on recorded runs at mini. A page on a reader's own data or
         model tests none, and names these data instead.
 
-        checks: Verdicts on printed numbers that the notebook itself computes.
-        deviations: {profile: sentences on how its runs differ from the paper}, one dict
-        for each paper.
-        claims: the ids of the claims to test, in place of those that name the notebook.
-        answer: sentences that answer the page's question, where its claims do not. They
-        stand below its title, and a command prints them at its end."""
-        names = source.list_notebook_claims(self.id) if claims is None else claims
-        profile = self.scope[:]
-        if self.reader_lines:
-            names, checks, deviations = (), (), ({profile: self.reader_lines},)
+        further_verdicts: Verdicts on printed numbers that the notebook itself computes.
+        deviations_by_profile: {profile: sentences on how its runs differ from the
+        paper}, one dict for each paper.
+        claim_ids: the ids of the claims to test, in place of those that name the
+        notebook.
+        answer_sentences: sentences that answer the page's question, where its claims do
+        not. They stand below its title, and a command prints them at its end."""
+        names = source.list_notebook_claims(self.id) if claim_ids is None else claim_ids
+        profile = self.reader_profile[:]
+        if self.reader_input_sentences:
+            names, further_verdicts, deviations_by_profile = (
+                (),
+                (),
+                ({profile: self.reader_input_sentences},),
+            )
         scale = source.SCALE if profile == "toy" else profile
-        verdicts = [*source.judge_claims(names, profile=scale).values(), *checks]
+        verdicts = [
+            *source.judge_claims(names, profile=scale).values(),
+            *further_verdicts,
+        ]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
-            name: [*chain(*(lines.get(name, ()) for lines in deviations))]
+            name: [*chain(*(lines.get(name, ()) for lines in deviations_by_profile))]
             for name in [*judged, profile]
         }
         counted = Counter(how for how in self.used.values() if how in MADE.values())
@@ -418,10 +446,11 @@ class Page:
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.complete_answer(
-                list(answer) or write_answer(verdicts, self.sentences, scale, opening)
+            "answer": self.add_own_number_to_answer(
+                list(answer_sentences)
+                or list_answer_sentences(verdicts, self.sentences, scale, opening)
             ),
-            "counts": write_counts(verdicts),
+            "counts": format_verdict_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.used else "none needed"),
             "runs": self.used,
@@ -438,27 +467,34 @@ class Page:
             END.render(body, judged=judged, folder=paths.format_path(self.folder))
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_profile_index(self.scope[:])
+            site.write_profile_index(self.reader_profile[:])
 
-    def complete_answer(self, lines: list[str]) -> list[str]:
+    def add_own_number_to_answer(self, answer_sentences: list[str]) -> list[str]:
         """Return the sentences that answer the page's question; on a toy page, the
         first is a number of its own runs.
 
         That number is the first difference that the page draws, or else the range of
         its scores.
 
-        lines: the answer so far, which a toy page takes from runs at mini."""
+        answer_sentences: the answer so far, which a toy page takes from runs at
+        mini."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
-            nothing = f"No comparison of this page is measured at {self.scope}: {why}."
-            lines = [nothing, *(line for line in lines if "is measured at" not in line)]
+            nothing = f"No comparison of this page is measured at {self.reader_profile}: {why}."
+            answer_sentences = [
+                nothing,
+                *(line for line in answer_sentences if "is measured at" not in line),
+            ]
         first = [*self.sentences, self.ends][0].removesuffix(".")
-        if self.scope != "toy" or self.reader_lines or not first:
-            return lines
+        if self.reader_profile != "toy" or self.reader_input_sentences or not first:
+            return answer_sentences
         first, one, _ = first.partition(", 1 seed")
         scale = "toy, one seed" if one else "toy"
         opening = f"{first} ({scale}: shows how, proves nothing)."
-        return [opening, *(line for line in lines if line not in self.sentences)]
+        return [
+            opening,
+            *(line for line in answer_sentences if line not in self.sentences),
+        ]
 
 
 def describe_score_range(
@@ -481,7 +517,7 @@ def describe_score_range(
     ends, texts = scored.iloc[[0, -1]], []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
-        names = filter(None, (describe_label(row, name) for name in apart))
+        names = filter(None, (describe_row_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -491,7 +527,7 @@ def describe_score_range(
     return f"{between} points, {seeds}."
 
 
-def describe_label(row: Mapping[Any, Any], label_name: str) -> str:
+def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
     """Return a row's label in words, such as "seed 3"; "" for the width of an unpruned
     model."""
     if label_name == "m":
@@ -503,13 +539,13 @@ def describe_label(row: Mapping[Any, Any], label_name: str) -> str:
     )
 
 
-def write_caveats(runs: Runs) -> list[str]:
+def list_caveats(runs: Runs) -> list[str]:
     """Return sentences that warn a reader of the scores of recorded runs on a page.
 
     They name seeds that score far from the others, and tasks that the pretrained
     encoder already solves without training."""
     lines = []
-    for _, frame, profile in runs.frames_by_source:
+    for _, frame, profile in runs.source_frames:
         if str(profile) in source.SCALES and len(frame):
             lines += compare.describe_outlying_seeds(
                 frame, grids.list_columns_by_task(profile)
@@ -526,7 +562,7 @@ def write_caveats(runs: Runs) -> list[str]:
     return lines
 
 
-def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
+def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     """Open the Page of a notebook. Every notebook calls it in its second code cell.
 
     The notebook's variable `profile` gets the reader's own data and model, if the
@@ -550,13 +586,13 @@ def start(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     )
     page = Page(notebook_id, values, Path(folder), differs)
     if not batch:
-        page.note(
+        page.show_remarks(
             [
                 f"An experiment, in {paths.hide_local_paths(paths.format_path(folder))}.",
                 *differs,
             ]
         )
-    notebook_globals["profile"] = page.scope
+    notebook_globals["profile"] = page.reader_profile
     return page
 
 
@@ -567,14 +603,14 @@ def render_figure_svg(figure: Figure) -> str:
     return buffer.getvalue()
 
 
-def show(figure: Figure, png_name: str = "", svg_text: str = "") -> None:
+def display_figure(figure: Figure, png_name: str = "", svg_text: str = "") -> None:
     """Show a figure as an output of the notebook, and close it.
 
     png_name: the name of the figure's PNG file, to which the Markdown page links; ""
     for none.
     svg_text: the figure as SVG, if it was rendered before."""
     light = (
-        f"![{escape_text(plot.make_figure_metadata(figure)['Title'])}]({png_name})"
+        f"![{escape_markdown_line(plot.make_figure_metadata(figure)['Title'])}]({png_name})"
         * bool(png_name)
     )
     display_text(light, render_figure_html(figure, svg_text))
@@ -591,9 +627,9 @@ def render_figure_html(figure: Figure, svg_text: str = "") -> str:
     return f"<figure{wide}>{image}</figure>"
 
 
-def explore(
-    function: Callable[..., Figure | None],
-    pre_drawn_argument: str = "",
+def explore_with_widgets(
+    draw_figure: Callable[..., Figure | None],
+    argument_drawn_beforehand: str = "",
     **widget_options: Any,
 ) -> None:
     """Show the figure that a function returns, with widgets for its arguments in
@@ -603,15 +639,15 @@ def explore(
     first value of its widget. Nothing is shown where a widget has an empty list of
     values.
 
-    pre_drawn_argument: an argument whose widget is a list of values. An HTML page has
-    one picture for each, drawn beforehand, so that its reader can choose without a
-    kernel or a script.
+    argument_drawn_beforehand: an argument whose widget is a list of values. An HTML
+    page has one picture for each, drawn beforehand, so that its reader can choose
+    without a kernel or a script.
     widget_options: arguments of ipywidgets.interact, by the function's argument."""
 
-    @wraps(function)
+    @wraps(draw_figure)
     def show_result(**arguments: Any) -> None:
-        if figure := function(**arguments):
-            show(figure)
+        if figure := draw_figure(**arguments):
+            display_figure(figure)
 
     if [] in widget_options.values():
         return
@@ -622,19 +658,22 @@ def explore(
         return
     chosen = {
         name: widget_options[name][0] if p.default is p.empty else p.default
-        for name, p in signature(function).parameters.items()
+        for name, p in signature(draw_figure).parameters.items()
     }
-    if not pre_drawn_argument:
+    if not argument_drawn_beforehand:
         return show_result(**chosen)
     pictures = {}
-    for number, value in enumerate(widget_options[pre_drawn_argument]):
-        if figure := function(**chosen | {pre_drawn_argument: value}):
-            prefix = rf"\g<0>{function.__name__}{number}-"
+    for number, value in enumerate(widget_options[argument_drawn_beforehand]):
+        if figure := draw_figure(**chosen | {argument_drawn_beforehand: value}):
+            prefix = rf"\g<0>{draw_figure.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, render_figure_html(figure))
     display_text(
         "",
         PARTS.choice(
-            function.__name__, pre_drawn_argument, pictures, chosen[pre_drawn_argument]
+            draw_figure.__name__,
+            argument_drawn_beforehand,
+            pictures,
+            chosen[argument_drawn_beforehand],
         ),
     )
 
@@ -645,8 +684,8 @@ Each model minus the chosen one, whatever its width: paired differences with the
 intervals over seeds and rows. They are of the runs above, so nothing is trained."""
 
 
-def explore_models(
-    runs: Runs, columns: Sequence[Column] = (), kind: str = "model"
+def explore_model_differences(
+    runs: Runs, columns: Sequence[Column] = (), word_for_model: str = "model"
 ) -> None:
     """Let a reader in JupyterLab choose the model with which all others are compared,
     in a forest plot.
@@ -654,25 +693,26 @@ def explore_models(
     No run is made for it. A page that a command makes shows nothing.
 
     columns: the metrics whose mean the paper's table prints.
-    kind: the word for a model on this page."""
+    word_for_model: the word for a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
         gaps = runs.compare_models(baseline, columns).items()
-        data = plot.make_forest_data(
+        data = plot.make_forest_plot_data(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
         )
         if len(data):
-            label = f"score minus that of the {kind} {baseline} (points)"
+            label = f"score minus that of the {word_for_model} {baseline} (points)"
             return plot.draw_forest(data, label)
-        display_text(f"On {task} nothing can be compared with {escape_text(baseline)}.")
+        display_text(
+            f"On {task} nothing can be compared with {escape_markdown_line(baseline)}."
+        )
 
     if is_interactive() and len(names := runs.names_of_models) > 1:
         display_text(CHOICE)
         frames = [
-            compare.select_rows_with_runs(frame)
-            for _, frame, _ in runs.frames_by_source
+            compare.select_rows_with_runs(frame) for _, frame, _ in runs.source_frames
         ]
-        explore(
+        explore_with_widgets(
             draw_differences_from_baseline,
             task=[*pd.concat(frames)["task"].unique()],
             baseline=names,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from filelock import FileLock, Timeout
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Globs of the files on which every page depends, beside its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 # Matches the code of a notebook's cell that shows a table or a figure.
-SHOWS = re.compile(r"\bpage\.(table|figure|forest|live)\(|\(page\b")
+SHOWS = re.compile(r"\bpage\.show_(table|figure|forest_plot|live_figure)\(|\(page\b")
 FOLD = "The code of the drawing"
 # HTML attributes of table heads, for screen readers.
 ROW, COLUMN = 'scope="row"', 'scope="col"'
@@ -43,8 +43,17 @@ HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
+PageJson: TypeAlias = Json  # What the last cell of a notebook wrote on its page.
+Seconds: TypeAlias = float
+
+
+class PageLink(NamedTuple):
+    notebook_id: str
+    title: str
+
+
 @cache
-def digest_code() -> str:
+def digest_code_of_pages() -> str:
     """Return one digest of all files on which every page depends: code, published
     numbers and written findings."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
@@ -62,7 +71,7 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
     for row in chain(*builder.grids.values()):
         run = store.look_up_state(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
-    return disk.digest_values(builder.text, digest_code(), results)
+    return disk.digest_values(builder.text, digest_code_of_pages(), results)
 
 
 @dataclass(eq=False)
@@ -89,12 +98,12 @@ class PageBuilder:
         return self.folder / f"{notebook.make_notebook_id(self.path)}.html"
 
     @property
-    def page_json(self) -> Json | None:
+    def page_json(self) -> PageJson | None:
         """Return the JSON that the page's last cell wrote; None for an incomplete page.
 
         A page that was run by hand in JupyterLab has this JSON and no HTML."""
         is_complete = (
-            separate_html_and_mark(self.html_path)[1] or not self.html_path.exists()
+            split_html_and_digest(self.html_path).digest or not self.html_path.exists()
         )
         return (
             notebook.read_notebook_page_json(
@@ -110,17 +119,23 @@ class PageBuilder:
         self.html_path.unlink(missing_ok=True)
 
 
-def separate_html_and_mark(page_file: Path) -> tuple[str, str]:
-    """Return (the HTML of a page, the digest in the comment at its end).
+class HtmlAndDigest(NamedTuple):
+    html: str
+    digest: str
 
-    The digest is "" where the file is not complete."""
+
+def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
+    """Return the HTML of a page, and the digest in the comment at its end, which is ""
+    where the file is not complete."""
     text = page_file.read_text(errors="replace") if page_file.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
-    return (html, mark[1]) if mark else (text, "")
+    return HtmlAndDigest(html, mark[1]) if mark else HtmlAndDigest(text, "")
 
 
-def compute_page_mark(builder: PageBuilder, page_digest: str, html_text: str) -> str:
+def compute_digest_of_page_files(
+    builder: PageBuilder, contents_digest: str, html_text: str
+) -> str:
     """Return the digest that is written at the end of a page, to recognise whether it
     is unchanged.
 
@@ -130,22 +145,24 @@ def compute_page_mark(builder: PageBuilder, page_digest: str, html_text: str) ->
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_notebook_page_json(folder, name) or {"files": []})["files"]
     files = {n: disk.digest_file(folder / n) for n in names if (folder / n).is_file()}
-    return disk.digest_values(page_digest, disk.digest_bytes(html_text.encode()), files)
-
-
-def is_up_to_date(builder: PageBuilder, page_digest: str) -> bool:
-    """Return whether the page on disk shows the contents with this digest, and its
-    files are unchanged."""
-    html, mark = separate_html_and_mark(builder.html_path)
-    return bool(builder.page_json) and mark == compute_page_mark(
-        builder, page_digest, html
+    return disk.digest_values(
+        contents_digest, disk.digest_bytes(html_text.encode()), files
     )
 
 
-def render_page(builder: PageBuilder, page_digest: str) -> float:
-    """Execute a notebook and write its page. Return the seconds that it took.
+def is_up_to_date(builder: PageBuilder, contents_digest: str) -> bool:
+    """Return whether the page on disk shows the contents with this digest, and its
+    files are unchanged."""
+    html, mark = split_html_and_digest(builder.html_path)
+    return bool(builder.page_json) and mark == compute_digest_of_page_files(
+        builder, contents_digest, html
+    )
 
-    page_digest: the digest of the page's contents."""
+
+def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
+    """Execute a notebook and write its page. Return how long it took.
+
+    contents_digest: the digest of the page's contents."""
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
@@ -162,21 +179,21 @@ def render_page(builder: PageBuilder, page_digest: str) -> float:
         html = convert_to_html(path, book, body)
         disk.write_text_file(
             builder.html_path,
-            f"{html}<!-- {compute_page_mark(builder, page_digest, html)} -->",
+            f"{html}<!-- {compute_digest_of_page_files(builder, contents_digest, html)} -->",
         )
     return time.monotonic() - began
 
 
 def remove_outdated_pictures(
-    folder: Path, notebook_id: str, file_names: Collection[str]
+    folder: Path, notebook_id: str, current_file_names: Collection[str]
 ) -> None:
     """Remove the pictures of a page, and their data, that an earlier execution of its
     notebook wrote and this one did not.
 
-    file_names: the files that it wrote this time."""
+    current_file_names: the files that it wrote this time."""
     for ending in ("png", "svg", "figure.csv"):
         for path in folder.glob(f"{notebook_id}.*{ending}"):
-            if path.name not in file_names:
+            if path.name not in current_file_names:
                 disk.remove_path(path)
 
 
@@ -297,7 +314,7 @@ def format_code_as_markdown(cell: Mapping[str, Any]) -> str:
     return code
 
 
-def move_first_picture_up(
+def move_first_picture_below_title(
     cells: list[Mapping[str, Any]], notebook_id: str
 ) -> list[Mapping[str, Any]]:
     """Return the cells of a page with its first picture below the title.
@@ -349,7 +366,7 @@ def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
 
 
 def convert_to_html(
-    notebook_path: Path, notebook_json: NotebookNode, page_json: Json
+    notebook_path: Path, notebook_json: NotebookNode, page_json: PageJson
 ) -> str:
     """Return the HTML page of an executed notebook.
 
@@ -357,12 +374,12 @@ def convert_to_html(
     page_json: the JSON that its last cell wrote."""
     from nbconvert import HTMLExporter
 
-    notebook_json.cells = move_first_picture_up(
+    notebook_json.cells = move_first_picture_below_title(
         drop_empty_sections(notebook_json.cells), notebook_path.name
     )
     for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.render_markdown(cell.source, notebook_path)
+            cell.source = equation.prepare_markdown_for_html(cell.source, notebook_path)
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(
         page_json["profile"],
@@ -372,7 +389,7 @@ def convert_to_html(
     turns = (
         ()
         if page_json["differs"]
-        else find_adjacent_pages(page_json["id"], page_json["profile"])
+        else find_previous_and_next_pages(page_json["id"], page_json["profile"])
     )
     around: Any = {"top": str(top), "bottom": str(parts.bottom(page_json, *turns))}
     around |= {"is_method": notebook.is_method_notebook(notebook_path), "fold": FOLD}
@@ -391,26 +408,28 @@ def convert_to_html(
     return page.replace("</h1>", f"</h1>{parts.answer(page_json['answer'], home)}", 1)
 
 
-def find_adjacent_pages(
+def find_previous_and_next_pages(
     notebook_id: str, profile: str
-) -> list[tuple[str, str] | tuple[()]]:
-    """Return [(id, title) of the previous page, the same of the next page] in the order
-    of the index, for a page's links.
+) -> list[PageLink | tuple[()]]:
+    """Return the previous and the next page in the order of the index, for a page's
+    links.
 
-    It has () at an end of the index, and is [] for a page that is not in the index."""
+    There is () at an end of the index, and [] for a page that is not in the index."""
     names = ["", *front.list_ordered_pages(profile), ""]
     if notebook_id not in names:
         return []
     place = names.index(notebook_id)
     pages = [names[place - 1], names[place + 1]]
     return [
-        (n, notebook.read_notebook_title(notebook.find_notebook_path(n))) if n else ()
+        PageLink(n, notebook.read_notebook_title(notebook.find_notebook_path(n)))
+        if n
+        else ()
         for n in pages
     ]
 
 
 def convert_to_markdown(
-    notebook_json: Mapping[str, Any], title: str, page_json: Json
+    notebook_json: Mapping[str, Any], title: str, page_json: PageJson
 ) -> str:
     """Return a page in Markdown: its answer, its texts, and its outputs in Markdown.
 
@@ -426,7 +445,7 @@ def convert_to_markdown(
     first, *more = page_json["answer"] or [""]
     parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
     is_method = notebook.is_method_notebook(path)
-    cells = move_first_picture_up(
+    cells = move_first_picture_below_title(
         drop_empty_sections(notebook_json["cells"]), path.name
     )
     for cell in drop_widget_cells(cells) if is_method else cells:

@@ -30,7 +30,7 @@ NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
-def render_markdown(markdown: str, notebook_path: Path) -> str:
+def prepare_markdown_for_html(markdown: str, notebook_path: Path) -> str:
     """Return the Markdown of a notebook's cell with equations as SVG and links to HTML
     pages.
 
@@ -39,7 +39,7 @@ def render_markdown(markdown: str, notebook_path: Path) -> str:
     return replace_outside_code(
         link_notebooks_to_pages(markdown, "html", notebook_path),
         EQUATION,
-        draw_equation,
+        render_equation_as_svg,
     )
 
 
@@ -72,7 +72,7 @@ def replace_outside_code(
     return "".join(parts)
 
 
-def draw_equation(equation_match: re.Match[str]) -> str:
+def render_equation_as_svg(equation_match: re.Match[str]) -> str:
     """Return a LaTeX equation as an SVG element: $$...$$ on a line of its own, $...$
     within the text.
 

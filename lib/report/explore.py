@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, product
 from math import nan
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from lib.core.papers import find_notebook_path
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.papers import frontier
+from lib.papers.published import PointsByRow
 from lib.report import plot, verdicts
 from lib.report.tables import Runs, collect_results
 from lib.stats import compare
@@ -67,6 +68,10 @@ LOOK: Json = {
 }
 
 
+# (coordinates [N] of both axes, {scale of z: z [N, N]}).
+Surface: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
+
+
 @dataclass(frozen=True)
 class LiveFigure:
     """A LiveFigure is a Plotly figure with lists of choices beside it.
@@ -87,18 +92,20 @@ class LiveFigure:
     changes: Mapping[str, Json] = field(default_factory=dict)
     row: int = 0  # Pixels that each drawn row adds to the height; 0 for a fixed height.
 
-    def list_choices(self, list_name: str) -> dict[str, bool]:
+    def list_initial_choices(self, selector_name: str) -> dict[str, bool]:
         """Return {value: whether chosen at first} of a list of choices."""
-        if list_name in self.several:
-            return self.several[list_name]
+        if selector_name in self.several:
+            return self.several[selector_name]
         metas = (trace["meta"] for trace in self.traces)
         values = [
-            *dict.fromkeys(meta[list_name] for meta in metas if list_name in meta)
+            *dict.fromkeys(
+                meta[selector_name] for meta in metas if selector_name in meta
+            )
         ]
         return {value: value == values[0] for value in values}
 
     @property
-    def page_links(self) -> dict[str, str]:
+    def address_by_page(self) -> dict[str, str]:
         """Return {notebook id: address of its page} of the notebooks whose numbers the
         figure shows.
 
@@ -119,8 +126,10 @@ class LiveFigure:
         import plotly.io
 
         data = {"data": self.traces, "layout": LOOK | self.layout}
-        options = {n: self.list_choices(n) for n in (*self.single, *self.several)}
-        more = {"changes": self.changes, "row": self.row, "links": self.page_links}
+        options = {
+            n: self.list_initial_choices(n) for n in (*self.single, *self.several)
+        }
+        more = {"changes": self.changes, "row": self.row, "links": self.address_by_page}
         texts = plotly.io.to_json(data), plotly.io.json.to_json_plotly(more)
         return PARTS.figure(self, options, *texts)
 
@@ -153,11 +162,13 @@ def make_error_bars(
     return look | {name: length.fillna(0) for name, length in ends.items()}
 
 
-def describe_interval(value: float, low: float, high: float, seeds: int) -> str:
+def format_score_with_interval(
+    score_points: float, low_end: float, high_end: float, seed_count: int
+) -> str:
     """Return a score with its 95 % interval and number of seeds as text; a nan for
-    `low` means no interval."""
-    ends = f"[{low:.1f}, {high:.1f}]" if low == low else "(no interval)"
-    return f"{value:.1f} {ends}, {seeds:.0f} {'seeds' if seeds > 1 else 'seed'}"
+    `low_end` means no interval."""
+    ends = f"[{low_end:.1f}, {high_end:.1f}]" if low_end == low_end else "(no interval)"
+    return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
 
 
 def find_page_runs(notebook_id: str, profile: str) -> Runs:
@@ -195,7 +206,7 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
     table = frontier.make_points_table(frame, profile).assign(
-        source=compare.name_source_of_numbers(frame, profile)
+        source=compare.describe_source_of_scores(frame, profile)
     )
     places = list(zip(table["task"], table["model"], strict=True))
     table["runs"] = [run_names[place] for place in places]
@@ -221,7 +232,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     """Return the figure of score against cost with the Pareto front; a reader chooses
     the cost.
 
-    frontier_table: tables of `make_frontier_table` of one or more profiles, concatenated."""
+    frontier_table: tables of `make_frontier_table` of one or more profiles,
+    concatenated."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = frontier_table.groupby(["source", "task"], sort=False)
@@ -266,13 +278,15 @@ def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> s
 
     row: a row of `make_frontier_table`. cost_column: the column with the cost. unit:
     its unit."""
-    score = describe_interval(row["score"], row["low"], row["high"], row["seeds"])
+    score = format_score_with_interval(
+        row["score"], row["low"], row["high"], row["seeds"]
+    )
     lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
     lines += [f"{row[cost_column]:,.1f} {unit}", f"run {row['runs']}"]
     return "<br>".join(lines)
 
 
-def read_comparisons() -> pd.DataFrame:
+def read_verdicts_frame() -> pd.DataFrame:
     """Return the rows of `verdicts.csv` (comparisons of claims with their words)
     without repeats, with the paper of each."""
     rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
@@ -284,18 +298,18 @@ def read_comparisons() -> pd.DataFrame:
     return table.assign(paper=[titles[paper] for paper in papers])
 
 
-def draw_forest(comparisons: pd.DataFrame) -> LiveFigure:
+def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
     """Return a forest plot of comparisons, in which a reader chooses paper, unit and
     word.
 
     The region that a paper claims is shaded, and the printed value is a diamond.
 
-    comparisons: the frame of `read_comparisons`."""
+    comparisons: the frame of `read_verdicts_frame`."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
     groups: Any = comparisons.groupby(keys, sort=False)
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
-        place = {"y": list(map(format_row_label, records))}
+        place = {"y": list(map(format_comparison_label, records))}
         page = lists.read_claims()[claim]["artefact"].split("; ")[0]
         meta = {"paper": paper, "word": word, "unit": unit, "page": page}
         meta |= {"runs": f"recorded, {profile}", "rows": 0}
@@ -338,10 +352,10 @@ def draw_forest(comparisons: pd.DataFrame) -> LiveFigure:
     )
 
 
-def format_row_label(row: Mapping[Any, Any]) -> str:
+def format_comparison_label(row: Mapping[Any, Any]) -> str:
     """Return the label of a comparison's row, with its word ("agrees", ...), in lines
     of 60 letters."""
-    text = f"{row['claim']} {row['sentence']}: {verdicts.add_mark_to_word(row['word'])}"
+    text = f"{row['claim']} {row['sentence']}: {verdicts.add_symbol_to_verdict_word(row['word'])}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
@@ -366,11 +380,11 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
     """Return the score of each model of a notebook minus that of `baseline_model`, in
     points.
 
-    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS (3)
-    seeds have no interval."""
+    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS
+    (3) seeds have no interval."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
-        for (source, (m, task)), e in runs.estimate_gaps(
+        for (source, (m, task)), e in runs.estimate_differences(
             model, baseline_model, ["m", "task"]
         ).items():
             is_sure = e.n_seeds >= SEEDS and model != baseline_model
@@ -381,9 +395,9 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def draw_sweep(
+def plot_model_differences(
     differences: pd.DataFrame,
-    printed_differences: Mapping[str, float],
+    printed_differences: PointsByRow,
     title: str,
     baseline_model: str,
     notebook_id: str,
@@ -391,8 +405,8 @@ def draw_sweep(
     """Return a figure of the differences of models from a baseline, one task at a time.
 
     differences: tables of `compute_model_differences`, concatenated.
-    printed_differences: {"model, width, task": printed score of `baseline_model` minus the
-    model's}, from `lib.papers.published.compute_printed_gaps`.
+    printed_differences: {"model, width, task": printed score of `baseline_model` minus
+    the model's}, from `lib.papers.published.compute_printed_differences`.
     notebook_id: id of the notebook that has the numbers in a table."""
     traces, layout = (
         [],
@@ -409,7 +423,9 @@ def draw_sweep(
     ):
         texts = [
             f"<b>{row['model']}</b> minus {baseline_model}, {m} of the width, {task}<br>"
-            + describe_interval(row["gap"], row["low"], row["high"], row["seeds"])
+            + format_score_with_interval(
+                row["gap"], row["low"], row["high"], row["seeds"]
+            )
             for row in rows.to_dict("records")
         ]
         meta = {"task": task, "page": notebook_id}
@@ -434,24 +450,23 @@ def draw_sweep(
     return LiveFigure(title, traces, ["task", "runs"], {}, layout)
 
 
-def draw_surfaces(
-    surfaces: Mapping[str, tuple[np.ndarray, Mapping[str, np.ndarray]]],
-    shared_scale: str,
+def plot_turnable_surfaces(
+    surface_by_name: Mapping[str, Surface],
+    scale_with_one_range: str,
     title: str,
     notebook_id: str,
 ) -> LiveFigure:
     """Return 3-D surfaces over a square that a reader can turn; one is shown at a time.
 
-    surfaces: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}.
-    shared_scale: the scale on which all surfaces have one range of z, so that they can
-    be compared.
+    scale_with_one_range: the scale on which all surfaces have one range of z, so that
+    they can be compared.
     notebook_id: id of the notebook that has the numbers in a table."""
-    traces, every = [], [z[shared_scale] for _, z in surfaces.values()]
+    traces, every = [], [z[scale_with_one_range] for _, z in surface_by_name.values()]
     ends = [min(map(np.min, every)), max(map(np.max, every))]
     changes: dict[str, Json] = {
-        shared_scale: {"scene.zaxis.range": list(map(float, ends))}
+        scale_with_one_range: {"scene.zaxis.range": list(map(float, ends))}
     }
-    for name, (line, by_scale) in surfaces.items():
+    for name, (line, by_scale) in surface_by_name.items():
         for scale, z in by_scale.items():
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
             meta = {
@@ -475,8 +490,8 @@ def describe_best_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the model with the best score at half the FLOPs, beside the
     unpruned model.
 
-    frontier_table: from `make_frontier_table`. The task is the first one that has intervals,
-    else the first of all."""
+    frontier_table: from `make_frontier_table`. The task is the first one that has
+    intervals, else the first of all."""
     rows = (
         frontier_table[frontier_table["low"].notna()]
         if frontier_table["low"].notna().any()
@@ -488,7 +503,7 @@ def describe_best_model(frontier_table: pd.DataFrame) -> str:
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
     ends = ["low", "high", "seeds"]
     scores = [
-        describe_interval(row["score"], *(row[end] for end in ends))
+        format_score_with_interval(row["score"], *(row[end] for end in ends))
         for row in models
         if row
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, format_word_counts
@@ -23,7 +23,17 @@ if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of 
     import pandas as pd
 
 
-def read_paper_row(paper: str) -> str:
+# Fields of the templates that draw them.
+PaperCard: TypeAlias = Json
+BarPositions: TypeAlias = Json
+
+
+class Finding(NamedTuple):
+    head: str
+    text: str
+
+
+def read_readme_row_of_paper(paper: str) -> str:
     """Return the paper's row of the table of findings in README, with the table's head,
     in Markdown."""
     lines = (paths.ROOT / "README.md").read_text().splitlines()
@@ -77,15 +87,15 @@ def shorten_title(title: str, notebook_id: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def read_readme_findings() -> list[tuple[str, str]]:
-    """Return [(head, text), ...] of the two lines of README that state the findings and
+def read_readme_findings() -> list[Finding]:
+    """Return the two lines of README that state the findings and
     advise which method to use."""
     lines = (paths.ROOT / "README.md").read_text()
     pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
-    return [(head, text.replace("`", "")) for head, text in pairs]
+    return [Finding(head, text.replace("`", "")) for head, text in pairs]
 
 
-def describe_paper_card(paper: str) -> Json | None:
+def make_paper_card(paper: str) -> PaperCard | None:
     """Return the fields of a paper's card on the index of pages: its idea, its first
     comparisons, and how many of them agree with our runs; None without a summary
     page."""
@@ -96,7 +106,9 @@ def describe_paper_card(paper: str) -> Json | None:
         "title"
     ].partition("**Idea.**")[2]
     rows = [
-        row for row in judging.read_verdicts_csv() if is_counted_central_row(row, paper)
+        row
+        for row in judging.read_verdicts_csv()
+        if is_row_of_central_claim(row, paper)
     ]
     return {
         "title": find_paper_title(paper),
@@ -106,7 +118,7 @@ def describe_paper_card(paper: str) -> Json | None:
         "bars": [
             compute_bar_positions(row)
             for row in rows
-            if row["low"] and find_target_effect_of_row(row)
+            if row["low"] and compute_expected_effect(row)
         ][:BARS],
     }
 
@@ -114,7 +126,7 @@ def describe_paper_card(paper: str) -> Json | None:
 BARS = 4  # Largest number of comparisons on a paper's card.
 
 
-def is_counted_central_row(verdict_row: Mapping[str, str], paper: str) -> bool:
+def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
     """Return whether a row of `verdicts.csv`, a measured comparison, belongs to a
     central claim of a paper and is counted in totals."""
     claim = lists.read_claims()[verdict_row["claim"]]
@@ -123,7 +135,7 @@ def is_counted_central_row(verdict_row: Mapping[str, str], paper: str) -> bool:
     return is_central and verdict_row["profile"] == judging.SCALE and not is_twice
 
 
-def find_target_effect_of_row(verdict_row: Mapping[str, str]) -> float:
+def compute_expected_effect(verdict_row: Mapping[str, str]) -> float:
     """Return the effect that a comparison is expected to have, less the value of no
     effect.
 
@@ -137,7 +149,7 @@ def find_target_effect_of_row(verdict_row: Mapping[str, str]) -> float:
     return float(value) - float(verdict_row["no_effect"])
 
 
-def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
+def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
     """Return the positions at which the index draws a comparison, in % of the width of
     its line, with its labels.
 
@@ -150,7 +162,7 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> Json:
     def compute_position(column: str) -> float:
         share = (
             float(verdict_row[column]) - float(verdict_row["no_effect"])
-        ) / find_target_effect_of_row(verdict_row)
+        ) / compute_expected_effect(verdict_row)
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position("low"), compute_position("high")])
@@ -193,7 +205,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
             if r["claim"] in ids
             and r["low"]
             and r["family"]
-            and can_answer_page(r["claim"], name)
+            and is_answer_to_page(r["claim"], name)
         ]
         rows.sort(key=lambda r: lists.read_claims()[r["claim"]]["role"] != "central")
         answer = (
@@ -212,7 +224,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("name")
 
 
-def can_answer_page(claim_id: str, notebook_id: str) -> bool:
+def is_answer_to_page(claim_id: str, notebook_id: str) -> bool:
     """Return whether a claim can answer the question of a page: it is central, or
     belongs to this page alone."""
     line = lists.read_claims()[claim_id]
@@ -231,7 +243,7 @@ def read_question(notebook_path: Path) -> str:
     return " ".join((question[0] if question else about.split("\n\n")[0]).split())
 
 
-def link_table(pages_table: pd.DataFrame) -> str:
+def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
     """Return the frame of `list_pages_of_paper` as a Markdown table with links to the
     pages' Markdown files."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
@@ -243,10 +255,13 @@ def link_table(pages_table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def write_answer_of_paper(
+def list_answer_sentences_of_paper(
     paper: str, verdicts_by_id: Mapping[str, Verdict]
 ) -> list[str]:
     """Return sentences on the first two measured comparisons of a paper's central
     claims, and one with the counts of their words."""
     central = [verdicts_by_id[id] for id in judging.list_central_claims(paper)]
-    return [*verdicts.write_answer(central)[:2], f"{verdicts.write_counts(central)}."]
+    return [
+        *verdicts.list_answer_sentences(central)[:2],
+        f"{verdicts.format_verdict_counts(central)}.",
+    ]

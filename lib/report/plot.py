@@ -8,7 +8,7 @@ alone."""
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -111,28 +111,31 @@ def wrap_long_texts(figure: Figure) -> None:
         is_wrapped = False
         for text, room in rooms:
             original = originals.setdefault(text, text.get_text())
-            is_wrapped |= wrap_long_text(text, original, room)
+            is_wrapped |= wrap_if_too_long(text, original, room)
 
 
+WasWrapped: TypeAlias = bool
 LEAST_LETTERS = 12  # Smallest number of letters to which a line is wrapped.
 
 
-def wrap_long_text(text: Text, unwrapped_text: str, available_pixels: float) -> bool:
+def wrap_if_too_long(
+    text_artist: Text, original_text: str, available_pixels: float
+) -> WasWrapped:
     """Wrap a text that is longer than `available_pixels`. Return whether it was
     wrapped.
 
-    unwrapped_text: the text without any line breaks of earlier calls."""
-    words = text.get_text()
+    original_text: the text without any line breaks of earlier calls."""
+    words = text_artist.get_text()
     letters = 0 if "$" in words else max(map(len, words.split("\n")))
-    box = text.get_window_extent()
-    size = box.height if text.get_rotation() == 90 else box.width
+    box = text_artist.get_window_extent()
+    size = box.height if text_artist.get_rotation() == 90 else box.width
     if letters <= LEAST_LETTERS or size <= available_pixels:
         return False
     letters = max(
         LEAST_LETTERS, min(letters - 1, int(letters * available_pixels / size))
     )
-    text.set_text(wrap_text(unwrapped_text, letters))
-    return text.get_text() != words
+    text_artist.set_text(wrap_text(original_text, letters))
+    return text_artist.get_text() != words
 
 
 def make_panels(
@@ -169,7 +172,7 @@ def make_panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def compute_student_interval(values: pd.Series) -> tuple[float, float]:
+def compute_t_interval(values: pd.Series) -> tuple[float, float]:
     """Return the 95 % interval of a mean over seeds (Student's t), as seaborn's
     `errorbar` function.
 
@@ -200,7 +203,7 @@ def draw_means(
         return
     line_options = LOOKS.get(label, {}) | line_options
     how: dict[str, Any] = {"err_style": "bars", "err_kws": {"capsize": 3}}
-    how |= {"errorbar": compute_student_interval, "label": label, "legend": False}
+    how |= {"errorbar": compute_t_interval, "label": label, "legend": False}
     sns.lineplot(frame, x=x_column, y=y_column, ax=axis, **how, **line_options)
     few = frame[frame.groupby(x_column)[y_column].transform("size") < SEEDS]
     colour = axis.get_lines()[-1].get_color()
@@ -209,8 +212,10 @@ def draw_means(
     )
 
 
-def draw_sweep(
-    axis: Axes, differences: pd.DataFrame, printed: pd.DataFrame | None = None
+def draw_differences_over_values(
+    axis: Axes,
+    differences: pd.DataFrame,
+    printed_differences: pd.DataFrame | None = None,
 ) -> None:
     """Draw differences from one reference setting over the values x of a number, with
     95 % intervals.
@@ -219,7 +224,7 @@ def draw_sweep(
 
     differences: a row for each point, with the columns line, x, mean, low, high and
     seeds.
-    printed: rows with line, x and mean, drawn as diamonds."""
+    printed_differences: rows with line, x and mean, drawn as diamonds."""
     colours = dict(
         zip(differences["line"].unique(), (BLUE, VERMILION, GREEN), strict=False)
     )
@@ -243,8 +248,10 @@ def draw_sweep(
             axis.plot(part["x"], part["mean"], ls="none", **look, **mark)
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
         axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, ls="none", **look)
-        if printed is not None:
-            theirs = printed[printed["line"] == name].sort_values("x")
+        if printed_differences is not None:
+            theirs = printed_differences[
+                printed_differences["line"] == name
+            ].sort_values("x")
             how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
             how |= {"color": colours[name], "label": f"{name}, printed"}
             axis.plot(theirs["x"], theirs["mean"], **how)
@@ -261,23 +268,36 @@ MANY = 20  # Number of rows from which a forest plot has a small font.
 HOLM = "stays after Holm's correction"
 
 
-def make_forest_data(
-    estimates: Mapping[tuple[str, str], Estimate | None],
-    printed: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+# {(source of the number, name of a row): Estimate or None}.
+EstimatesByRow: TypeAlias = Mapping[tuple[str, str], Estimate | None]
+# {name of a row: difference in points that the paper prints}.
+DifferencesByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
+
+
+class ShortNames(NamedTuple):
+    short_name_by_name: dict[str, str]
+    common_end: str  # Of all names, as text.
+
+
+class PrintedCounts(NamedTuple):
+    outside_intervals: int
+    total: int
+
+
+def make_forest_plot_data(
+    estimates_by_row: EstimatesByRow,
+    printed_differences: DifferencesByRow = (),
 ) -> pd.DataFrame:
     """Return paired differences as the data of a forest plot, a row for each. An
-    Estimate of None has no row.
-
-    estimates: {(source of the number, name of a row): Estimate or None}.
-    printed: {name of a row: difference in points that the paper prints}."""
-    printed, lines = dict(printed), []
-    for (source, comparison), e in estimates.items():
+    Estimate of None has no row."""
+    printed_differences, lines = dict(printed_differences), []
+    for (source, comparison), e in estimates_by_row.items():
         if e is None:
             continue
         least, most = e.region or (np.nan, np.nan)
         ends = (e.low, e.high) if e.n_seeds >= SEEDS else (np.nan, np.nan)
-        interest = np.nan if comparison in printed else e.interest
-        aims = printed.get(comparison, np.nan), interest, least, most
+        interest = np.nan if comparison in printed_differences else e.interest
+        aims = printed_differences.get(comparison, np.nan), interest, least, most
         lines.append((source, comparison, e.mean, *ends, *aims, e.n_seeds, ""))
     return pd.DataFrame(lines, columns=FOREST)
 
@@ -294,7 +314,9 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     that of another model (points)", "another" becomes "the row's"."""
     comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(comparisons["at"])
-    title = write_forest_headline(comparisons.replace({"at": names}), axis_label, place)
+    title = format_forest_plot_title(
+        comparisons.replace({"at": names}), axis_label, place
+    )
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
     )
@@ -408,19 +430,20 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
 INTEREST = "smallest effect of interest"
 
 
-def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
-    """Return ({name of a row: short name}, common end of all names as text).
+def shorten_row_names(row_names: pd.Series) -> ShortNames:
+    """Return short names of rows.
 
     An end such as ", SST-2" is cut off where all names have it, since the axis label
     names the task."""
     ends = {name.rpartition(", ")[2] for name in row_names}
     if len(ends) > 1 or not all(", " in name for name in row_names):
-        return {name: name for name in row_names}, ""
-    return {name: name.rpartition(", ")[0] for name in row_names}, f" on {ends.pop()}"
+        return ShortNames({name: name for name in row_names}, "")
+    short = {name: name.rpartition(", ")[0] for name in row_names}
+    return ShortNames(short, f" on {ends.pop()}")
 
 
-def write_forest_headline(
-    comparisons: pd.DataFrame, axis_label: str, place: str = ""
+def format_forest_plot_title(
+    comparisons: pd.DataFrame, axis_label: str, common_end: str = ""
 ) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
@@ -430,21 +453,23 @@ def write_forest_headline(
 
     comparisons: a frame with the columns FOREST.
     axis_label: as in `draw_forest`.
-    place: what all rows have in common, such as " on SST-2"."""
+    common_end: what all rows have in common, such as " on SST-2"."""
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label, sure = (
         axis_label[:1].upper() + axis_label[1:],
         comparisons.dropna(subset="low"),
     )
     if not len(sure):
-        return f"{axis_label}{place}: {describe_range_of_means(comparisons)}"
+        return f"{axis_label}{common_end}: {describe_range_of_means(comparisons)}"
     words = bool(comparisons["word"].any())
     if words and len(sure) > 1:
-        return describe_word_counts(sure)
+        return describe_verdict_word_counts(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
     if len(sure) > 1 and not is_apart.any():
-        text = f"{axis_label}{place}: no difference shown in {len(sure)} comparisons"
-        return text + describe_printed_outside(sure)
+        text = (
+            f"{axis_label}{common_end}: no difference shown in {len(sure)} comparisons"
+        )
+        return text + describe_printed_values_outside(sure)
     order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
     order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
     row: Any = next(order.itertuples())
@@ -453,9 +478,13 @@ def write_forest_headline(
     start *= bool(is_named) or len(order) > 1 or not words
     source = f" ({row.source})" * (comparisons["source"].nunique() > 1)
     ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
-    text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{place}"
+    text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{common_end}"
     if len(order) > 1:
-        return text + describe_unnamed_rows(order[1:]) + describe_printed_outside(sure)
+        return (
+            text
+            + describe_rows_not_in_title(order[1:])
+            + describe_printed_values_outside(sure)
+        )
     if pd.notna(row.printed):
         text += f", printed {row.printed:+.1f}".replace("-", MINUS)
     text += f": {row.word}" * words
@@ -475,7 +504,7 @@ def describe_range_of_means(comparisons: pd.DataFrame) -> str:
     return f"{text}{'s' * (list(seeds) != ['1'])}: too few for an interval"
 
 
-def describe_unnamed_rows(comparisons: pd.DataFrame) -> str:
+def describe_rows_not_in_title(comparisons: pd.DataFrame) -> str:
     """Return the end of a forest plot's title: how many of the rows that it does not
     name lie above or below 0."""
     above, below = (comparisons["low"] > 0).sum(), (comparisons["high"] < 0).sum()
@@ -488,7 +517,7 @@ def describe_unnamed_rows(comparisons: pd.DataFrame) -> str:
     return f"; of the other {len(comparisons)}: {', '.join(texts)}"
 
 
-def describe_word_counts(comparisons: pd.DataFrame) -> str:
+def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
     """Return a forest plot's title that counts the words ("agrees", ...) of its rows,
     and the printed values outside of the intervals."""
     # A row that starts with no known word has "they differ", the text for OPPOSITE
@@ -498,10 +527,10 @@ def describe_word_counts(comparisons: pd.DataFrame) -> str:
         for text in comparisons["word"]
     ]
     counts = f"Of {len(comparisons)} measured in points: {format_word_counts(words)}"
-    return counts + describe_printed_outside(comparisons)
+    return counts + describe_printed_values_outside(comparisons)
 
 
-def describe_printed_outside(comparisons: pd.DataFrame) -> str:
+def describe_printed_values_outside(comparisons: pd.DataFrame) -> str:
     """Return the end of a forest plot's title: how many printed values lie outside of
     our intervals; "" for fewer than two printed values."""
     out, total = count_printed_outside_intervals(comparisons)
@@ -510,12 +539,12 @@ def describe_printed_outside(comparisons: pd.DataFrame) -> str:
     return text * (total > 1)
 
 
-def count_printed_outside_intervals(comparisons: pd.DataFrame) -> tuple[int, int]:
-    """Return (number outside, total) of the printed values in the rows of a forest
-    plot, by our 95 % intervals."""
+def count_printed_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
+    """Return how many printed values in the rows of a forest plot lie outside of our
+    95 % intervals."""
     both = comparisons.dropna(subset="printed")
     out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
-    return int(out.sum()), len(both)
+    return PrintedCounts(int(out.sum()), len(both))
 
 
 def label_rows(
@@ -529,7 +558,7 @@ def label_rows(
     axis.set_ylim(max(len(row_names), 1) - 0.5, -0.5)
 
 
-def tell_paired_draws(
+def describe_paired_random_draws(
     scores_by_group: Mapping[str, Sequence[float]], highlighted_group: str
 ) -> str:
     """Return the mean difference of two groups' scores in paired random draws, with its
@@ -550,7 +579,7 @@ def tell_paired_draws(
     return text + ": no difference shown" * (e.low <= 0 <= e.high)
 
 
-def draw_random_draws(
+def draw_scores_of_random_draws(
     axis: Axes,
     scores_by_group: Mapping[str, Sequence[float]],
     highlighted_group: str,
@@ -565,7 +594,7 @@ def draw_random_draws(
     scores_by_group: {group: scores [N]}; draw i of all groups is a pair.
     highlighted_group: the group with the look NEW.
     reference_score, reference_name: a score to compare with, if any, and its name."""
-    if text := tell_paired_draws(scores_by_group, highlighted_group):
+    if text := describe_paired_random_draws(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
     for y, (name, scores) in enumerate(scores_by_group.items()):
@@ -606,20 +635,20 @@ def label_points(
     points: pd.DataFrame,
     x_column: str,
     y_column: str,
-    looks_by_point: Sequence[dict[str, Any]] | None = None,
-    **common_look: Any,
+    style_by_point: Sequence[dict[str, Any]] | None = None,
+    **shared_style: Any,
 ) -> None:
     """Draw points with their names, the index of `points`, beside them.
 
     Names stand on the outer side of the points. A name that overlaps another name or a
     point moves up.
 
-    looks_by_point: plot options for each point, where they differ.
-    common_look: plot options for all points otherwise."""
-    looks_by_point = looks_by_point or [common_look] * len(points)
+    style_by_point: plot options for each point, where they differ.
+    shared_style: plot options for all points otherwise."""
+    style_by_point = style_by_point or [shared_style] * len(points)
     size: dict[str, Any] = {"markersize": 7}
     for at_x, at_y, point_look in zip(
-        points[x_column], points[y_column], looks_by_point, strict=True
+        points[x_column], points[y_column], style_by_point, strict=True
     ):
         axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
     axis.margins(0.65, 0.12)

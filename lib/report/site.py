@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from tqdm import tqdm
 
@@ -41,6 +42,15 @@ from lib.report.builder import (
 # Globs of the folders of pages below that of all figures: standard pages, and
 # experiments.
 PLACES = ("*", "scratch/*/*")
+
+
+HasFailed: TypeAlias = bool
+IndexEntry: TypeAlias = Json  # Fields for the template of the index.
+
+
+class PagesWithoutRuns(NamedTuple):
+    recorded: list[PageBuilder]  # They wait for no run.
+    methods: list[PageBuilder]  # They explain a method.
 
 
 class Report:
@@ -93,12 +103,12 @@ class Report:
                 builder.note_failure(error_in_one_line(why))
             self.builders.append(builder)
         self.builders.sort(key=lambda builder: len(builder.left))
-        self.write_working_index()
+        self.write_index_of_command()
 
     def __str__(self) -> str:
         return paths.format_path(paths.FIGURES / self.profile[:] / "index.html")
 
-    def describe_answer_place(self) -> str:
+    def describe_where_answers_appear(self) -> str:
         """Return a line that tells the user which file will show the answers."""
         pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
@@ -128,17 +138,17 @@ class Report:
                     self.begin(builder)
 
     @contextmanager
-    def render_pages_beside_runs(self) -> Generator[None, None, None]:
+    def render_pages_during_runs(self) -> Generator[None, None, None]:
         """Make pages one by one in a second process while runs are made in the `with`
         block.
 
-        The pages that need no run come first (`group_pages_that_need_no_runs`), then each
-        page when its runs are finished."""
+        The pages that need no run come first (`split_pages_that_need_no_runs`), then
+        each page when its runs are finished."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda builder: thread.submit(
             self.render_pages, [builder], executor
         )
-        for builder in chain(*self.group_pages_that_need_no_runs()):
+        for builder in chain(*self.split_pages_that_need_no_runs()):
             self.begin(builder)
         try:
             yield
@@ -151,8 +161,8 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page in work.
 
-    def group_pages_that_need_no_runs(self) -> list[list[PageBuilder]]:
-        """Return [pages that wait for no run, pages that explain a method].
+    def split_pages_that_need_no_runs(self) -> PagesWithoutRuns:
+        """Return the pages that wait for no run, and those that explain a method.
 
         The former show what is recorded, printed or counted, so they are quick. A
         method's page trains a small model itself, and comes later. A paper's summary
@@ -163,12 +173,12 @@ class Report:
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
         methods = [b for b in now if notebook.is_method_notebook(b.path)]
-        return [[b for b in now if b not in methods], methods]
+        return PagesWithoutRuns([b for b in now if b not in methods], methods)
 
-    def describe_first_pages(self) -> str:
+    def describe_pages_made_first(self) -> str:
         """Return a line that tells the user which pages are shown first; "" where all
         wait for runs."""
-        recorded, methods = self.group_pages_that_need_no_runs()
+        recorded, methods = self.split_pages_that_need_no_runs()
         if not recorded:
             return ""
         names = ", ".join(notebook.make_notebook_id(b.path) for b in recorded[:3])
@@ -176,7 +186,7 @@ class Report:
         later = "; the others follow as their runs come"
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
-    def render_all_pages(self) -> bool:
+    def render_all_pages(self) -> HasFailed:
         """Make the HTML page of every notebook whose page is out of date. Return
         whether one failed."""
         with closing(executors.Local(2)) as executor:
@@ -185,7 +195,7 @@ class Report:
             )
         return any(builder.failed for builder in self.builders)
 
-    def list_first_answers(self) -> Iterator[str]:
+    def iterate_first_answers(self) -> Iterator[str]:
         """Yield a line with the first answer of each notebook's page that has one,
         printed at the end of a command."""
         for builder in self.builders:
@@ -196,7 +206,7 @@ class Report:
         """Write the index of pages for the last time, also after an error or
         interruption."""
         self.working = False
-        self.write_working_index()
+        self.write_index_of_command()
 
     def render_pages(
         self, builders: Iterable[PageBuilder], executor: executors.Local
@@ -225,9 +235,9 @@ class Report:
                 line = f"made     {paths.format_path(builder.html_path)}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
-            self.write_working_index()
+            self.write_index_of_command()
 
-    def write_working_index(self) -> None:
+    def write_index_of_command(self) -> None:
         """Write the HTML index of pages, with the state of this command's pages: made,
         failed, or waiting for runs."""
         write_profile_index(self.profile[:], self.builders, self.working)
@@ -273,9 +283,7 @@ def write_profile_index(
             pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
     for builder in {page.html_path: page for page in [*pages, *builders]}.values():
-        shown = describe_index_entry(
-            builder, profile, is_running and builder in builders
-        )
+        shown = make_index_entry(builder, profile, is_running and builder in builders)
         if not builder.differs:
             write_placeholder_page(builder, profile, shown["title"])
         place = front.find_page_heading(notebook.make_notebook_id(builder.path))
@@ -284,7 +292,7 @@ def write_profile_index(
         profile=profile,
         sections=sections,
         working=is_running,
-        cards=list(filter(None, map(front.describe_paper_card, lists.PAPERS))),
+        cards=list(filter(None, map(front.make_paper_card, lists.PAPERS))),
         findings=front.read_readme_findings(),
     )
     disk.write_text_file(folder / "index.html", text)
@@ -308,7 +316,9 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
             file.write(text)
 
 
-def describe_index_entry(builder: PageBuilder, profile: str, is_running: bool) -> Json:
+def make_index_entry(
+    builder: PageBuilder, profile: str, is_running: bool
+) -> IndexEntry:
     """Return the fields of a notebook's entry in the HTML index, for the template.
 
     They are its page's title and answers, or why the page does not exist yet."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from lib.core.store import Store
 from lib.data.unseen import LONG
 from lib.papers import grids
 from lib.stats import compare
-from lib.stats.compare import Column
+from lib.stats.compare import Column, ScoreTable
 from lib.stats.paired import Estimate, paired_difference
 
 # CSS of a column of words or sentences.
@@ -38,7 +38,7 @@ HIDDEN = ("spec", "seed", "run", "state", "error")
 def collect_results(
     grid_rows: Iterable[Row],
     store: Store | None = None,
-    reasons_of_loss: Mapping[Spec, str] | None = None,
+    failure_reason_by_spec: Mapping[Spec, str] | None = None,
 ) -> pd.DataFrame:
     """Return a DataFrame of a grid's rows with the results of their runs, the collected
     frame.
@@ -47,19 +47,29 @@ def collect_results(
     for each metric. `error` says why there is no run: its own failure, or the first
     input that could not be made.
 
-    reasons_of_loss: {Spec: why its run failed}, as `lib.cluster.sweep.execute_specs`
-    returned it, if it was called before."""
+    failure_reason_by_spec: {Spec: why its run failed}, as
+    `lib.cluster.sweep.execute_specs` returned it, if it was called before."""
     store, lines = store or Store(), []
     for row in grid_rows:
         status = store.look_up_state(row.spec)
         error = ""
         if not status["run"]:
             spec, _ = store.find_run_or_float32_run(row.spec)
-            error = (reasons_of_loss or {}).get(spec) or store.explain_missing_run(
-                row.spec
-            )
+            error = (failure_reason_by_spec or {}).get(
+                spec
+            ) or store.explain_missing_run(row.spec)
         lines.append(dict(Outcome(row, **status, error=error)))
     return pd.DataFrame(lines)
+
+
+# {(source of the numbers, value of a group or name of a row): Estimate}.
+EstimatesBySource: TypeAlias = dict[tuple[str, Any], Estimate]
+
+
+class SourceFrame(NamedTuple):
+    source: str  # Where the numbers come from, such as "recorded, mini".
+    frame: pd.DataFrame
+    profile: str
 
 
 @dataclass(frozen=True)
@@ -97,56 +107,54 @@ class Runs:
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
-    def frames_by_source(self) -> list[tuple[str, pd.DataFrame, str]]:
-        """Return [(source, frame, profile)]: recorded runs first, if a toy or paper
+    def source_frames(self) -> list[SourceFrame]:
+        """Return the collected frames: recorded runs first, if a toy or paper
         page has any, then the page's own.
 
-        `source` says where the numbers come from, such as "recorded, mini", and is the
-        head of columns and panels."""
+        `source` is the head of columns and panels."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
         if str(self.profile) in ("toy", "paper") and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
-            (compare.name_source_of_numbers(frame, scale), frame, scale)
+            SourceFrame(compare.describe_source_of_scores(frame, scale), frame, scale)
             for frame, scale in collected
         ]
 
     @property
-    def rows_caption(self) -> str:
+    def caption_of_scored_rows(self) -> str:
         """Return the end of a table's caption that says on which examples its scores
         are."""
-        sources = ", ".join(source for source, *_ in self.frames_by_source)
+        sources = ", ".join(source for source, *_ in self.source_frames)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
         return f"on development rows and, at {scale}, {unseen} ({sources})"
 
-    def make_caption(self, printed_split: str = "", ending: str = "") -> str:
+    def make_caption(self, printed_split: str = "", closing_text: str = "") -> str:
         """Return the caption of a table of mean scores.
 
         printed_split: the split of the paper's scores in the same table: "test",
         "development", or "" for none.
-        ending: text at the end."""
+        closing_text: text at the end."""
         opening = "Scores in points"
         if printed_split:
             opening = f"Published: {printed_split} scores in points. Measured: scores"
-        return (
-            f"{opening} {self.rows_caption}, mean ± standard deviation (seeds){ending}"
-        )
+        rows = self.caption_of_scored_rows
+        return f"{opening} {rows}, mean ± standard deviation (seeds){closing_text}"
 
     def tabulate_scores_by_task(
         self, columns: Sequence[Column] = ()
-    ) -> list[dict[Any, dict[tuple[str, str], str]]]:
+    ) -> list[ScoreTable]:
         """Return tables of mean scores in points over seeds, each as {model: {(task,
         metric): text}}. There is one for the page's own runs and one for the recorded
-        runs at mini; `compare.join_tables` puts them beside the printed table.
+        runs at mini; `compare.join_score_tables` puts them beside the printed table.
 
         columns: the metrics that the paper's table has."""
         return [
-            compare.make_table_by_task(
+            compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(scale, columns), source
             )
-            for source, frame, scale in self.frames_by_source
+            for source, frame, scale in self.source_frames
         ]
 
     def list_scores_in_points(
@@ -164,23 +172,23 @@ class Runs:
 
         columns: the metrics that the paper's table has.
         transform_points: a function applied to the scores of each source, such as
-        lib.stats.compare.average_columns."""
+        lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
             transform_points(
                 compare.list_scores_in_points(
                     frame, grids.list_columns_by_task(scale, columns)
                 )
             ).assign(source=source, scale=scale)
-            for source, frame, scale in self.frames_by_source
+            for source, frame, scale in self.source_frames
         )
 
-    def estimate_gaps(
+    def estimate_differences(
         self,
         method: str,
         baseline: str,
         group_column: str | list[str] = "task",
         columns: Sequence[Column] = (),
-    ) -> dict[tuple[str, Any], Estimate]:
+    ) -> EstimatesBySource:
         """Return {(source, value of `group_column`): Estimate} of the score of `method`
         minus that of `baseline`, paired by seed.
 
@@ -192,7 +200,7 @@ class Runs:
         grouped.
         columns: the metrics whose mean the paper's table prints."""
         estimates = {}
-        for source, frame, scale in self.frames_by_source:
+        for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
             for value, rows in frame.groupby(group_column, sort=False):
                 e = self.estimate_difference(
@@ -211,11 +219,14 @@ class Runs:
         profile: str,
     ) -> Estimate | None:
         """Return the Estimate of the score of `method` minus that of `baseline` in a
-        collected frame, or None where they cannot be compared (`estimate_rows`)."""
+        collected frame, or None where they cannot be compared
+        (`estimate_difference_of_frames`)."""
         ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
-        return self.estimate_rows(ours, theirs, columns_by_task, profile)
+        return self.estimate_difference_of_frames(
+            ours, theirs, columns_by_task, profile
+        )
 
-    def estimate_rows(
+    def estimate_difference_of_frames(
         self,
         method_frame: pd.DataFrame,
         baseline_frame: pd.DataFrame,
@@ -269,7 +280,7 @@ class Runs:
 
     def compare_models(
         self, baseline: str, columns: Sequence[Column] = ()
-    ) -> dict[tuple[str, str], Estimate]:
+    ) -> EstimatesBySource:
         """Return {(source, "model, 3/12, task"): Estimate} of each model's score minus
         that of `baseline`, whatever their widths.
 
@@ -278,13 +289,15 @@ class Runs:
         baseline: one of `names_of_models`.
         columns: the metrics whose mean the paper's table prints."""
         estimates = {}
-        for source, frame, scale in self.frames_by_source:
+        for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
             for task, rows in frame.groupby("task", sort=False):
                 parts = split_frame_by_model(rows)
                 base = parts.pop(baseline, rows[:0])
                 for name, part in parts.items():
-                    if e := self.estimate_rows(part, base, columns_by_task, scale):
+                    if e := self.estimate_difference_of_frames(
+                        part, base, columns_by_task, scale
+                    ):
                         estimates[source, f"{name}, {task}"] = e
         return estimates
 
@@ -294,13 +307,13 @@ class Runs:
         the rows have it: "Ghost, 3/12"."""
         parts = [
             split_frame_by_model(compare.select_rows_with_runs(frame))
-            for _, frame, _ in self.frames_by_source
+            for _, frame, _ in self.source_frames
         ]
         return list(dict.fromkeys(chain(*parts)))
 
-    def estimate_gaps_to_rivals(
+    def estimate_differences_to_others(
         self, method: str, columns: Sequence[Column] = ()
-    ) -> dict[tuple[str, str], Estimate]:
+    ) -> EstimatesBySource:
         """Return {(source, "rival, 3/12, task"): Estimate} of the score of `method`
         minus that of each other model.
 
@@ -310,12 +323,12 @@ class Runs:
         columns: the metrics whose mean the paper's table prints."""
         estimates, models = (
             {},
-            [frame["model"] for _, frame, _ in self.frames_by_source],
+            [frame["model"] for _, frame, _ in self.source_frames],
         )
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
             gaps = (
-                self.estimate_gaps(method, rival, by, columns)
+                self.estimate_differences(method, rival, by, columns)
                 if rival != method
                 else {}
             )
@@ -350,23 +363,23 @@ MARK = re.compile(
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
 
 
-def escape_text(text: object) -> str:
+def escape_markdown_line(text: object) -> str:
     """Return a text on one line, escaped for Markdown and HTML; code spans stay code.
 
     Texts may come from a user's data, such as names of classes and files, and must not
     be read as markup."""
-    return BEGIN.sub(r"\\", escape_cell(text))
+    return BEGIN.sub(r"\\", escape_markdown_cell(text))
 
 
-def escape_cell(text: object) -> str:
+def escape_markdown_cell(text: object) -> str:
     """Return a text escaped for a cell of a Markdown table.
 
     Markup that counts only at the beginning of a line is not escaped."""
     text = " ".join(html.escape(str(text), quote=False).split())
-    return MARK.sub(escape_mark, text)
+    return MARK.sub(escape_markdown_match, text)
 
 
-def escape_mark(markup_match: re.Match[str]) -> str:
+def escape_markdown_match(markup_match: re.Match[str]) -> str:
     """Return a match of MARK with a backslash before it.
 
     A code span is returned with a backslash before each * and | in it."""
@@ -388,9 +401,13 @@ def join_name_levels(names: Iterable[object], separator: str) -> list[str]:
     ]
 
 
-def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
-    """Return (a table with the columns that a page shows, whether to swap the levels of
-    its columns).
+class ArrangedTable(NamedTuple):
+    frame: pd.DataFrame
+    swaps_column_levels: bool  # Whether to swap the levels of its columns.
+
+
+def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
+    """Return a table with the columns that a page shows.
 
     A column is (source, title), and the first word of a title is a task. Each measured
     column is put beside the printed columns of its task. Printed columns of other
@@ -401,7 +418,7 @@ def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         return re.split(r"[\s,(]", str(column[1]))[0]
 
     if frame.columns.nlevels != 2:
-        return frame, False
+        return ArrangedTable(frame, False)
     columns: list[Any] = list(frame)
     printed = [c for c in columns if PRINTED.match(str(c[0]))]
     measured = [
@@ -410,9 +427,9 @@ def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     tasks = [find_task(c) for c in measured]
     common = [c for c in printed if find_task(c) in tasks]
     if not common:
-        return frame[printed + measured], False
+        return ArrangedTable(frame[printed + measured], False)
     both = sorted(common + measured, key=lambda c: tasks.index(find_task(c)))
-    return frame[both], True
+    return ArrangedTable(frame[both], True)
 
 
 def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
@@ -441,7 +458,7 @@ def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
     ).to_html()
 
 
-def format_value(value: object) -> str:
+def format_table_cell(value: object) -> str:
     """Return the text of a table's cell: a number that a paper prints as it is printed,
     any other float with four digits."""
     plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
@@ -463,7 +480,7 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
     levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
     tables = []
-    for part in divide_columns(
+    for part in split_columns_to_fit_page(
         [estimate_column_pixels(frame.iloc[:, i]) for i in range(frame.shape[1])],
         levels,
     ):
@@ -471,7 +488,9 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
         lines = chosen.itertuples(index=False, name=None)
         rows = [chosen.columns, ["---"] * chosen.shape[1], *lines]
         tables.append(
-            "".join(f"| {' | '.join(map(escape_cell, row))} |\n" for row in rows)
+            "".join(
+                f"| {' | '.join(map(escape_markdown_cell, row))} |\n" for row in rows
+            )
         )
     return "\n".join(tables)
 
@@ -484,7 +503,9 @@ def estimate_column_pixels(column: pd.Series) -> int:
     return BORDER + LETTER * max([*texts, *map(len, words)])
 
 
-def divide_columns(pixel_widths: Sequence[int], label_column_count: int) -> list[range]:
+def split_columns_to_fit_page(
+    pixel_widths: Sequence[int], label_column_count: int
+) -> list[range]:
     """Return the positions of a table's value columns in groups, such that each group
     and the row labels fit a page.
 
@@ -501,7 +522,7 @@ def divide_columns(pixel_widths: Sequence[int], label_column_count: int) -> list
         size = -(-len(columns) // (len(parts) + 1))
 
 
-def tabulate_labels(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_run_labels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the runs of a collected frame: their labels, and the seeds
     whose runs exist or are missing."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}

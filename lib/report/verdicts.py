@@ -27,15 +27,15 @@ TEMPLATE = Path(__file__).parent / "template"
 MOST = 4
 
 
-def add_mark_to_word(word: str) -> str:
+def add_symbol_to_verdict_word(verdict_word: str) -> str:
     """Return an outcome such as "agrees" with its mark before it ("✓ agrees"), so that
     it is recognised without its colour."""
-    return f"{(WORDS | CHECKS)[word][0]} {word}"
+    return f"{(WORDS | CHECKS)[verdict_word][0]} {verdict_word}"
 
 
-def convert_word_to_css_class(word: str) -> str:
+def make_css_class_of_word(verdict_word: str) -> str:
     """Return the CSS class of a word, such as "no-such-effect-here", for its colour."""
-    return re.sub(r"\W", "-", word)
+    return re.sub(r"\W", "-", verdict_word)
 
 
 ENVIRONMENT = jinja2.Environment(
@@ -43,8 +43,8 @@ ENVIRONMENT = jinja2.Environment(
 )
 # pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
 ENVIRONMENT.globals |= {
-    "mark": add_mark_to_word,
-    "slug": convert_word_to_css_class,
+    "mark": add_symbol_to_verdict_word,
+    "slug": make_css_class_of_word,
     "words": WORDS,
     "reading": READING,
 }
@@ -54,7 +54,7 @@ HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
-def write_counts(verdicts: Collection[Verdict]) -> str:
+def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     """Return a sentence that counts how the comparisons turned out ("agrees", ...), and
     the printed numbers that were computed again and are equal."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
@@ -83,7 +83,7 @@ def format_printed_effect(result: Result) -> str:
     )
 
 
-def write_result_sentence(result: Result) -> str:
+def format_result_sentence(result: Result) -> str:
     """Return a measured comparison as a sentence: what is compared, the measured
     effect, the printed one and the outcome, such as "agrees"."""
     if result.why_unmeasured and not result.estimate:
@@ -100,11 +100,11 @@ def write_result_sentence(result: Result) -> str:
     return f"{result.sentence}: {measured}: {result.reading}{few}."
 
 
-def write_answer(
+def list_answer_sentences(
     verdicts: Collection[Verdict],
     difference_sentences: Sequence[str] = (),
     judged_profile: str = "",
-    prefix: str = "",
+    prefix_of_comparison: str = "",
 ) -> list[str]:
     """Return the answer of a page as at most MOST (4) sentences, each with its numbers.
 
@@ -115,8 +115,8 @@ def write_answer(
 
     difference_sentences: sentences on the differences that the page draws.
     judged_profile: the profile (scale of the runs) at which claims are judged.
-    prefix: text before each comparison, for a page whose own runs are at another
-    profile."""
+    prefix_of_comparison: text before each comparison, for a page whose own runs are at
+    another profile."""
     leading = [
         r for v in verdicts if is_on_central_claim(v) for r in v.results if not r.beside
     ]
@@ -125,7 +125,7 @@ def write_answer(
     few = [r for r in leading if r.why_unmeasured and r.estimate and not r.reason]
     further = [r for r in cells if not (leading or r.why_unmeasured)]
     sure, few, further = (
-        [f"{prefix}{write_result_sentence(r)}" for r in part]
+        [f"{prefix_of_comparison}{format_result_sentence(r)}" for r in part]
         for part in (sure, few, further)
     )
     intervals = [line for line in difference_sentences if "[" in line]

@@ -3,8 +3,8 @@ formats scores for tables.
 
 A collected frame is a table with a row for each run of a notebook's grid: its labels
 (model, task, seed), the run, and its metrics. All scores are on the same examples
-(`read_labels_and_predictions`), so a tested claim has the same difference as two cells of a
-table."""
+(`read_labels_and_predictions`), so a tested claim has the same difference as two cells
+of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
+# {row or its levels: {(source of the numbers, column): text or number}}.
+ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
+
+
 @dataclass(frozen=True)
 class Column:
     """A Column is a metric on a split of a task, such as the accuracy on the
@@ -63,7 +67,7 @@ class Column:
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
-def pair_columns(
+def pair_runs_of_models(
     frame: pd.DataFrame,
     method: str,
     baseline: str,
@@ -90,7 +94,7 @@ def pair_rows(
     method_rows: Sequence[Mapping[str, Any]],
     baseline_rows: Sequence[Mapping[str, Any]],
     columns_by_task: Mapping[str, Sequence[Column]],
-    count_collapsed: Sequence[bool] = (False, False),
+    includes_collapsed_runs: Sequence[bool] = (False, False),
 ) -> list[Pair]:
     """Return the Pairs of two models' runs, matched by task and seed, for paired
     statistics.
@@ -100,9 +104,9 @@ def pair_rows(
 
     method_rows, baseline_rows: rows of a collected frame, with task, seed and run.
     columns_by_task: {task: its Columns}.
-    count_collapsed: for the method and the baseline, whether collapsed runs are paired
-    too."""
-    both = select_one_dtype([*method_rows, *baseline_rows])
+    includes_collapsed_runs: for the method and the baseline, whether collapsed runs are
+    paired too."""
+    both = select_runs_of_one_dtype([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(method_rows)], both[len(method_rows) :])
@@ -111,12 +115,12 @@ def pair_rows(
     for task, seed in sorted(runs.keys() & others.keys()):
         run, other = members = runs[task, seed], others[task, seed]
         lost = [
-            measure_level(member, columns_by_task[task][0]).has_collapsed
+            measure_score_and_chance(member, columns_by_task[task][0]).has_collapsed
             for member in members
         ]
         if any(
             is_lost and not spare
-            for is_lost, spare in zip(lost, count_collapsed, strict=True)
+            for is_lost, spare in zip(lost, includes_collapsed_runs, strict=True)
         ):
             continue
         for column in columns_by_task[task]:
@@ -178,7 +182,9 @@ def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
     return set().union(*(collect_dtypes(run.spec) for run in runs))
 
 
-def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def select_runs_of_one_dtype(
+    rows: Sequence[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
     """Return the rows such that all runs of one task and seed have one dtype, so that
     rounding does not add to their difference.
 
@@ -198,7 +204,7 @@ def select_one_dtype(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
             if is_mixed or id(row) not in twins:
                 changed[id(row)] = labels | {"run": None, "state": MIXED}
             else:
-                changed[id(row)] = add_metrics_to_row(labels | {"run": twins[id(row)]})
+                changed[id(row)] = add_metrics_of_run(labels | {"run": twins[id(row)]})
     return [changed.get(id(row), row) for row in rows]
 
 
@@ -212,7 +218,7 @@ def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
     groups = [
         group
         for part in compared_rows
-        for group in group_by_task_and_seed(select_one_dtype(part))
+        for group in group_by_task_and_seed(select_runs_of_one_dtype(part))
     ]
     for group in (group for group in groups if len(group) > 1):
         is_whole = all(row["run"] for row in group)
@@ -227,7 +233,7 @@ def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
-def read_unseen_description(run: Run) -> Json | None:
+def read_unseen_rows_descriptor(run: Run) -> Json | None:
     """Return the description of a run's unseen rows ({"rows": number, "digest", ...}),
     or None where it has none.
 
@@ -250,7 +256,7 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     each example is its own cluster."""
     stored, unseen_spec = (
         run.read_arrays(column.predictions_file_stem),
-        read_unseen_description(run),
+        read_unseen_rows_descriptor(run),
     )
     if column.metric in MARKS:
         said = stored[column.metric]
@@ -271,9 +277,9 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Level:
-    """A Level compares a run's score with the score that is possible without having
-    learned anything.
+class ScoreAndChance:
+    """A ScoreAndChance compares a run's score with the score that is possible without
+    having learned anything.
 
     A run has collapsed if it scores no better, or predicts the same for all
     examples."""
@@ -290,9 +296,9 @@ class Level:
 
 
 @lru_cache(maxsize=8192)
-def measure_level(run: Run, column: Column) -> Level:
-    """Return the Level of a run by a metric: its score, and whether it collapsed to
-    chance.
+def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
+    """Return the ScoreAndChance of a run by a metric: its score, and whether it
+    collapsed to chance.
 
     Without learning a model reaches the accuracy of the most frequent class, the F1 of
     always predicting class 1, or a correlation of 0. Two standard errors are added to
@@ -301,7 +307,7 @@ def measure_level(run: Run, column: Column) -> Level:
     try:
         rows = read_labels_and_predictions(run, column)
     except FileNotFoundError:
-        return Level(0.0, 0.0, True)
+        return ScoreAndChance(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
     if column.metric in ("accuracy", *MARKS):
         # For answer spans, a model that learned nothing answers no question. It is
@@ -316,17 +322,17 @@ def measure_level(run: Run, column: Column) -> Level:
     else:
         chance = 2 / n**0.5
     points = 100 * score_answers(column.metric, said, labels)
-    return Level(points, 100 * chance, len(np.unique(said)) == 1)
+    return ScoreAndChance(points, 100 * chance, len(np.unique(said)) == 1)
 
 
-def find_collapsed(
+def make_collapsed_mask(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
     """Return for each of the N runs of a collected frame whether it collapsed (scored
     no better than chance): bool [N]."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [
-        run and measure_level(run, columns_by_task[task][0]).has_collapsed
+        run and measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
         for run, task in both
     ]
     return np.array(lost, bool)
@@ -336,16 +342,17 @@ def read_development_score(run: Run | None, column: Column) -> float:
     """Return a run's score on the split of a Column, from 0 to 1; nan where it has
     none.
 
-    Unseen rows, which `read_score` adds to the development rows, are left out."""
+    Unseen rows, which `read_score_with_unseen_rows` adds to the development rows, are
+    left out."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
-def read_score(run: Run | None, column: Column) -> float:
+def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
     """Return a run's score by a Column's metric, from 0 to 1; nan where it has none.
 
     It is on the split's rows and, for the development split, on unseen rows too
-    (`read_labels_and_predictions`). A metric that is no score of examples, such as the share of
-    remaining weights, is returned as recorded."""
+    (`read_labels_and_predictions`). A metric that is no score of examples, such as the
+    share of remaining weights, is returned as recorded."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return read_development_score(run, column)
@@ -377,7 +384,10 @@ def list_scores_in_points(
         for column in columns_by_task[row["task"]]:
             if column.split == "dev" or column.score_key in frame:
                 run = row.get("run")
-                values = read_score(run, column), read_development_score(run, column)
+                values = (
+                    read_score_with_unseen_rows(run, column),
+                    read_development_score(run, column),
+                )
                 scores = dict(
                     zip(SCORES, (100 * value for value in values), strict=True)
                 )
@@ -386,7 +396,7 @@ def list_scores_in_points(
     return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
 
-def name_source_of_numbers(frame: pd.DataFrame, profile: str) -> str:
+def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
     """Return the head of a table's columns that says where its numbers come from, such
     as "this run, toy" or "recorded, mini".
 
@@ -423,7 +433,7 @@ def blank_unpaired_scores(
     return scores.assign(**{name: scores[name].where(shared) for name in SCORES})
 
 
-def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
+def average_scores_over_tasks(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with the mean score over all tasks' metrics, for each model and
     seed.
 
@@ -440,7 +450,7 @@ def average_columns(frame: pd.DataFrame) -> pd.DataFrame:
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
 
-def join_tables(
+def join_score_tables(
     *tables: Mapping[Any, Mapping[Any, Any]],
     index_names: Sequence[str] = ("m", "model"),
 ) -> pd.DataFrame:
@@ -514,7 +524,7 @@ def join_texts_with_and(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def add_metrics_to_row(row: dict[str, Any]) -> dict[str, Any]:
+def add_metrics_of_run(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the metrics of its run added; a label keeps its value where a
     metric has the same name."""
     metrics = row["run"].metrics if row["run"] else {}
@@ -527,9 +537,9 @@ def select_rows_with_runs(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["run"].notna()]
 
 
-def spread_text(
-    values: Iterable[float | None],
-    shown_mean: float | None = None,
+def format_mean_and_deviation(
+    scores: Iterable[float | None],
+    mean_to_show: float | None = None,
     collapsed_count: int = 0,
 ) -> str:
     """Return mean and standard deviation over seeds as text for a table: "81.2 ± 0.4
@@ -538,38 +548,40 @@ def spread_text(
     The number in brackets is that of seeds. Values that are None or not finite are left
     out; without others the text is a dash.
 
-    shown_mean: a value to show in place of the mean.
+    mean_to_show: a value to show in place of the mean.
     collapsed_count: the number of collapsed seeds, shown behind the number of seeds."""
-    x = np.array([v for v in values if v is not None and isfinite(v)])
+    x = np.array([v for v in scores if v is not None and isfinite(v)])
     if not len(x):
         return "–"
     deviation = f" ± {x.std(ddof=1):.1f}" if len(x) > 1 else ""
     beside = f"; {collapsed_count} collapsed" if collapsed_count else ""
-    return f"{x.mean() if shown_mean is None else shown_mean:.1f}{deviation} ({len(x)}{beside})"
+    return f"{x.mean() if mean_to_show is None else mean_to_show:.1f}{deviation} ({len(x)}{beside})"
 
 
-def format_interval(estimate: Estimate | None, is_sentence: bool = False) -> str:
+def format_estimate_with_interval(
+    estimate: Estimate | None, is_in_sentence: bool = False
+) -> str:
     """Return an Estimate with its 95 % interval and number of seeds as text: "+0.4
     [-0.2, 1.1] (3)".
 
     With fewer than SEEDS (3) seeds the interval is left out.
 
-    is_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
+    is_in_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
     ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
-    if is_sentence:
+    if is_in_sentence:
         seeds = "1 seed" if estimate.n_seeds == 1 else f"{estimate.n_seeds} seeds"
         return f"{estimate.mean:+.1f}{ends} points, {seeds}"
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
-def make_table_by_task(
+def make_score_table_by_task(
     frame: pd.DataFrame,
     columns_by_task: Mapping[str, Sequence[Column]],
-    source_title: str,
-    row_columns: Sequence[str] = (),
-) -> dict[str | tuple[str, str], dict[tuple[str, str], str]]:
+    source_name: str,
+    row_label_columns: Sequence[str] = (),
+) -> ScoreTable:
     """Return a table of mean scores over seeds from a collected frame: {row: {(source,
     title of the metric): text}}.
 
@@ -581,14 +593,16 @@ def make_table_by_task(
     dash.
 
     columns_by_task: {task: its Columns}.
-    source_title: where the numbers come from (`name_source_of_numbers`).
-    row_columns: columns of the frame that name the rows instead, as "value · value";
-    there is no average then, and cells without a score are left out."""
+    source_name: where the numbers come from (`describe_source_of_scores`).
+    row_label_columns: columns of the frame that name the rows instead, as "value ·
+    value"; there is no average then, and cells without a score are left out."""
     import pandas as pd
 
-    names, table = list(row_columns) or list_row_index_columns(frame), {}
+    names, table = list(row_label_columns) or list_row_index_columns(frame), {}
     scored = list_scores_in_points(frame, columns_by_task)
-    lost = pd.Series(find_collapsed(scored, columns_by_task), scored.index, dtype=bool)
+    lost = pd.Series(
+        make_collapsed_mask(scored, columns_by_task), scored.index, dtype=bool
+    )
     # Where all runs of a row collapsed, keep their scores, so that the table still
     # shows them.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
@@ -597,12 +611,12 @@ def make_table_by_task(
     sound = {name: scored[name].mask(lost) for name in SCORES}
     scored = blank_unpaired_scores(scored.assign(**sound), names)
     means = (
-        dict(list(average_columns(scored).groupby(names)["score"]))
-        if not row_columns
+        dict(list(average_scores_over_tasks(scored).groupby(names)["score"]))
+        if not row_label_columns
         else {}
     )
     for key, rows in scored.groupby(names, sort=False):
-        if row_columns:
+        if row_label_columns:
             name = " · ".join(key)
         else:
             name = (
@@ -612,17 +626,22 @@ def make_table_by_task(
             )
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):
-            if not row_columns or part["score"].notna().any():
-                row[source_title, title] = spread_text(
+            if not row_label_columns or part["score"].notna().any():
+                row[source_name, title] = format_mean_and_deviation(
                     part["score"], collapsed_count=lost[part.index].sum()
                 )
             if (part["score"] - part["development"]).any():
-                alone[source_title, f"{title}, {ALONE}"] = spread_text(
+                alone[source_name, f"{title}, {ALONE}"] = format_mean_and_deviation(
                     part["development"]
                 )
-        if not row_columns and scored.dropna(subset=["score"])["column"].nunique() > 1:
+        if (
+            not row_label_columns
+            and scored.dropna(subset=["score"])["column"].nunique() > 1
+        ):
             of_tasks = rows.groupby("column")["score"].mean().mean()
-            row[source_title, "average"] = spread_text(means.get(key, ()), of_tasks)
+            row[source_name, "average"] = format_mean_and_deviation(
+                means.get(key, ()), of_tasks
+            )
         table[name] = row | alone
     return table
 
@@ -638,5 +657,5 @@ def estimate_difference(
 
     method, baseline: names in the column `model` of the collected frame.
     columns_by_task: {task: its Columns}."""
-    replicates = pair_columns(frame, method, baseline, columns_by_task)
+    replicates = pair_runs_of_models(frame, method, baseline, columns_by_task)
     return paired_difference(replicates) if replicates else None

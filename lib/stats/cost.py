@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from lib.core import disk
 from lib.core.names import Refused, check_allowed
@@ -20,6 +20,11 @@ from lib.core.options import Ghost
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
+
+
+NumberOrTensor: TypeAlias = Any
+# {"heads": for each layer the indices of what it keeps, "neurons": the same, ...}.
+KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True)
@@ -101,91 +106,127 @@ SHAPES = {
 }
 
 
-def check_kept_heads(shape: Shape, remaining_heads: int | None = None) -> int:
-    """Return the number of heads that a pruned encoder keeps: `remaining_heads` after a
-    check, or all where it is None.
+def resolve_kept_head_count(
+    shape: Shape, kept_heads_per_layer: int | None = None
+) -> int:
+    """Return the number of heads that a pruned encoder keeps: `kept_heads_per_layer`
+    after a check, or all where it is None.
 
     Raises Refused unless it is from 1 to A, and for a pruned model where A does not
     divide the F neurons."""
     all_heads = shape.heads
-    remaining_heads = all_heads if remaining_heads is None else remaining_heads
-    if remaining_heads not in range(1, all_heads + 1):
+    kept_heads_per_layer = (
+        all_heads if kept_heads_per_layer is None else kept_heads_per_layer
+    )
+    if kept_heads_per_layer not in range(1, all_heads + 1):
         raise Refused(
-            f"heads is {remaining_heads!r}; this model keeps a whole number from 1 to {all_heads}"
+            f"heads is {kept_heads_per_layer!r}; this model keeps a whole number "
+            f"from 1 to {all_heads}"
         )
-    if remaining_heads < all_heads and shape.ffn % all_heads:
+    if kept_heads_per_layer < all_heads and shape.ffn % all_heads:
         raise Refused(
             f"{shape.ffn} neurons do not split into {all_heads} folds of equal size"
         )
-    return int(remaining_heads)
+    return int(kept_heads_per_layer)
+
+
+class LayerWidths(NamedTuple):
+    queries_and_keys: int
+    values: int
+    contexts: int  # Inputs of the output projection.
+    neurons: int
+
+
+class KernelCounts(NamedTuple):
+    kernels: int
+    channels_of_kernel: int
+
+
+class GhostCosts(NamedTuple):
+    parameters: int
+    flops: int
 
 
 def compute_layer_widths(
-    shape: Shape, remaining_heads: int | None = None, ghost: Ghost | None = None
-) -> tuple[int, int, int, int]:
-    """Return the widths of each layer of a pruned encoder: (queries and keys, values,
-    inputs of the output projection, FFN neurons).
+    shape: Shape, kept_heads_per_layer: int | None = None, ghost: Ghost | None = None
+) -> LayerWidths:
+    """Return the widths of each layer of a pruned encoder.
 
     A ghost module at "qk" generates the attention maps of pruned heads, so values and
     output projection stay whole. One at "v" generates the contexts of pruned heads, so
     the output projection stays whole (GhostBERT section 4.2).
 
-    remaining_heads: kept heads; None means all."""
-    cut = check_kept_heads(shape, remaining_heads) * shape.hidden // shape.heads
+    kept_heads_per_layer: kept heads; None means all."""
+    cut = (
+        resolve_kept_head_count(shape, kept_heads_per_layer)
+        * shape.hidden
+        // shape.heads
+    )
     positions = ghost.positions if ghost else ()
     values = shape.hidden if "qk" in positions else cut
     contexts = shape.hidden if "v" in positions else values
-    return cut, values, contexts, shape.ffn * cut // shape.hidden
+    return LayerWidths(cut, values, contexts, shape.ffn * cut // shape.hidden)
 
 
-def _count_kernels(
-    shape: Shape, ghost: Ghost, remaining_heads: int | None, position: str
-) -> tuple[int, int]:
-    """Return (number of convolution kernels in one ghost module, channels of each
-    kernel).
+def _count_ghost_kernels(
+    shape: Shape, ghost: Ghost, kept_heads_per_layer: int | None, ghost_position: str
+) -> KernelCounts:
+    """Return the convolution kernels of one ghost module.
 
     At "qk" and "v" each of the M kept heads feeds each of the A - M generated heads
     through a kernel of its own: M * (A - M) kernels. Elsewhere one kernel is shared,
     and convolves the sum over heads or groups of neurons. With more than one ghost
     feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
     2.3, 4.2, B.4)."""
-    remaining = check_kept_heads(shape, remaining_heads)
-    if position in ("qk", "v"):
-        return remaining * (shape.heads - remaining), shape.hidden // shape.heads
+    remaining = resolve_kept_head_count(shape, kept_heads_per_layer)
+    if ghost_position in ("qk", "v"):
+        return KernelCounts(
+            remaining * (shape.heads - remaining), shape.hidden // shape.heads
+        )
     channels = (
-        compute_layer_widths(shape, remaining_heads)[3]
-        if position == "ffn1"
+        compute_layer_widths(shape, kept_heads_per_layer).neurons
+        if ghost_position == "ffn1"
         else shape.hidden
     )
-    return remaining * ghost.features if ghost.features > 1 else 1, channels
+    kernels = remaining * ghost.features if ghost.features > 1 else 1
+    return KernelCounts(kernels, channels)
 
 
 def _count_ghost_costs(
-    shape: Shape, ghost: Ghost | None, remaining_heads: int | None, tokens: int
-) -> tuple[int, int]:
-    """Return (parameters, FLOPs) of all ghost modules, the convolutions that generate
+    shape: Shape,
+    ghost: Ghost | None,
+    kept_heads_per_layer: int | None,
+    token_count: int,
+) -> GhostCosts:
+    """Return the costs of all ghost modules, the convolutions that generate
     pruned features: one for each layer and position, without biases."""
     if ghost is None:
-        return 0, 0
-    ghost.check_fits_model(check_kept_heads(shape, remaining_heads) < shape.heads)
+        return GhostCosts(0, 0)
+    ghost.check_fits_model(
+        resolve_kept_head_count(shape, kept_heads_per_layer) < shape.heads
+    )
     weights = products = 0
     for position in ghost.positions:
-        number, channels = _count_kernels(shape, ghost, remaining_heads, position)
-        columns = tokens if position == "qk" else channels  # Attention maps are [T, T].
+        number, channels = _count_ghost_kernels(
+            shape, ghost, kept_heads_per_layer, position
+        )
+        columns = (
+            token_count if position == "qk" else channels
+        )  # Attention maps are [T, T].
         each_tap, moves = {
-            "dwconv": (channels, tokens),
-            "conv1d_s": (channels**2, tokens),
-            "conv1d_f": (tokens**2, columns),
-            "conv2d": (ghost.kernel, tokens * columns),
+            "dwconv": (channels, token_count),
+            "conv1d_s": (channels**2, token_count),
+            "conv1d_f": (token_count**2, columns),
+            "conv2d": (ghost.kernel, token_count * columns),
         }[ghost.kind]
         kernels = shape.layers * number * each_tap * ghost.kernel
         weights += kernels
         products += kernels * moves
-    return weights, 2 * products
+    return GhostCosts(weights, 2 * products)
 
 
 def ghost_parameters(
-    shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
+    shape: Shape, ghost: Ghost | None, heads: int | None = None, token_count: int = 128
 ) -> int:
     """Return the number of weights of all ghost modules, the convolutions that generate
     pruned features (GhostBERT sections 2.2.1, 4.1).
@@ -195,12 +236,12 @@ def ghost_parameters(
     settings that do not fit the encoder.
 
     heads: kept heads; None means all.
-    tokens: T, which matters for "conv1d_f" alone."""
-    return _count_ghost_costs(shape, ghost, heads, tokens)[0]
+    token_count: T, which matters for "conv1d_f" alone."""
+    return _count_ghost_costs(shape, ghost, heads, token_count).parameters
 
 
 def ghost_flops(
-    shape: Shape, ghost: Ghost | None, heads: int | None = None, tokens: int = 128
+    shape: Shape, ghost: Ghost | None, heads: int | None = None, token_count: int = 128
 ) -> int:
     """Return the FLOPs of the ghost modules, the convolutions that generate pruned
     features, at B = 1, without softmax and ReLU.
@@ -210,28 +251,28 @@ def ghost_flops(
     C = T on attention maps. Raises Refused for settings that do not fit the encoder.
 
     heads: kept heads; None means all.
-    tokens: T."""
-    return _count_ghost_costs(shape, ghost, heads, tokens)[1]
+    token_count: T."""
+    return _count_ghost_costs(shape, ghost, heads, token_count).flops
 
 
 def parameters(
     shape: Shape,
     heads: int | None = None,
     ghost: Ghost | None = None,
-    labels: int = 2,
-    tokens: int = 128,
+    label_count: int = 2,
+    token_count: int = 128,
 ) -> int:
     """Return the number of parameters of a classifier, its ghost modules (GhostBERT's
     convolutions) included.
 
     They are those of the embeddings, L layers, an H x H dense layer (BERT's pooler, or
     the dense layer in the classification head of families without a pooler) and the H x
-    `labels` output. MPNet's relative position bias is one table for all layers, and
-    stays whole in a pruned model. Raises Refused for settings that do not fit the
+    `label_count` output. MPNet's relative position bias is one table for all layers,
+    and stays whole in a pruned model. Raises Refused for settings that do not fit the
     encoder.
 
     heads: kept heads; None means all.
-    tokens: tokens of an input, which matter for ghost modules of kind "conv1d_f"
+    token_count: tokens of an input, which matter for ghost modules of kind "conv1d_f"
     alone."""
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = compute_layer_widths(shape, heads, ghost)
@@ -239,18 +280,18 @@ def parameters(
     projection = e * h + h if e != h else 0
     bias = BUCKETS * shape.heads if shape.family == "mpnet" else 0
     layer = 2 * (h * qk + qk) + h * v + v + o * h + h + h * f + f + f * h + h + 4 * h
-    head = h * h + h + h * labels + labels
-    ghosts = ghost_parameters(shape, ghost, heads, tokens)
+    head = h * h + h + h * label_count + label_count
+    ghosts = ghost_parameters(shape, ghost, heads, token_count)
     return embeddings + projection + bias + shape.layers * layer + head + ghosts
 
 
 def flops(
     shape: Shape,
-    tokens: int = 128,
+    token_count: int = 128,
     heads: int | None = None,
     ghost: Ghost | None = None,
-    convention: str = "true",
-    labels: int = 2,
+    convention: Literal["true", "token head"] = "true",
+    label_count: int = 2,
 ) -> int:
     """Return the FLOPs of a classifier's forward pass over one input, by one of two
     conventions.
@@ -271,41 +312,41 @@ def flops(
     check_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = compute_layer_widths(shape, heads, ghost)
-    layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (
-        qk + v
-    )
-    products = shape.layers * layer + ghost_flops(shape, ghost, heads, tokens)
+    layer = 2 * token_count * (
+        2 * h * qk + h * v + o * h + 2 * h * f
+    ) + 2 * token_count**2 * (qk + v)
+    products = shape.layers * layer + ghost_flops(shape, ghost, heads, token_count)
     if convention == "token head":
-        return products + tokens * (2 * h * h + 11 * h)
-    projection = 2 * tokens * e * h if e != h else 0
-    return products + projection + 2 * h * h + 2 * h * labels
+        return products + token_count * (2 * h * h + 11 * h)
+    projection = 2 * token_count * e * h if e != h else 0
+    return products + projection + 2 * h * h + 2 * h * label_count
 
 
 def count_flops_of_layer(
     hidden_size: int,
-    input_width: Any,
-    query_key_width: Any,
-    value_width: Any,
-    neurons: Any,
+    layer_input_width: NumberOrTensor,
+    query_key_width: NumberOrTensor,
+    value_width: NumberOrTensor,
+    neuron_count: NumberOrTensor,
     token_count: int = 128,
-) -> Any:
+) -> NumberOrTensor:
     """Return the FLOPs of one encoder layer. They are linear in each width, which may
     be a tensor, so that a search can differentiate them.
 
-    input_width: number of the H inputs that queries, keys and values read.
+    layer_input_width: number of the H inputs that queries, keys and values read.
     query_key_width: columns of queries, and as many of keys.
     value_width: columns of values.
-    neurons: feed-forward neurons."""
+    neuron_count: feed-forward neurons."""
     projections = (
         2
         * token_count
         * (
-            input_width * (2 * query_key_width + value_width)
+            layer_input_width * (2 * query_key_width + value_width)
             + value_width * hidden_size
         )
     )
     products = 2 * token_count**2 * (query_key_width + value_width)
-    return projections + products + 4 * token_count * hidden_size * neurons
+    return projections + products + 4 * token_count * hidden_size * neuron_count
 
 
 def count_flops_of_layers(
@@ -314,7 +355,7 @@ def count_flops_of_layers(
     widths_by_layer: Iterable[Mapping[str, Any]],
     token_count: int = 128,
     has_pooler: bool = True,
-) -> Any:
+) -> NumberOrTensor:
     """Return the FLOPs of an encoder whose layers may have different widths, for
     networks of an architecture search.
 
@@ -333,16 +374,16 @@ def count_flops_of_layers(
     return total
 
 
-def count_widths_by_layer(
-    architecture: Mapping[str, Sequence[Sequence[int]]],
+def list_widths_of_layers(
+    kept_indices: KeptIndices,
 ) -> list[dict[str, int]]:
     """Return the widths of each layer of a pruned architecture, {"heads": number,
     "ffn": number, ...}, for `count_flops_of_layers`.
 
-    architecture: {"heads": L lists of kept indices, "neurons": L lists, ...}."""
+    kept_indices: {"heads": L lists of kept indices, "neurons": L lists, ...}."""
     indices = {
         "ffn" if kind == "neurons" else kind: lists
-        for kind, lists in architecture.items()
+        for kind, lists in kept_indices.items()
     }
     return [
         {kind: len(part) for kind, part in zip(indices, parts, strict=True)}

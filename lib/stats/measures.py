@@ -54,13 +54,13 @@ def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def has_collapsed(
+def list_collapsed_flags(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
     """Return for each run of a collected frame whether it collapsed: it scores no
     better than chance or predicts a constant."""
     return [
-        compare.measure_level(run, columns_by_task[task][0]).has_collapsed
+        compare.measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
     ]
 
@@ -72,26 +72,27 @@ def list_scores(
     that collapsed to chance."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
-    sound = [not is_collapsed for is_collapsed in has_collapsed(made, columns_by_task)]
+    sound = [
+        not is_collapsed for is_collapsed in list_collapsed_flags(made, columns_by_task)
+    ]
     return compare.list_scores_in_points(made[sound], columns_by_task)["score"]
 
 
 def estimate_variance_ratio(
-    frames_by_model: Sequence[pd.DataFrame],
+    model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    measure_argument: str = "",
+    unused_argument: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of the ratio of two models' variances of scores over seeds.
 
     Interval and p-value come from the F distribution. It is None where a model has
     fewer than two scores, or the second model's scores do not vary.
 
-    frames_by_model: a collected frame of each model.
+    model_frames: a collected frame of each model.
     columns_by_task: {task: its Columns}.
-    measure_argument: not used."""
+    unused_argument: not used."""
     a, b = (
-        list_scores(part, columns_by_task).dropna().to_numpy()
-        for part in frames_by_model
+        list_scores(part, columns_by_task).dropna().to_numpy() for part in model_frames
     )
     least = min(len(a), len(b))
     if least < 2 or not b.var():
@@ -103,8 +104,8 @@ def estimate_variance_ratio(
     return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
-def list_candidate_scores(
-    frames_by_model: Sequence[pd.DataFrame],
+def list_scores_of_candidates(
+    model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
     """Return a frame with a row for each candidate of an architecture search and two
@@ -113,11 +114,11 @@ def list_candidate_scores(
 
     A candidate without one of the two scores is left out.
 
-    frames_by_model: [frame of the full trainings, frame of the search's runs].
+    model_frames: [frame of the full trainings, frame of the search's runs].
     columns_by_task: {task: its Columns}."""
     import pandas as pd
 
-    students, searches = frames_by_model
+    students, searches = model_frames
     final = (
         compare.list_scores_in_points(students, columns_by_task)
         .drop_duplicates("model")
@@ -130,23 +131,21 @@ def list_candidate_scores(
 
 
 def estimate_rank_correlation(
-    frames_by_model: Sequence[pd.DataFrame],
+    model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    measure_argument: str = "",
+    unused_argument: str = "",
 ) -> paired.Estimate | None:
     """Return the Estimate of Kendall's tau between candidates' scores in a search and
     after full training; None for fewer than RANKED (12) candidates.
 
     It says whether the search's proxy ranks networks as full training does.
 
-    frames_by_model: [frame of the full trainings, frame of the search's runs].
+    model_frames: [frame of the full trainings, frame of the search's runs].
     columns_by_task: {task: its Columns}.
-    measure_argument: not used."""
-    both = list_candidate_scores(frames_by_model, columns_by_task)
+    unused_argument: not used."""
+    both = list_scores_of_candidates(model_frames, columns_by_task)
     search, final = both.to_numpy().T
-    return (
-        paired.estimate_rank_correlation(search, final) if len(both) >= RANKED else None
-    )
+    return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 
 
 # Task score: the Measure of a comparison that names no other.
@@ -158,7 +157,7 @@ MEASURES = {
         "100 * (teacher_score - start_score)",
     ),
     "diverged": Measure(
-        "points of the runs that collapse", by_run=has_collapsed, share=True
+        "points of the runs that collapse", by_run=list_collapsed_flags, share=True
     ),
     "distance": Measure("of the distillation loss", "1.0 * distance"),
     "F1": Measure("F1 points", "100 * span_f1"),

@@ -50,9 +50,7 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
     return paired.compute_score(metric, said, true)
 
 
-def compute_metrics(
-    task: Task, logits: ArrayLike, labels: ArrayLike
-) -> dict[str, float]:
+def compute_metrics(task: Task, logits: ArrayLike, labels: ArrayLike) -> Metrics:
     """Return {metric: value} of all metrics of a Task, its main metric first.
 
     logits: [N, C], where C is 1 for a regression. labels: [N]."""

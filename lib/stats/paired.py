@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -41,6 +41,17 @@ SEEDS = 3  # Least number of seeds for which an interval is shown.
 # Clusters that the jackknife of ranks handles at once, so that arrays fit in the CPU's
 # cache.
 BLOCK = 32
+
+
+class RankBlock(NamedTuple):
+    sample_weights: np.ndarray  # [B, N].
+    doubled_ranks: list[np.ndarray]  # Twice the ranks of each column, [B, N].
+
+
+class TInterval(NamedTuple):
+    low: float
+    high: float
+    p: float  # Two-sided p-value against 0.
 
 
 @dataclass(frozen=True)
@@ -85,21 +96,21 @@ class Estimate:
     region: tuple[float, ...] = ()
     interest: float = nan  # Smallest effect of interest, fixed before the runs.
 
-    def compute_p_value(self, value: float) -> float:
+    def compute_p_value(self, null_value: float) -> float:
         """Return the two-sided p-value of the null hypothesis that the true value is
-        `value`.
+        `null_value`.
 
-        It is 0.05 where `value` is an end of the 95 % interval."""
-        if value == self.null:
+        It is 0.05 where `null_value` is an end of the 95 % interval."""
+        if null_value == self.null:
             return self.p
-        half = self.mean - self.low if value < self.mean else self.high - self.mean
+        half = self.mean - self.low if null_value < self.mean else self.high - self.mean
         if half <= 0:
-            return float(value == self.mean)
-        t = abs(self.mean - value) / half * scipy.stats.t.ppf(0.975, self.freedom)
+            return float(null_value == self.mean)
+        t = abs(self.mean - null_value) / half * scipy.stats.t.ppf(0.975, self.freedom)
         return float(2 * scipy.stats.t.sf(t, self.freedom))
 
 
-def draw_bootstrap_weights(
+def sample_bootstrap_weights(
     rng: np.random.Generator, draw_count: int, example_count: int
 ) -> np.ndarray:
     """Return how often each of n examples occurs in each bootstrap sample, [draws, n].
@@ -239,29 +250,28 @@ def _compute_spearman(
 
 
 def _iterate_weighted_ranks(
-    columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
-) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Yield blocks of B weighted samples: (weights [B, N], [twice the ranks of each
-    column, [B, N]]).
+    score_columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
+) -> Iterator[RankBlock]:
+    """Yield the ranks of N examples in blocks of B weighted samples.
 
     When an example is left out, the rank of another, relative to the mean rank, moves
     by a half or not at all. So the ranks in a jackknife follow from those of all
     examples. Twice a rank is a whole number, so sums of products are exact in any
     order.
 
-    columns: labels or predictions [N] to rank."""
+    score_columns: labels or predictions [N] to rank."""
     if isinstance(weights, np.ndarray):
-        yield weights, [_compute_ranks(x, weights) for x in columns]
+        yield RankBlock(weights, [_compute_ranks(x, weights) for x in score_columns])
         return
     cluster, everything = weights.cluster, np.ones((1, len(weights.cluster)))
-    ranks = [_compute_ranks(x, everything) for x in columns]
-    yield everything, ranks
+    ranks = [_compute_ranks(x, everything) for x in score_columns]
+    yield RankBlock(everything, ranks)
     order, count = np.argsort(cluster, kind="stable"), int(cluster.max()) + 1
     ends = np.searchsorted(cluster[order], np.arange(count + 1))
     for first in range(0, count, BLOCK):
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
-        moves = [_compute_rank_contributions(x, x[rows]) for x in columns]
+        moves = [_compute_rank_shifts(x, x[rows]) for x in score_columns]
         # Where clusters have several examples, add up the moves of their members.
         if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
@@ -269,7 +279,7 @@ def _iterate_weighted_ranks(
                 np.stack([signs[part].sum(0) for part in members]) for signs in moves
             ]
         left = [rank - move for rank, move in zip(ranks, moves, strict=True)]
-        yield cluster != block[:, None], left
+        yield RankBlock(cluster != block[:, None], left)
 
 
 def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -285,16 +295,14 @@ def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (2 * reach - mass - reach[:, -1:])[:, place]
 
 
-def _compute_rank_contributions(
-    values: np.ndarray, other_values: np.ndarray
-) -> np.ndarray:
+def _compute_rank_shifts(values: np.ndarray, left_out_values: np.ndarray) -> np.ndarray:
     """Return what each of K examples adds to twice the ranks of N values: 1 where the
     value is above the example's, -1 below, else 0; [K, N].
 
     The ranks without an example are obtained by subtracting its row.
 
     values: [N]. other_values: [K]."""
-    above, below = values > other_values[:, None], values < other_values[:, None]
+    above, below = values > left_out_values[:, None], values < left_out_values[:, None]
     return above.view(np.int8) - below.view(np.int8)
 
 
@@ -408,17 +416,16 @@ def estimate_contrast(
         of_seeds = spread**2 / n
     total = of_seeds + of_examples
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else inf
-    low, high, p = _compute_student_interval(mean, total, freedom)
+    low, high, p = _compute_t_interval(mean, total, freedom)
     p = p if n > 1 else 1.0
     noise = float(of_examples**0.5)
     return Estimate(mean, low, high, n, len(tasks), spread, p, noise, freedom)
 
 
-def _compute_student_interval(
+def _compute_t_interval(
     mean: float, variance: float, degrees_of_freedom: float
-) -> tuple[float, float, float]:
-    """Return (low, high, p): Student's 95 % interval of a mean, and its two-sided
-    p-value against 0.
+) -> TInterval:
+    """Return Student's 95 % interval of a mean, with its p-value.
 
     variance: the variance of the mean."""
     half = float(scipy.stats.t.ppf(0.975, degrees_of_freedom) * variance**0.5)
@@ -426,7 +433,7 @@ def _compute_student_interval(
         p = float(abs(mean) < 1e-9)
     else:
         p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, degrees_of_freedom))
-    return mean - half, mean + half, p
+    return TInterval(mean - half, mean + half, p)
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
@@ -435,7 +442,7 @@ def paired_difference(pairs: Sequence[Pair]) -> Estimate:
     return estimate_contrast([pairs], np.ones(1))
 
 
-def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
+def difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
     """Return the Estimate of method minus baseline in points, with an interval that
     never has zero width.
 
@@ -450,25 +457,25 @@ def bounded_difference(pairs: Sequence[Pair]) -> Estimate:
         len(p.labels) if p.cluster is None else len({*p.cluster.tolist()})
         for p in pairs
     )
-    limit = estimate_share_gap([False] * rows).high
+    limit = estimate_difference_of_shares([False] * rows).high
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
 
-def estimate_mean_over_seeds(values: ArrayLike, smallest_step: float = 0.0) -> Estimate:
+def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
     """Return the Estimate of the mean over seeds of a quantity that is not a mean over
     examples, such as a share of steps.
 
     It has Student's 95 % interval; with one seed both ends are the value.
 
     values: one for each seed.
-    smallest_step: number of which all values are multiples. Rounding to it adds a
+    resolution: number of which all values are multiples. Rounding to it adds a
     twelfth of its square to their variance."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
-    spread = float(np.hypot(x.std(ddof=1), smallest_step / 12**0.5))
-    low, high, p = _compute_student_interval(mean, spread**2 / n, n - 1)
+    spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
+    low, high, p = _compute_t_interval(mean, spread**2 / n, n - 1)
     return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 
 
@@ -500,7 +507,7 @@ def estimate_ratio_of_medians(
     )
 
 
-def estimate_share_gap(
+def estimate_difference_of_shares(
     outcomes: Sequence[bool] | pd.Series,
     other_outcomes: Sequence[bool] | pd.Series | None = None,
 ) -> Estimate:
@@ -540,7 +547,7 @@ def compute_slope_weights(x: ArrayLike) -> np.ndarray:
     return centred / (centred**2).sum()
 
 
-def compute_straightness_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
+def compute_linearity_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
     """Return weights w [n] such that w @ y > 0 where y is closer to linear in x than in
     `other_x`.
 
@@ -554,7 +561,7 @@ def compute_straightness_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray
     return u - v
 
 
-def estimate_rank_correlation(
+def estimate_kendall_tau(
     scores: ArrayLike, other_scores: ArrayLike, draw_count: int = 20_000, seed: int = 0
 ) -> Estimate:
     """Return the Estimate of Kendall's tau-b between two scores of the same n
@@ -570,7 +577,7 @@ def estimate_rank_correlation(
         np.sign(scores[:, None] - scores),
         np.sign(other_scores[:, None] - other_scores),
     )
-    weights = draw_bootstrap_weights(
+    weights = sample_bootstrap_weights(
         np.random.default_rng(seed), draw_count, len(scores)
     )
 

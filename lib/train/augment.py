@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +37,20 @@ from lib.train.batches import Encoded, make_batch
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+
+
+CandidateArrays: TypeAlias = Arrays  # {"ids", "sizes", "one_piece"}.
+
+
+class SplitText(NamedTuple):
+    words: list[str]
+    replaceable_indices: list[int]
+
+
+class MaskedWord(NamedTuple):
+    number: int
+    sentence_ids: list[int]
+    place: int  # Index of the masked token.
 
 
 class WordReplacer:
@@ -77,17 +92,19 @@ class WordReplacer:
         return [] if self.tokenizer.unk_token_id in ids else ids
 
 
-def split_into_words(replacer: WordReplacer, text: str) -> tuple[list[str], list[int]]:
-    """Return (the words of a text, the indices of those that may be replaced).
-
-    These have only the letters a to z and are no stop words."""
+def split_into_words(replacer: WordReplacer, text: str) -> SplitText:
+    """Return the words of a text. Those that may be replaced have only the letters a to
+    z and are no stop words."""
     text = replacer.rules.normalizer.normalize_str(text)
     words = [word for word, _ in replacer.rules.pre_tokenizer.pre_tokenize_str(text)]
-    return words, [
-        i
-        for i, word in enumerate(words)
-        if LETTERS.fullmatch(word) and word not in STOP
-    ]
+    return SplitText(
+        words,
+        [
+            i
+            for i, word in enumerate(words)
+            if LETTERS.fullmatch(word) and word not in STOP
+        ],
+    )
 
 
 def find_replacement_candidates(
@@ -95,21 +112,20 @@ def find_replacement_candidates(
     replacer: WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
-    nearest_words_cache: dict[str, list[int]],
-    max_batch_tokens: int | None = None,
-) -> Arrays:
-    """Return the candidates for every replaceable word in some texts.
-
-    The arrays are "ids" (int32 [words, K]: candidates of each word as indices into
-    `replacer.names`, padded with -1), "sizes" (number of replaceable words of each
-    text) and "one_piece" (number of words that are one piece of the vocabulary).
+    nearest_ids_by_word: dict[str, list[int]],
+    max_tokens_of_batch: int | None = None,
+) -> CandidateArrays:
+    """Return the candidates for every replaceable word in some texts: "ids" (int32
+    [words, K]: candidates of each word as indices into `replacer.names`, padded with
+    -1), "sizes" (number of replaceable words of each text) and "one_piece" (number of
+    words that are one piece of the vocabulary).
 
     texts: texts without repeats.
     candidates_per_word: the number K of candidates of a word.
-    nearest_words_cache: {word: its nearest words}; this function adds to it.
-    max_batch_tokens: the largest number of tokens in a batch, padding included."""
+    nearest_ids_by_word: {word: its nearest words}; this function adds to it.
+    max_tokens_of_batch: the largest number of tokens in a batch, padding included."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
-    max_batch_tokens = max_batch_tokens or TOKENS[loop.get_device().type]
+    max_tokens_of_batch = max_tokens_of_batch or TOKENS[loop.get_device().type]
     limit = replacer.model.config.max_position_embeddings
     for text in texts:
         words, eligible = split_into_words(replacer, text)
@@ -125,14 +141,14 @@ def find_replacement_candidates(
                 others[slot] = words[i]
             elif starts[i] < limit:
                 # Words beyond the model's longest input get no candidates.
-                masked.append((slot, row, starts[i]))
+                masked.append(MaskedWord(slot, row, starts[i]))
             slot += 1
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
     order, start = np.argsort(lengths, kind="stable"), 0
     for end in range(1, len(order) + 1):
         if (
             end == len(order)
-            or (end + 1 - start) * lengths[order[end]] > max_batch_tokens
+            or (end + 1 - start) * lengths[order[end]] > max_tokens_of_batch
         ):
             batch = [masked[i] for i in order[start:end]]
             best = predict_likeliest_pieces(
@@ -140,14 +156,14 @@ def find_replacement_candidates(
             )
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
-    nearest_words_cache.update(
+    nearest_ids_by_word.update(
         find_nearest_words(
             replacer,
-            sorted(set(others.values()) - nearest_words_cache.keys()),
+            sorted(set(others.values()) - nearest_ids_by_word.keys()),
             candidates_per_word,
         )
     )
-    candidate_ids |= {slot: nearest_words_cache[word] for slot, word in others.items()}
+    candidate_ids |= {slot: nearest_ids_by_word[word] for slot, word in others.items()}
     ids = np.full((slot, candidates_per_word), -1, dtype=np.int32)
     for index, best in candidate_ids.items():
         ids[index, : len(best)] = best
@@ -157,7 +173,7 @@ def find_replacement_candidates(
 @torch.inference_mode()
 def predict_likeliest_pieces(
     replacer: WordReplacer,
-    masked_words: Sequence[tuple[int, list[int], int]],
+    masked_words: Sequence[MaskedWord],
     pieces_per_word: int,
     numerics: Numerics,
 ) -> list[list[int]]:
@@ -165,10 +181,7 @@ def predict_likeliest_pieces(
     word.
 
     The model reads the sentence twice, the first time with the word masked. Both
-    together are cut to its longest input.
-
-    masked_words: for each word (its number, ids of its sentence, index of the masked
-    token)."""
+    together are cut to its longest input."""
     tokenizer, where = replacer.tokenizer, loop.get_device()
     limit = replacer.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
@@ -233,11 +246,11 @@ def find_nearest_words(
     return neighbours
 
 
-def draw_variants(
+def sample_variants(
     text: str,
     replacer: WordReplacer,
     candidate_ids: np.ndarray,
-    augment: Augment,
+    augment_settings: Augment,
     generator: np.random.Generator,
 ) -> list[str]:
     """Return [a text, the distinct new sentences that are drawn from it...].
@@ -245,13 +258,16 @@ def draw_variants(
     Words of new sentences are joined by spaces.
 
     candidate_ids: candidates of each replaceable word of the text, int32 [words, K].
-    augment: the number of sentences to draw, and the probability of a replacement."""
+    augment_settings: the number of sentences to draw, and the probability of a
+    replacement."""
     words, places = split_into_words(replacer, text)
     sizes = (candidate_ids >= 0).sum(1)
-    chance = generator.random((2, augment.tries, len(places)))
+    chance = generator.random((2, augment_settings.tries, len(places)))
     chosen = candidate_ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]
     made = {text: 0}
-    for use, new in zip((chance[0] < augment.p) & (sizes > 0), chosen, strict=True):
+    for use, new in zip(
+        (chance[0] < augment_settings.p) & (sizes > 0), chosen, strict=True
+    ):
         replaced = {places[i]: replacer.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
     # Drop a variant that differs from the text in its spaces alone.
@@ -260,17 +276,19 @@ def draw_variants(
     return list(made)
 
 
-def expand_rows(variants_by_side: list[list[str]]) -> Iterator[tuple[str, str | None]]:
+def iterate_augmented_rows(
+    variants_of_each_text: list[list[str]],
+) -> Iterator[tuple[str, str | None]]:
     """Yield the augmented rows (first text, second text) of one row; the second is None
     where rows have one text.
 
     Variants of the first text are paired with the original second, then variants of the
     second with the original first.
 
-    variants_by_side: the variants of each text, the original first."""
+    variants_of_each_text: the variants of each text, the original first."""
     left, right = (
-        variants_by_side[0],
-        variants_by_side[1] if len(variants_by_side) > 1 else [None],
+        variants_of_each_text[0],
+        variants_of_each_text[1] if len(variants_of_each_text) > 1 else [None],
     )
     for text in left:
         yield text, right[0]
@@ -292,7 +310,11 @@ def encode_augmented_rows(
 
     def iterate_encoded_rows() -> Iterator[dict[str, list[int]]]:
         with open(path) as file:
-            pairs = (pair for line in file for pair in expand_rows(json.loads(line)))
+            pairs = (
+                pair
+                for line in file
+                for pair in iterate_augmented_rows(json.loads(line))
+            )
             for part in tokens.split_chunks(pairs):
                 a, b = map(list, zip(*part, strict=True))
                 texts = [a] if b[0] is None else [a, b]

@@ -15,14 +15,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from lib import data
 from lib.core.names import HEADLESS, Refused
 from lib.core.options import Span
-from lib.core.types import Arrays, Json
+from lib.core.types import Arrays
 from lib.data import Split, Task, spans
 from lib.model import backbone
 from lib.stats import answers, metrics
 from lib.train.batches import Encoded, encode_split
+from lib.train.loop import SettingsJson
 
 # ({metric: value}, arrays such as predictions that the run saves).
-MetricsAndArrays = tuple[dict[str, float], Arrays]
+MetricsAndArrays = tuple[metrics.Metrics, Arrays]
 # Function from logits to metrics and arrays.
 LogitScorer = Callable[[np.ndarray], MetricsAndArrays]
 # {whether a task has answer spans: end of the name of transformers' model class}.
@@ -61,25 +62,25 @@ def encode_rows(
     split: Split,
     task: Task,
     max_length: int,
-    span: Json | None = None,
+    span_settings: SettingsJson | None = None,
 ) -> tuple[Encoded, LogitScorer]:
     """Return the tokenised rows of a Split, and a function from their logits to
     metrics.
 
     The rows of a task of answer spans are windows of passages. Raises Refused for such
-    a task without `span`.
+    a task without `span_settings`.
 
     max_length: tokens to which rows are cut.
-    span: the fields of a Span (stride, longest question and longest answer in tokens),
-    for a task of answer spans."""
+    span_settings: the fields of a Span (stride, longest question and longest answer in
+    tokens), for a task of answer spans."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
             score_class_logits, task, split
         )
-    if span is None:
+    if span_settings is None:
         fix = "give it span=Span(128, 64, 30), or take a task of classes"
         raise Refused(f"{task.name} is a task of spans; fix: {fix}")
-    cut = Span(**span)
+    cut = Span(**span_settings)
     windows = spans.tokenise_questions(
         tokenizer, split, max_length, cut.stride, cut.max_query
     )
@@ -98,7 +99,7 @@ def score_class_logits(
     return metrics.compute_metrics(task, logits, split.y), arrays
 
 
-def score_unseen_logits(
+def score_logits_of_unseen_split(
     task: Task, split: Split, logits: np.ndarray
 ) -> MetricsAndArrays:
     """Return ({metric: value} of logits [N, C] on unseen rows, their predictions packed

@@ -38,7 +38,9 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def speed_up_passes(model: PreTrainedModel, numerics: Numerics) -> Iterator[None]:
+def use_eager_attention_and_few_casts(
+    model: PreTrainedModel, numerics: Numerics
+) -> Iterator[None]:
     """Make the forward and backward passes of a model faster within the `with` block.
 
     On a CPU the model's attention is the eager one of lib.model.scores, which is two to
@@ -59,7 +61,7 @@ def speed_up_passes(model: PreTrainedModel, numerics: Numerics) -> Iterator[None
         yield
 
 
-def apply_byte_dropout(values: Tensor, probability: float) -> Tensor:
+def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Tensor:
     """Return `values` with dropout, drawn from random bytes: each element is set to 0
     with probability round(256 probability) / 256.
 
@@ -69,7 +71,7 @@ def apply_byte_dropout(values: Tensor, probability: float) -> Tensor:
     least `level` = round(256 probability). Clamp and subtraction turn bytes into 0 and
     1 ten times as fast as a comparison does. The scale is multiplied last, so that
     bfloat16 does not round it."""
-    level = round(256 * probability)
+    level = round(256 * drop_probability)
     draws = torch.empty(
         (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
     )
@@ -85,11 +87,15 @@ def apply_byte_dropout(values: Tensor, probability: float) -> Tensor:
 class ByteDropout(nn.Dropout):
     # pyrefly: ignore[bad-override-param-name]  # Torch calls modules by position.
     def forward(self, x: Tensor) -> Tensor:
-        return apply_byte_dropout(x, self.p) if self.training and self.p else x
+        return (
+            apply_dropout_by_random_bytes(x, self.p) if self.training and self.p else x
+        )
 
 
 @contextmanager
-def use_byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterator[None]:
+def use_dropout_by_random_bytes(
+    model: PreTrainedModel, is_enabled: bool = True
+) -> Iterator[None]:
     """Let a model draw its dropout masks from random bytes within the `with` block, if
     `is_enabled`.
 
@@ -109,7 +115,7 @@ def use_byte_dropout(model: PreTrainedModel, is_enabled: bool = True) -> Iterato
             part.__class__ = nn.Dropout
 
 
-class UsedRows(nn.Module):
+class UsedEmbeddingRows(nn.Module):
     """This embedding trains only the rows `used_ids` of the table of another embedding.
 
     Token ids keep their meaning. In training they are looked up among the used rows. In
@@ -131,7 +137,7 @@ class UsedRows(nn.Module):
         self.weight = nn.Parameter(rows, embedding.weight.requires_grad)
         self.train(embedding.training)
 
-    def restore_embedding(self) -> nn.Embedding:
+    def restore_full_embedding(self) -> nn.Embedding:
         """Write the trained rows back into the original embedding, and return that
         embedding."""
         with torch.no_grad():
@@ -143,7 +149,7 @@ class UsedRows(nn.Module):
             return functional.embedding(
                 self.place[token_ids], self.weight, self.padding_idx
             )
-        return self.restore_embedding()(token_ids)
+        return self.restore_full_embedding()(token_ids)
 
 
 @contextmanager
@@ -169,8 +175,8 @@ def train_used_embeddings_only(
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used_ids())
-    owner.word_embeddings = UsedRows(table, used.to(table.weight.device))
+    owner.word_embeddings = UsedEmbeddingRows(table, used.to(table.weight.device))
     try:
         yield
     finally:
-        owner.word_embeddings = owner.word_embeddings.restore_embedding()
+        owner.word_embeddings = owner.word_embeddings.restore_full_embedding()

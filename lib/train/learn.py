@@ -1,15 +1,15 @@
 """This module trains a model on a task, scores it and saves it, for all training steps.
 
 A step (a function of lib.train.steps that makes a run) calls `train_and_save` with a
-TaskTraining, a model, an objective (lib.train.objectives), and methods
-(lib.train.loop.Method) such as masks, a layer mix or a search over gates."""
+TaskTraining, a model, an objective (lib.train.objectives), and callbacks
+(lib.train.loop.Callback) such as masks, a layer mix or a search over gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -23,11 +23,18 @@ from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.data import Split, Task
 from lib.model import backbone
+from lib.stats.metrics import Metrics
 from lib.train import augment, heads, loop, objectives
 from lib.train.batches import Encoded
+from lib.train.loop import SettingsJson
 
 # Function that scores a model on one split, with its weights at the time of the call.
 ModelScorer = Callable[[], heads.MetricsAndArrays]
+
+
+class HeldOutRows(NamedTuple):
+    rows: Encoded
+    teacher_logits: Tensor  # [N, C].
 
 
 class TaskTraining:
@@ -45,9 +52,9 @@ class TaskTraining:
         self,
         run: RunWriter,
         data: Json,
-        train: Json | None,
-        numerics: Json,
-        span: Json | None = None,
+        train: SettingsJson | None,
+        numerics: SettingsJson,
+        span: SettingsJson | None = None,
     ) -> None:
         self.run, self.span = run, span
         self.numerics = loop.read_numerics(numerics)
@@ -101,12 +108,12 @@ class TaskTraining:
         return torch.from_numpy(self.predict(self.teacher[0], self.training_rows))
 
     @cached_property
-    def held_out_rows(self) -> tuple[Encoded, Tensor]:
-        """Return (the tokenised held-out rows, the teacher's logits on them [N, C]).
+    def held_out_rows(self) -> HeldOutRows:
+        """Return the tokenised held-out rows, with the teacher's logits.
 
         Held-out rows are training rows that are kept for model selection."""
         rows = self.encode_split("held_out")[0]
-        return rows, torch.from_numpy(self.predict(self.teacher[0], rows))
+        return HeldOutRows(rows, torch.from_numpy(self.predict(self.teacher[0], rows)))
 
     def predict(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
         """Return a model's logits on tokenised rows: [N, C], or [N, 2, T] for answer
@@ -134,7 +141,7 @@ class TaskTraining:
             encoded, marks = self.encode_split(split)
             if split == "unseen":
                 marks = partial(
-                    heads.score_unseen_logits, self.task, self.splits[split]
+                    heads.score_logits_of_unseen_split, self.task, self.splits[split]
                 )
             return lambda: marks(self.predict(model, encoded))
 
@@ -162,32 +169,35 @@ def compute_selection_score(
 
 
 def call_step_on_task(
-    step_function: Callable[..., Json],
+    step_function: Callable[..., Metrics],
     run: RunWriter,
     data: Json,
-    numerics: Json,
-    train: Json | None = None,
-    span: Json | None = None,
-    **args: Any,
-) -> Json:
+    numerics: SettingsJson,
+    train: SettingsJson | None = None,
+    span: SettingsJson | None = None,
+    **step_arguments: Any,
+) -> Metrics:
     """Call a training step with a TaskTraining made of the step's JSON arguments, and
     return its metrics.
 
     Steps that train on a task so share the code that reads these arguments.
 
-    step_function: function of the TaskTraining and of the other arguments `args`.
+    step_function: function of the TaskTraining and of the other arguments
+    `step_arguments`.
     data, numerics, train, span: the step's arguments as JSON (`TaskTraining`)."""
-    return step_function(TaskTraining(run, data, train, numerics, span), **args)
+    return step_function(
+        TaskTraining(run, data, train, numerics, span), **step_arguments
+    )
 
 
 def train_and_save(
     training: TaskTraining,
     model: PreTrainedModel,
     objective: AbstractContextManager[loop.Loss],
-    methods: Sequence[loop.Method] = (),
+    callbacks: Sequence[loop.Callback] = (),
     scored_splits: str | tuple[str, ...] = ("dev", "unseen"),
-    may_diverge: bool = False,
-) -> Json:
+    allows_divergence: bool = False,
+) -> Metrics:
     """Train a model in place, score it on the splits, save it with its predictions, and
     return the metrics.
 
@@ -195,10 +205,10 @@ def train_and_save(
     `scored_splits` has them, and else on the development set.
 
     objective: a context manager that yields the loss (lib.train.objectives).
-    methods: additions to the training, which finish the model after the last step.
+    callbacks: additions to the training, which finish the model after the last step.
     scored_splits: beginnings of the names of splits whose predictions are saved.
-    may_diverge: whether a loss that is not finite gives the metric `diverged`, without
-    predictions, instead of an error."""
+    allows_divergence: whether a loss that is not finite gives the metric `diverged`,
+    without predictions, instead of an error."""
     run, rows, judges = (
         training.run,
         training.training_rows,
@@ -219,12 +229,12 @@ def train_and_save(
                 training.train,
                 training.numerics,
                 score,
-                methods,
+                callbacks,
             )
         except FloatingPointError:
-            if not may_diverge:
+            if not allows_divergence:
                 raise
-            result = {"diverged": True} | loop.finish_methods(methods)
+            result = {"diverged": True} | loop.finish_callbacks(callbacks)
     if "diverged" not in result:
         result |= save_predictions(run, judges)
     backbone.save(model, training.tokenizer, run.model_folder)
@@ -233,7 +243,7 @@ def train_and_save(
 
 def save_predictions(
     run: Scratch, scorers: Mapping[str, ModelScorer], prefix: str = ""
-) -> dict[str, float]:
+) -> Metrics:
     """Save a model's predictions on every split, and return {metric: value}.
 
     Names of arrays and metrics begin with `prefix` and the split, except for the split
@@ -283,14 +293,15 @@ class Trainer:
         )
         self.dev, self.marks = heads.encode_rows(tokenizer, splits["dev"], task, length)
 
-    def scores(self, model: PreTrainedModel) -> dict[str, float]:
+    def compute_development_metrics(self, model: PreTrainedModel) -> Metrics:
         """Return {metric: value} of a model on the development rows."""
         return self.marks(loop.predict(model, self.dev, self.numerics))[0]
 
-    def accuracy(self, model: PreTrainedModel) -> float:
-        return 100 * self.scores(model)["accuracy"]
+    def measure_development_accuracy(self, model: PreTrainedModel) -> float:
+        """Return it in points."""
+        return 100 * self.compute_development_metrics(model)["accuracy"]
 
-    def labels(self, model: PreTrainedModel) -> loop.Loss:
+    def make_label_loss(self, model: PreTrainedModel) -> loop.Loss:
         """Return the loss function of a model that is trained on the labels: the
         cross-entropy, as `fit` takes it."""
         return objectives.build_target_objective(
@@ -301,8 +312,8 @@ class Trainer:
         self,
         model: PreTrainedModel,
         loss: loop.Loss | None = None,
-        methods: Sequence[loop.Method] = (),
-        **changes: Any,
+        callbacks: Sequence[loop.Callback] = (),
+        **changed_train_settings: Any,
     ) -> Scratch:
         """Train a model in place, and return the training's log, whose `result` is
         {"steps", ...}.
@@ -310,13 +321,15 @@ class Trainer:
         Raises FloatingPointError where the loss is not finite.
 
         loss: the loss function; by default the cross-entropy to the labels.
-        methods: additions to the training (lib.train.loop.Method).
-        changes: fields of the Train that differ from the Trainer's."""
-        loss = loss or self.labels(model)
-        train = replace(self.train, **changes)
+        callbacks: additions to the training (lib.train.loop.Callback).
+        changed_train_settings: fields of the Train that differ from the Trainer's."""
+        loss = loss or self.make_label_loss(model)
+        train = replace(self.train, **changed_train_settings)
 
         def score() -> float:
-            return compute_selection_score(train, self.task, self.scores(model))
+            return compute_selection_score(
+                train, self.task, self.compute_development_metrics(model)
+            )
 
         with TemporaryDirectory() as folder:
             run = Scratch(folder, self.seed)
@@ -329,6 +342,6 @@ class Trainer:
                 train,
                 self.numerics,
                 score,
-                methods,
+                callbacks,
             )
         return run

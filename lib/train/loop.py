@@ -8,7 +8,7 @@ between two steps; everything else is computed from the seed and the step."""
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -21,8 +21,13 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import Numerics, Train
 from lib.core.store import Scratch, print_once
 from lib.core.types import Json
+from lib.stats.metrics import Metrics
 from lib.train.batches import Encoded, make_batch, order_batches
-from lib.train.lean import speed_up_passes, train_used_embeddings_only, use_byte_dropout
+from lib.train.lean import (
+    train_used_embeddings_only,
+    use_dropout_by_random_bytes,
+    use_eager_attention_and_few_casts,
+)
 
 # Logit of padded tokens in answer spans: probability 0 without infinities.
 ABSENT = -1e4
@@ -30,6 +35,7 @@ ABSENT = -1e4
 STATE = "state.pt"
 POINTS = 500  # Approximate number of steps at which a run logs its losses.
 
+SettingsJson: TypeAlias = Json  # Fields of an options class, as a step gets them.
 Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
 # Loss: f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
@@ -52,24 +58,34 @@ def use_dtype(numerics: Numerics) -> torch.autocast:
     )
 
 
-def compute_rate_factor(step: int, steps: int, warmup_share: float) -> float:
+def compute_learning_rate_factor(
+    step: int, step_count: int, warmup_share: float
+) -> float:
     """Return the factor of the learning rate at a step, counted from 0.
 
     It rises linearly from 0 over the first `warmup_share` of all steps, then falls
     linearly to 0.
 
-    steps: the number of all steps."""
-    first = int(warmup_share * steps)
+    step_count: the number of all steps."""
+    first = int(warmup_share * step_count)
     if step < first:
         return (step + 1) / first
-    return (steps - step) / max(1, steps - first)
+    return (step_count - step) / max(1, step_count - first)
 
 
-class Method:
+BestModel: TypeAlias = dict[str, Any]  # {"score", "step", "weights"}.
+
+
+class LoadedCheckpoint(NamedTuple):
+    step: int  # Number of steps done.
+    best_model: BestModel | None
+
+
+class Callback:
     """This base class has callbacks of the training loop, each of them optional, for
     methods such as pruning masks.
 
-    Several methods can be combined. A method is constructed for a model before the
+    Several can be combined. A callback is constructed for a model before the
     training begins. What it does must follow from the step and from the state of the
     model alone, buffers included, so that a resumed run repeats it. All its parameters
     belong to the model."""
@@ -77,25 +93,25 @@ class Method:
     # Groups of parameters {"params", "lr"} with learning rates of their own, which
     # follow the run's schedule.
     groups: Sequence[dict[str, Any]] = ()
-    # Parameters that the optimiser and gradient clipping leave alone. The method may
-    # update them in `adjust_gradients`.
+    # Parameters that the optimiser and gradient clipping leave alone. The callback may
+    # update them in `after_backward_pass`.
     apart: Sequence[Tensor] = ()
 
-    def prepare_step(self, step: int, steps: int) -> None:
+    def before_forward_pass(self, step: int, step_count: int) -> None:
         """Change the model before each forward pass, such as its pruning threshold.
 
-        step, steps: number of the step, counted from 0, and of all steps."""
+        step, step_count: number of the step, counted from 0, and of all steps."""
 
     def compute_penalty(self) -> dict[str, Tensor]:
         """Return {name: scalar} of terms that are added to the loss of each step."""
         return {}
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         """Read or change the gradients, after the backward pass and before clipping.
 
-        step, steps: number of the step, counted from 0, and of all steps."""
+        step, step_count: number of the step, counted from 0, and of all steps."""
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         """Give the model its final form after the last step, before it is saved, and
         return {metric: value}."""
         return {}
@@ -109,21 +125,21 @@ def fit(
     train: Train,
     numerics: Numerics,
     score_model: Callable[[], float] | None = None,
-    methods: Sequence[Method] = (),
+    callbacks: Sequence[Callback] = (),
     batches: Batches | None = None,
-) -> Json:
+) -> Metrics:
     """Train a model in place on tokenised rows.
 
-    Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
-    FloatingPointError, naming the step, where the loss is not finite, and Refused where
-    `train.select` is "best" without a `score_model`.
+    Returns {"steps", "examples_per_second", ...} and the metrics of the callbacks.
+    Raises FloatingPointError, naming the step, where the loss is not finite, and
+    Refused where `train.select` is "best" without a `score_model`.
 
     run: the folder for checkpoints and logs.
     encoded: the tokenised training rows.
-    loss: the loss function, which may be a Method too.
+    loss: the loss function, which may be a Callback too.
     score_model: function that scores the model as it is, higher being better; it is
     called where `train.select` is "best".
-    methods: callbacks that act at each step, and finish the model at the end.
+    callbacks: they act at each step, and finish the model at the end.
     batches: f(epoch) -> row numbers of each batch, in place of `order_batches`; all
     epochs must have the same number of batches."""
     selects = train.select == "best"
@@ -132,13 +148,13 @@ def fit(
         raise Refused(f"{fault}; it must be 'last'")
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).train()
-    methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
+    callbacks = [*callbacks, *([loss] if isinstance(loss, Callback) else [])]
     with (
-        speed_up_passes(model, numerics),
-        use_byte_dropout(model, train.byte_dropout),
+        use_eager_attention_and_few_casts(model, numerics),
+        use_dropout_by_random_bytes(model, train.byte_dropout),
         train_used_embeddings_only(model, encoded, train.weight_decay),
     ):
-        groups = list_parameter_groups(model, train, methods)
+        groups = list_parameter_groups(model, train, callbacks)
         rates = [group["lr"] for group in groups]
         parameters = [p for group in groups for p in group["params"]]
         everything = list(model.parameters())
@@ -162,13 +178,15 @@ def fit(
             rows, done = rows_of_epoch[offset], step + 1
             batch = make_batch(encoded, rows, train.pad_to, get_device())
             for group, rate in zip(optimiser.param_groups, rates, strict=True):
-                group["lr"] = rate * compute_rate_factor(step, steps, train.warmup)
-            for method in methods:
-                method.prepare_step(step, steps)
+                group["lr"] = rate * compute_learning_rate_factor(
+                    step, steps, train.warmup
+                )
+            for callback in callbacks:
+                callback.before_forward_pass(step, steps)
             with use_dtype(numerics):
                 parts = loss(batch, rows)
-                for method in methods:
-                    for name, value in method.compute_penalty().items():
+                for callback in callbacks:
+                    for name, value in callback.compute_penalty().items():
                         parts |= {name: value, "loss": parts["loss"] + value}
             if not torch.isfinite(parts["loss"]):
                 raise FloatingPointError(
@@ -176,8 +194,8 @@ def fit(
                     f"lower Train.lr ({train.lr}) or clip the gradient"
                 )
             parts["loss"].backward()
-            for method in methods:
-                method.adjust_gradients(step, steps)
+            for callback in callbacks:
+                callback.after_backward_pass(step, steps)
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
@@ -188,7 +206,7 @@ def fit(
                 curve = {name: float(value.detach()) for name, value in parts.items()}
                 run.log_step(step, curve=curve)
             if score_model and selects and (done == steps or done % every == 0):
-                best = keep_best(run, model, score_model(), done, best)
+                best = select_best_model(run, model, score_model(), done, best)
                 model.train()
             run.report_progress(done / steps)
             if (
@@ -208,28 +226,30 @@ def fit(
     }
     if best:
         result["best_step"] = best["step"]
-    return result | finish_methods(methods)
+    return result | finish_callbacks(callbacks)
 
 
-def finish_methods(methods: Sequence[Method]) -> Json:
-    """Call `finish` of all methods after the last training step, and return their
-    metrics together."""
+def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
+    """Call `after_last_step` of all callbacks after the last training step, and return
+    their metrics together."""
     return {
-        name: value for method in methods for name, value in method.finish().items()
+        name: value
+        for callback in callbacks
+        for name, value in callback.after_last_step().items()
     }
 
 
 def list_parameter_groups(
-    model: PreTrainedModel, train: Train, methods: Sequence[Method]
+    model: PreTrainedModel, train: Train, callbacks: Sequence[Callback]
 ) -> list[dict[str, Any]]:
     """Return the optimiser's groups of parameters.
 
     They are parameters with weight decay; biases and LayerNorms without it (if
     `train.spare_norms`); the convolution kernels of ghost modules at the rate
-    `train.taps` (if not 0); and the groups of the methods."""
-    method_groups = [group for method in methods for group in method.groups]
-    taken = {id(p) for method in methods for p in method.apart}
-    taken |= {id(p) for group in method_groups for p in group["params"]}
+    `train.taps` (if not 0); and the groups of the callbacks."""
+    callback_groups = [group for callback in callbacks for group in callback.groups]
+    taken = {id(p) for callback in callbacks for p in callback.apart}
+    taken |= {id(p) for group in callback_groups for p in group["params"]}
     decayed, spared, taps = [], [], []
     for name, p in model.named_parameters():
         if p.requires_grad and id(p) not in taken:
@@ -244,23 +264,22 @@ def list_parameter_groups(
         groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
     if taps:
         groups.append({"params": taps, "lr": train.taps})
-    return groups + [{"weight_decay": 0.0, **group} for group in method_groups]
+    return groups + [{"weight_decay": 0.0, **group} for group in callback_groups]
 
 
-def keep_best(
+def select_best_model(
     run: Scratch,
     model: PreTrainedModel,
     score: float,
     step: int,
-    best_before: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """Return {"score", "step", "weights"} of the model if its score is the highest so
-    far, and else `best_before`, the same dict of the best model before.
+    previous_best: BestModel | None,
+) -> BestModel:
+    """Return the model if its score is the highest so far, and else `previous_best`.
 
     The score is logged."""
     run.log_step(step=step, score=score)
-    if best_before and score <= best_before["score"]:
-        return best_before
+    if previous_best and score <= previous_best["score"]:
+        return previous_best
     weights = {
         name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
     }
@@ -272,7 +291,7 @@ def write_checkpoint(
     model: PreTrainedModel,
     optimiser: torch.optim.Optimizer,
     step: int,
-    best_before: dict[str, Any] | None,
+    previous_best: BestModel | None,
     dtype: str,
 ) -> None:
     """Write a checkpoint with everything that a resumed run needs, atomically.
@@ -281,14 +300,14 @@ def write_checkpoint(
     removed.
 
     step: number of steps done.
-    best_before: the last result of `keep_best`."""
+    previous_best: the last result of `select_best_model`."""
     target = run.checkpoint_folder / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
         "step": step,
         "dtype": dtype,
-        "best": best_before,
+        "best": previous_best,
         "lines": run.lines,
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if get_device().type == "cuda" else None,
@@ -305,11 +324,11 @@ def write_checkpoint(
 
 def load_checkpoint(
     run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
-) -> tuple[int, dict[str, Any] | None]:
-    """Load the last checkpoint into model and optimiser, and return (number of steps
-    done, last result of `keep_best`).
+) -> LoadedCheckpoint:
+    """Load the last checkpoint into model and optimiser, and return the number of steps
+    done and the best model until then.
 
-    Without a checkpoint it returns (0, None). One that is damaged or of another dtype
+    Without a checkpoint these are 0 and None. One that is damaged or of another dtype
     is deleted, and the one before it is tried. Raises Refused where a checkpoint does
     not fit the model, as after a change of code."""
     for folder in sorted(run.checkpoint_folder.glob("step-*"), reverse=True):
@@ -337,12 +356,12 @@ def load_checkpoint(
                 f"other code wrote {paths.format_path(folder)}: delete it"
             ) from error
     else:
-        return 0, None
+        return LoadedCheckpoint(0, None)
     torch.set_rng_state(body["cpu"])
     if body["cuda"] is not None:
         torch.cuda.set_rng_state(body["cuda"])
     run.log_step(step=step, resumed=True)
-    return step, best
+    return LoadedCheckpoint(step, best)
 
 
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
@@ -378,7 +397,11 @@ def predict(
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    with speed_up_passes(model, numerics), use_dtype(numerics), parametrize.cached():
+    with (
+        use_eager_attention_and_few_casts(model, numerics),
+        use_dtype(numerics),
+        parametrize.cached(),
+    ):
         while start < len(rows):
             chosen = rows[
                 start : start + max(1, max_batch_tokens // lengths[rows[start]])
@@ -398,7 +421,7 @@ def predict(
     return logits
 
 
-def read_numerics(numerics: Json) -> Numerics:
+def read_numerics(numerics: SettingsJson) -> Numerics:
     """Return the Numerics (dtype, threads, device) of a step's JSON argument, and set
     this process's thread count and device by it.
 

@@ -56,26 +56,26 @@ def compute_prediction_losses(
     return {"loss": total, **parts}
 
 
-def compute_mean_square(
+def compute_mean_squared_error(
     student_states: Tensor,
     teacher_states: Tensor,
     token_mask: Tensor | None = None,
-    leave_out_padding: bool = True,
+    ignores_padding: bool = True,
 ) -> Tensor:
     """Return the mean of (student_states - teacher_states)^2, a distillation loss. Only
     the student gets a gradient.
 
     student_states, teacher_states: hidden states [B, T, H].
     token_mask: attention mask [B, T], 1 for real tokens.
-    leave_out_padding: whether the mean leaves out padded tokens."""
+    ignores_padding: whether the mean leaves out padded tokens."""
     return MeanSquare.apply(
-        student_states, teacher_states, token_mask if leave_out_padding else None
+        student_states, teacher_states, token_mask if ignores_padding else None
     )
 
 
 class MeanSquare(torch.autograd.Function):
-    """This autograd function computes `compute_mean_square`, and saves the difference
-    of the states for the backward pass.
+    """This autograd function computes `compute_mean_squared_error`, and saves the
+    difference of the states for the backward pass.
 
     So each pass reads the states only once."""
 
@@ -107,29 +107,31 @@ class MeanSquare(torch.autograd.Function):
         )
 
 
-def compare_scores_over_tokens(
-    student_scores: Tensor,
-    teacher_scores: Tensor,
+def compute_attention_error_over_tokens(
+    student_attention_scores: Tensor,
+    teacher_attention_scores: Tensor,
     token_mask: Tensor,
-    leave_out_padding: bool,
+    ignores_padding: bool,
 ) -> Tensor:
     """Return the mean squared difference of attention scores before the softmax, [B, A,
     T, T] each (EfficientBERT, equation 1).
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    leave_out_padding: whether the mean leaves out pairs with a padded token."""
-    square = (student_scores.float() - teacher_scores.float()).square()
-    if not leave_out_padding:
+    ignores_padding: whether the mean leaves out pairs with a padded token."""
+    square = (
+        student_attention_scores.float() - teacher_attention_scores.float()
+    ).square()
+    if not ignores_padding:
         return square.mean()
     pairs = (token_mask[:, :, None] * token_mask[:, None, :]).to(square.dtype)
     return (square.mean(1) * pairs).sum() / pairs.sum()
 
 
-def compare_scores_with_zeroed_padding(
-    student_scores: Tensor,
-    teacher_scores: Tensor,
+def compute_attention_error_zero_padded(
+    student_attention_scores: Tensor,
+    teacher_attention_scores: Tensor,
     token_mask: Tensor,
-    leave_out_padding: bool,
+    ignores_padding: bool,
 ) -> Tensor:
     """Return the mean squared difference of attention scores before the softmax, [B, A,
     T, T] each, with the scores of padded keys set to 0.
@@ -137,22 +139,22 @@ def compare_scores_with_zeroed_padding(
     Scores of at most -100 become 0 too, as in EfficientBERT's code.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    leave_out_padding: whether the mean leaves out pairs with a padded token."""
+    ignores_padding: whether the mean leaves out pairs with a padded token."""
     gone = (token_mask == 0)[:, None, None, :]
-    student_scores, teacher_scores = (
+    student_attention_scores, teacher_attention_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
-        for x in (student_scores.float(), teacher_scores.float())
+        for x in (student_attention_scores.float(), teacher_attention_scores.float())
     )
-    return compare_scores_over_tokens(
-        student_scores, teacher_scores, token_mask, leave_out_padding
+    return compute_attention_error_over_tokens(
+        student_attention_scores, teacher_attention_scores, token_mask, ignores_padding
     )
 
 
-def compare_scores_over_keys(
-    student_scores: Tensor,
-    teacher_scores: Tensor,
+def compute_attention_error_over_keys(
+    student_attention_scores: Tensor,
+    teacher_attention_scores: Tensor,
     token_mask: Tensor,
-    leave_out_padding: bool,
+    ignores_padding: bool,
 ) -> Tensor:
     """Return the mean squared difference of attention scores before the softmax, [B, A,
     T, T] each, with differences at padded keys set to 0.
@@ -160,12 +162,14 @@ def compare_scores_over_keys(
     TinyBERT's code does the same.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    leave_out_padding: whether the mean is over pairs of real tokens alone."""
+    ignores_padding: whether the mean is over pairs of real tokens alone."""
     token_mask = token_mask.bool()
     pairs = token_mask[:, None, None, :]
-    if leave_out_padding:
+    if ignores_padding:
         pairs = pairs & token_mask[:, None, :, None]
-    square = (student_scores.float() - teacher_scores.float()).square() * pairs
+    square = (
+        student_attention_scores.float() - teacher_attention_scores.float()
+    ).square() * pairs
     return square.sum() / (
-        pairs.expand_as(square).sum() if leave_out_padding else square.numel()
+        pairs.expand_as(square).sum() if ignores_padding else square.numel()
     )

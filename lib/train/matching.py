@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ from lib.model.scores import record_attention_scores
 from lib.model.taps import record_hidden_states
 from lib.train import loop
 from lib.train.batches import Encoded, make_batch
-from lib.train.lean import speed_up_passes
-from lib.train.losses import compute_mean_square
+from lib.train.lean import use_eager_attention_and_few_casts
+from lib.train.losses import compute_mean_squared_error
 
 # Hidden states of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn"
 # and "scores" are lists with a tensor for each layer.
@@ -42,6 +42,11 @@ TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]
 PredictionLoss = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
+class LayerPair(NamedTuple):
+    student_layer: int  # Counted from 0.
+    teacher_layer: int
+
+
 @dataclass(frozen=True)
 class Match:
     """A Match compares one kind of hidden state of student and teacher in pairs of
@@ -51,8 +56,7 @@ class Match:
     # Hidden state that is compared: "embedding", "attention" or "ffn" (the outputs of
     # these blocks), or "scores" (attention scores before the softmax).
     feature: str
-    # Pairs (layer of the student, layer of the teacher), counted from 0.
-    layers: tuple[tuple[int, int], ...] = ((0, 0),)
+    layers: tuple[LayerPair, ...] = (LayerPair(0, 0),)
     mask: bool = False  # Whether the mean leaves out padded tokens.
     # Whether the student's states are first projected by `student.projection` to the
     # teacher's width.
@@ -62,75 +66,85 @@ class Match:
     heads: Sequence[Sequence[int]] = ()
     # Distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     # scalar.
-    distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = compute_mean_square
+    distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = (
+        compute_mean_squared_error
+    )
 
 
-def map_layers(student_layers: int, teacher_layers: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (layer of the student, layer of the teacher) to match, counted
-    from 0.
+def map_layers(
+    student_layer_count: int, teacher_layer_count: int
+) -> tuple[LayerPair, ...]:
+    """Return the pairs of layers to match.
 
     Counted from 1, layer m of a student with L_s layers is matched to layer m L_t / L_s
     of the teacher where that is a whole number. A student deeper than its teacher has
     layers without a partner. Raises Refused where neither number divides the other.
 
-    student_layers, teacher_layers: the numbers of layers L_s and L_t."""
-    if student_layers % teacher_layers and teacher_layers % student_layers:
+    student_layer_count, teacher_layer_count: the numbers of layers L_s and L_t."""
+    if (
+        student_layer_count % teacher_layer_count
+        and teacher_layer_count % student_layer_count
+    ):
         raise Refused(
-            f"a student of {student_layers} layers and a teacher of {teacher_layers}: "
+            f"a student of {student_layer_count} layers and a teacher of {teacher_layer_count}: "
             "one must be a multiple of the other"
         )
     return tuple(
-        (m - 1, m * teacher_layers // student_layers - 1)
-        for m in range(1, student_layers + 1)
-        if m * teacher_layers % student_layers == 0
+        LayerPair(m - 1, m * teacher_layer_count // student_layer_count - 1)
+        for m in range(1, student_layer_count + 1)
+        if m * teacher_layer_count % student_layer_count == 0
     )
 
 
 @contextmanager
-def observe_states(
-    model: PreTrainedModel, with_scores: bool = True
+def record_states_and_scores(
+    model: PreTrainedModel, with_attention_scores: bool = True
 ) -> Iterator[States]:
     """Yield a dict that each forward pass of the model fills with its hidden states.
 
     The keys are "embedding" [B, T, H], and "attention", "ffn" and "scores", lists with
     a tensor for each layer.
 
-    with_scores: whether to record the attention scores before the softmax, [B, A, T, T]
-    for each layer."""
+    with_attention_scores: whether to record the attention scores before the softmax,
+    [B, A, T, T] for each layer."""
     with (
         record_hidden_states(model) as seen,
-        record_attention_scores(model) if with_scores else nullcontext() as seen[
-            "scores"
-        ],
+        record_attention_scores(model)
+        if with_attention_scores
+        else nullcontext() as seen["scores"],
     ):
         yield seen
 
 
-def run_encoder_alone(
-    model: PreTrainedModel, batch: loop.Batch, row_numbers: np.ndarray
+def run_encoder_without_head(
+    model: PreTrainedModel, batch: loop.Batch, unused_row_numbers: np.ndarray
 ) -> None:
     """Run the encoder of a model without its head, where only hidden states are needed.
 
-    row_numbers: not used; other forward passes look up their labels by them."""
+    unused_row_numbers: not used; other forward passes look up their labels by them."""
     get_encoder(model)(**batch)
 
 
 @contextmanager
-def run_teacher(
+def open_teacher_forward(
     model: PreTrainedModel,
     numerics: Numerics,
-    run_forward: Forward = run_encoder_alone,
-    with_scores: bool = True,
+    run_forward: Forward = run_encoder_without_head,
+    with_attention_scores: bool = True,
 ) -> Iterator[TeacherForward]:
     """Yield a function f(batch, row numbers) -> (hidden states, logits) that runs a
     teacher without gradients.
 
     run_forward: the forward pass; by default the encoder runs alone, and logits are
     None.
-    with_scores: whether the states include attention scores before the softmax."""
+    with_attention_scores: whether the states include attention scores before the
+    softmax."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device())
-    with speed_up_passes(model, numerics), observe_states(model, with_scores) as seen:
+    with (
+        use_eager_attention_and_few_casts(model, numerics),
+        record_states_and_scores(model, with_attention_scores) as seen,
+    ):
 
         def run_on_batch(
             batch: loop.Batch, rows: np.ndarray
@@ -142,28 +156,28 @@ def run_teacher(
 
 
 @contextmanager
-def match_states(
+def build_matching_loss(
     student: PreTrainedModel,
-    run_teacher: TeacherForward,
-    matches: Sequence[Match],
-    run_forward: Forward = run_encoder_alone,
+    teacher_forward: TeacherForward,
+    layer_matches: Sequence[Match],
+    run_forward: Forward = run_encoder_without_head,
     prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
     """Yield the distillation loss of a student that matches a teacher's hidden states:
     f(batch, row numbers) -> {"loss": scalar, terms...}.
 
-    run_teacher: f(batch, row numbers) -> (hidden states, logits) of the teacher.
+    teacher_forward: f(batch, row numbers) -> (hidden states, logits) of the teacher.
     run_forward: the student's forward pass; by default the encoder runs alone.
     prediction_loss: (weight, function) of a loss on logits, added as "prediction"."""
-    with observe_states(
-        student, any(match.feature == "scores" for match in matches)
+    with record_states_and_scores(
+        student, any(match.feature == "scores" for match in layer_matches)
     ) as seen:
 
         def compute_loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
-            teacher_states, teacher_logits = run_teacher(batch, rows)
+            teacher_states, teacher_logits = teacher_forward(batch, rows)
             logits = run_forward(student, batch, rows)
             parts = compute_distances(
-                matches, seen, teacher_states, batch["attention_mask"], student
+                layer_matches, seen, teacher_states, batch["attention_mask"], student
             )
             total = sum(parts.values())
             if prediction_loss:
@@ -178,29 +192,31 @@ def match_states(
 
 
 @contextmanager
-def imitate_teacher(
+def build_matching_loss_of_teacher(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
-    matches: Sequence[Match],
+    layer_matches: Sequence[Match],
     numerics: Numerics,
-    run_forward: Forward = run_encoder_alone,
+    run_forward: Forward = run_encoder_without_head,
     prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the distillation loss of `match_states` with a teacher that runs on each
-    batch too.
+    """Yield the distillation loss of `build_matching_loss` with a teacher that runs on
+    each batch too.
 
     The alternative is to read the teacher's states from disk
     (`read_states_from_disk`)."""
-    scores = any(match.feature == "scores" for match in matches)
+    scores = any(match.feature == "scores" for match in layer_matches)
     with (
-        run_teacher(teacher, numerics, run_forward, scores) as teach,
-        match_states(student, teach, matches, run_forward, prediction_loss) as loss,
+        open_teacher_forward(teacher, numerics, run_forward, scores) as teach,
+        build_matching_loss(
+            student, teach, layer_matches, run_forward, prediction_loss
+        ) as loss,
     ):
         yield loss
 
 
 def compute_distances(
-    matches: Sequence[Match],
+    layer_matches: Sequence[Match],
     student_states: States,
     teacher_states: States,
     token_mask: Tensor,
@@ -211,13 +227,13 @@ def compute_distances(
 
     Raises Refused where attention scores have different numbers of heads.
 
-    matches: the kinds of states and the pairs of layers that are compared.
-    student_states, teacher_states: the states of one batch, as `observe_states` fills
-    them.
+    layer_matches: the kinds of states and the pairs of layers that are compared.
+    student_states, teacher_states: the states of one batch, as
+    `record_states_and_scores` fills them.
     token_mask: attention mask [B, T], 1 for real tokens.
     student: the model with the `projection`, where a Match needs it."""
     parts: dict[str, Tensor] = {}
-    for match in matches:
+    for match in layer_matches:
         ours, targets = student_states[match.feature], teacher_states[match.feature]
         if match.feature == "embedding":
             ours, targets = [ours], [targets]
@@ -255,7 +271,7 @@ def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
 # + 1 states: the embedding, then attention output and layer output of each layer. The
 # states of all N rows are one array [sum of T, S * H], with N + 1 offsets of the rows.
 @torch.no_grad()
-def write_states(
+def write_hidden_states(
     model: PreTrainedModel,
     encoded: Encoded,
     numerics: Numerics,
@@ -281,7 +297,7 @@ def write_states(
     table = torch.empty(int(offsets[-1]), width, dtype=dtype)
     with (
         record_hidden_states(model) as seen,
-        speed_up_passes(model, numerics),
+        use_eager_attention_and_few_casts(model, numerics),
         loop.use_dtype(numerics),
     ):
         for start in range(0, len(rows), batch_size):
@@ -298,11 +314,11 @@ def write_states(
 
 def read_states_from_disk(file_path: Path, layer_count: int) -> TeacherForward:
     """Return a function f(batch, row numbers) -> (hidden states, None) that reads a
-    teacher's states from disk, in place of `run_teacher`.
+    teacher's states from disk, in place of `open_teacher_forward`.
 
     States are padded with zeros to the length of the batch.
 
-    file_path: a file of `write_states`.
+    file_path: a file of `write_hidden_states`.
     layer_count: layers of the teacher."""
     tensors = load_file(file_path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]

@@ -7,7 +7,7 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers import students
 from lib.papers.bermo import recipes
-from lib.papers.points import Method, join_stages_into_one_training
+from lib.papers.points import Method, make_single_stage_settings
 
 # Weights are pruned by magnitude, because the training of BERT without the weighted sum
 # of layers diverges under movement pruning.
@@ -21,7 +21,7 @@ def fine_pruning_spec(
 
     kept_weights_in_twelfths: the share of the encoder's weights that is kept, times 12.
     model_name: "BERT", or "BERMo" with the weighted sum of layers."""
-    epochs = join_stages_into_one_training(students.FINETUNE, profile).epochs
+    epochs = make_single_stage_settings(students.FINETUNE, profile).epochs
     return recipes.pruned_spec(
         profile,
         task,

@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 
 from lib.core.names import derive_seed
 from lib.core.store import Scratch
-from lib.core.types import Json
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import (
@@ -40,7 +39,7 @@ class WeightCounts(NamedTuple):
     total_by_matrix: list[int]
 
 
-class Masks(loop.Method):
+class Masks(loop.Callback):
     """This class puts a mask on every linear layer of the encoder, and closes masks by
     a schedule during the training.
 
@@ -85,7 +84,7 @@ class Masks(loop.Method):
             made = torch.tensor(value, dtype=torch.float64, device=device)
             pruning.register_buffer(name, made)
 
-    def prepare_step(self, step: int, steps: int) -> None:
+    def before_forward_pass(self, step: int, step_count: int) -> None:
         """Set the threshold of the masks and the weight of the penalty for a step.
 
         With a target share of kept weights, a controller changes that weight."""
@@ -148,7 +147,7 @@ class Masks(loop.Method):
         return WeightCounts(surviving, [w.numel() for w in weights])
 
     @torch.no_grad()
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         """Multiply the weights by their final masks, remove the masks, and cut out
         heads and neurons that are all zero.
 
@@ -196,7 +195,7 @@ def compute_pruning_metrics(
     }
 
 
-class LayerMix(loop.Method):
+class LayerMix(loop.Callback):
     """This class puts a layer mix, a weighted sum of all layers' outputs, into a model
     and trains it.
 
@@ -214,7 +213,7 @@ class LayerMix(loop.Method):
         learned = list(self.mix.parameters())
         self.groups = ({"params": learned, "lr": mix_options.lr},) if learned else ()
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         self.run.save_arrays(
             "mix",
             before=self.first,
@@ -237,7 +236,7 @@ def freeze_encoder_or_embeddings(model: PreTrainedModel, frozen_part: str) -> No
             parameter.requires_grad_(False)
 
 
-class GradientRecord(loop.Method):
+class GradientRecord(loop.Callback):
     """This class records the gradient norm of each layer during a training, before
     clipping.
 
@@ -255,7 +254,7 @@ class GradientRecord(loop.Method):
             for layer in get_layers(model)
         ]
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
         share = None
@@ -268,7 +267,7 @@ class GradientRecord(loop.Method):
             step, course={"gradient_norm": norms.tolist(), "kept_share": share}
         )
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         logged = self.run.read_log("course")
         norms = np.full((self.steps, len(self.layers)), np.nan)
         shares = np.full(self.steps, np.nan)

@@ -55,7 +55,7 @@ EPOCHS: dict[str, int] = S.EPOCHS
 ROWS: dict[str, dict[str, int]] = S.ROWS
 # Loss on labels and a teacher's logits; the temperature is that of the public code.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
-DEVIATIONS = published.read_deviations("bermo")
+DEVIATIONS = published.read_deviations_by_profile("bermo")
 Value = TypeVar("Value")
 
 

@@ -26,7 +26,7 @@ def read_corrected_probing_table(
 
     table_name: the name of its file.
     label_columns: the columns that name its rows."""
-    frame = published.read_printed_frame("bermo", table_name)
+    frame = published.read_table_with_printed_digits("bermo", table_name)
     frame.index = frame[label_columns].fillna("").agg(" ".join, axis=1).str.strip()
     scores = frame[[*bermo.PROBES]].map(str)
     cells: Any = published.read_table("bermo", "corrections").itertuples()
@@ -47,7 +47,7 @@ def read_printed_table(
     table_name: the name of its file.
     row_columns: the columns that name its rows.
     new_column_names: {printed column: its name on the page}."""
-    rows = published.make_table_rows(
+    rows = published.make_printed_score_table(
         "bermo", table_name, list(row_columns), column_names=new_column_names
     )
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
@@ -66,7 +66,7 @@ def make_table_of_runs(
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(runs_frame["task"])
     }
-    return compare.make_table_by_task(runs_frame, columns, heading, row_columns)
+    return compare.make_score_table_by_task(runs_frame, columns, heading, row_columns)
 
 
 def compute_printed_gains_of_bermo(

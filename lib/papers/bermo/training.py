@@ -53,7 +53,7 @@ def fineprune(
             folder, do_lower_case=False, local_files_only=True
         )
     objective = build_target_objective(training, model, Targets(**targets), alpha)
-    methods: list[loop.Method] = (
+    methods: list[loop.Callback] = (
         [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     )
     masks = (
@@ -68,7 +68,7 @@ def fineprune(
         pruning.freeze_encoder_or_embeddings(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
     result = train_and_save(
-        training, model, objective, methods, judged, may_diverge=may_diverge
+        training, model, objective, methods, judged, allows_divergence=may_diverge
     )
     if margin is not None:
         result["majority"] = heads.score_majority_baseline(

@@ -9,7 +9,7 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import count_macs
-from lib.papers.points import TOKENS, Method, join_stages_into_one_training
+from lib.papers.points import TOKENS, Method, make_single_stage_settings
 
 
 def published_network_spec(
@@ -26,7 +26,7 @@ def published_network_spec(
     return replace(
         made,
         args=made.args
-        | {"train": join_stages_into_one_training(recipes.FINETUNE, profile)},
+        | {"train": make_single_stage_settings(recipes.FINETUNE, profile)},
     )
 
 

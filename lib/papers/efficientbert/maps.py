@@ -20,7 +20,7 @@ from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergen
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, make_batch
-from lib.train.matching import observe_states
+from lib.train.matching import record_states_and_scores
 
 
 class LastLayer(NamedTuple):
@@ -99,7 +99,7 @@ def compute_last_layer_outputs(
     """
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
-    with observe_states(model) as seen, loop.use_dtype(numerics):
+    with record_states_and_scores(model) as seen, loop.use_dtype(numerics):
         get_encoder(model)(**make_batch(encoded, [row_index], device=loop.get_device()))
     output = seen["ffn"][-1].float()
     if projection:

@@ -138,7 +138,7 @@ def _read_networks() -> dict[str, Net]:
 NETS, HEADS = _read_networks(), 12
 # Columns with scores on development rows, as Table 3 has them.
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
-DEVIATIONS = published.read_deviations("efficientbert")
+DEVIATIONS = published.read_deviations_by_profile("efficientbert")
 
 
 def find_proxy_task(profile: str) -> str:
@@ -570,7 +570,7 @@ def read_printed_table(table_name: str) -> ScoreTable:
     citations removed from the rows' names.
 
     table_name: the name of its file, such as "table02"."""
-    return published.make_table_rows(
+    return published.make_printed_score_table(
         "efficientbert",
         table_name,
         "Model",
@@ -615,9 +615,9 @@ def make_table_of_scores(
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
-    for source, frame, profile in runs.frames_by_source:
+    for source, frame, profile in runs.source_frames:
         parts.append(
-            compare.make_table_by_task(
+            compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(profile, columns), source
             )
         )
@@ -629,7 +629,7 @@ def make_table_of_scores(
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
         )
-    return rename_teacher_row(compare.join_tables(*parts))
+    return rename_teacher_row(compare.join_score_tables(*parts))
 
 
 def latency_spec(

@@ -42,7 +42,7 @@ CANDIDATES: dict[str, int] = S.CANDIDATES
 STAGES: dict[str, str] = S.STAGES
 SHOWN: dict[str, tuple[str, ...]] = S.SHOWN
 ENDS: dict[str, str] = S.ENDS
-DEVIATIONS = published.read_deviations("efficientbert", "search")
+DEVIATIONS = published.read_deviations_by_profile("efficientbert", "search")
 
 
 def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:

@@ -35,12 +35,13 @@ from lib.papers.efficientbert.search.net import (
     count_net_parameters,
     from_json,
 )
+from lib.stats.metrics import Metrics
 from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
 from lib.train.matching import (
     Match,
     PredictionLoss,
-    imitate_teacher,
+    build_matching_loss_of_teacher,
     make_projection,
     map_layers,
 )
@@ -76,9 +77,9 @@ def list_state_matches(
     the teacher's heads that it still has; () means all."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     distance = (
-        losses.compare_scores_with_zeroed_padding
+        losses.compute_attention_error_zero_padded
         if distillation.zero
-        else losses.compare_scores_over_tokens
+        else losses.compute_attention_error_over_tokens
     )
     return [
         Match("hidden", "ffn", pairs, distillation.mask, projected=True),
@@ -145,7 +146,7 @@ def make_teacher_agreement_scorer(
 
 def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss | None:
     """Return (weight, f(logits, teacher's logits, row numbers) -> loss), the loss on
-    logits for `lib.train.matching.match_states`; None for a weight of 0.
+    logits for `lib.train.matching.build_matching_loss`; None for a weight of 0.
 
     labels: the labels of all training rows."""
 
@@ -178,7 +179,7 @@ def make_distillation_objective(
         if labels is None
         else (compute_logits, make_prediction_loss(labels, distillation))
     )
-    return imitate_teacher(
+    return build_matching_loss_of_teacher(
         student,
         teacher,
         list_state_matches(student, teacher, distillation, kept_teacher_heads),
@@ -354,7 +355,7 @@ def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
 
 def make_training_methods(
     run: RunWriter, student: PreTrainedModel, subnetwork_options: Json | None = None
-) -> list[loop.Method]:
+) -> list[loop.Callback]:
     """Return what acts on the training besides the loss: saving of the loss curve and,
     with `subnetwork_options`, a random subnetwork in each step.
 
@@ -367,7 +368,7 @@ def make_training_methods(
     return [*subnetworks, CurveAndProjectionSaving(run, student)]
 
 
-class CurveAndProjectionSaving(loop.Method):
+class CurveAndProjectionSaving(loop.Callback):
     """This class saves arrays beside a distilled model when its training ends.
 
     They are `curve`, the loss and its parts at about 500 steps, and the student's
@@ -377,7 +378,7 @@ class CurveAndProjectionSaving(loop.Method):
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         self.run.save_arrays("curve", **self.run.read_log("curve"))
         tensors = self.student.get_submodule("projection").state_dict(prefix=MAP)
         del self.student.projection
@@ -385,7 +386,7 @@ class CurveAndProjectionSaving(loop.Method):
         return {}
 
 
-class SubnetworkTraining(loop.Method):
+class SubnetworkTraining(loop.Callback):
     """This class makes each training step train one random subnetwork of a supernet
     (stage 3 of EfficientBERT's search).
 
@@ -398,13 +399,13 @@ class SubnetworkTraining(loop.Method):
         assert isinstance(linear, nn.Linear)
         self.tables = list_embedding_sizes(student.config, linear.out_features)
 
-    def prepare_step(self, step: int, steps: int) -> None:
+    def before_forward_pass(self, step: int, step_count: int) -> None:
         supernet.activate_subnetwork(
             self.student,
             draw_subnetwork(self.supernet, self.shared, self.seed, step, **self.tables),
         )
 
-    def finish(self) -> Json:
+    def after_last_step(self) -> Metrics:
         supernet.activate_subnetwork(self.student)
         return {}
 

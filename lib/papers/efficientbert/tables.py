@@ -67,7 +67,7 @@ def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
 
     map_kind: "attention" or "output" of the last layer."""
     maps, start = {}, f"{map_kind}.model:"
-    for source, frame, _ in runs.frames_by_source:
+    for source, frame, _ in runs.source_frames:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
             run_arrays = row["run"].read_arrays("maps")
             keys = {
@@ -155,7 +155,7 @@ def show_distances(
             for key, title in metric_titles.items():
                 mean = average_metric_over_runs(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
-    page.table(
+    page.show_table(
         table, "From the teacher, means over many sentences", "similarity", "model"
     )
     data = pd.DataFrame(lines, columns=["source", "model", "distance"])
@@ -190,5 +190,5 @@ def show_distances(
             ylim=(len(means) - 0.5, -0.5),
         )
     plot.draw_legend(figure)
-    page.figure(figure, data, "similarity")
+    page.show_figure(figure, data, "similarity")
     return data

@@ -29,8 +29,8 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, order_batches
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
-from lib.train.matching import match_states, run_teacher
-from lib.train.steps.pretrain import draw_passages
+from lib.train.matching import build_matching_loss, open_teacher_forward
+from lib.train.steps.pretrain import sample_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
 
@@ -195,7 +195,7 @@ def multitask(
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
-        "methods": students.make_training_methods(run, encoder, shared),
+        "callbacks": students.make_training_methods(run, encoder, shared),
         "batches": batches,
     }
     matches = students.list_state_matches(encoder, teacher, options)
@@ -218,12 +218,14 @@ def multitask(
     with ExitStack() as held:
         teaches = {
             name: held.enter_context(
-                run_teacher(model, arithmetic, students.compute_logits)
+                open_teacher_forward(model, arithmetic, students.compute_logits)
             )
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(
-            match_states(encoder, run_task_teacher, matches, compute_logits, prediction)
+            build_matching_loss(
+                encoder, run_task_teacher, matches, compute_logits, prediction
+            )
         )
         result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
     result |= {"rows": len(encoded)}
@@ -291,7 +293,7 @@ def encode_corpus(
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
     as in BERT's pre-training, or a descriptor of text files (lib.data.texts)."""
     if "text" not in corpus:
-        first, second, _ = draw_passages(
+        first, second, _ = sample_sentence_pairs(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), seed
         )
         split = Split(

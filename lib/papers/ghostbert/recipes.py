@@ -31,15 +31,17 @@ from lib.papers.students import FINETUNE as FINETUNE
 from lib.papers.students import HEADS as HEADS
 from lib.papers.students import IMPORTANCE as IMPORTANCE
 from lib.papers.students import LONG as LONG
+from lib.papers.students import count_heads_of_paper_model as count_heads_of_paper_model
 from lib.papers.students import count_kept_heads as count_kept_heads
-from lib.papers.students import count_width_parts as count_width_parts
 from lib.papers.students import finetuned_spec as finetuned_spec
 from lib.papers.students import make_distillation_settings as make_distillation_settings
 from lib.papers.students import (
-    select_widths_with_whole_heads as select_widths_with_whole_heads,
+    select_possible_widths as select_possible_widths,
 )
-from lib.papers.students import student_on_labels_spec as student_on_labels_spec
 from lib.papers.students import student_spec as student_spec
+from lib.papers.students import (
+    student_trained_on_labels_spec as student_trained_on_labels_spec,
+)
 from lib.papers.students import untrained_student_spec as untrained_student_spec
 from lib.stats import cost
 
@@ -89,7 +91,7 @@ ONE_LENGTH: dict[str, int] = S.ONE_LENGTH
 GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
-DEVIATIONS = published.read_deviations("ghostbert")
+DEVIATIONS = published.read_deviations_by_profile("ghostbert")
 # Suffixes of rows whose training differs: another learning rate of the kernels, a longer
 # distillation, and both stages on labels.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
@@ -119,7 +121,7 @@ def select_table_widths(
     the chosen ones, or the profile's.
 
     Widths at which the encoder would not keep a whole number of heads are left out."""
-    return select_widths_with_whole_heads(profile, tuple(chosen_widths) or CUT[profile])
+    return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
 def select_swept_widths(
@@ -127,9 +129,7 @@ def select_swept_widths(
 ) -> tuple[int, ...]:
     """Return the widths of the tables that change one setting at a time, in twelfths of
     the whole: the chosen ones, or the profile's."""
-    return select_widths_with_whole_heads(
-        profile, tuple(chosen_widths) or SWEPT_CUT[profile]
-    )
+    return select_possible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
 
 
 def make_ghost_options(profile: str, **changes: Any) -> Ghost:
@@ -149,10 +149,12 @@ def make_control_specs_of_table_4(
     learn labels in both stages of training. It is empty for profiles without these
     controls."""
     made = {
-        "Prune": partial(student_spec, lr=learning_rate),
-        f"Prune{AGAIN}": partial(student_on_labels_spec, lr=learning_rate),
+        "Prune": partial(student_spec, learning_rate=learning_rate),
+        f"Prune{AGAIN}": partial(
+            student_trained_on_labels_spec, learning_rate=learning_rate
+        ),
         f"GhostBERT{AGAIN}": partial(
-            student_on_labels_spec, ghosts=ghosts, lr=learning_rate
+            student_trained_on_labels_spec, ghosts=ghosts, learning_rate=learning_rate
         ),
     }
     return made if TWICE[profile] else {}
@@ -169,7 +171,7 @@ def make_control_specs_of_figure_1(
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {
-        (m, name): partial(student_on_labels_spec, kept_parts=m)
+        (m, name): partial(student_trained_on_labels_spec, width_in_paper_heads=m)
         for m, name in names.items()
     }
 
@@ -192,11 +194,17 @@ def make_control_specs_of_table_3(
     for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
-                named_model_spec, width_in_twelfths=m, model_name=name, times=TIMES
+                named_model_spec,
+                width_in_twelfths=m,
+                model_name=name,
+                epoch_factor=TIMES,
             )
         if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(
-                named_model_spec, width_in_twelfths=m, model_name="Ghost", taps=taps
+                named_model_spec,
+                width_in_twelfths=m,
+                model_name="Ghost",
+                ghost_kernel_learning_rate=taps,
             )
     return made
 
@@ -273,7 +281,7 @@ def list_rows_of_table_1(
     kept_head_counts: numbers of kept heads, for the families that are pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
-        heads = count_width_parts(family)
+        heads = count_heads_of_paper_model(family)
         lines[name] = TableRow(family, "Plain", heads)
         lines[f"{name}, distilled"] = TableRow(family, "Distilled", heads)
         for m in (heads, *(kept_head_counts if family in PRUNED else ())):
@@ -284,7 +292,7 @@ def list_rows_of_table_1(
 def make_full_width_label(family: str) -> dict[str, int]:
     """Return {"of": number of heads} for an encoder that does not have 12 heads, else
     {}. It is a label of Rows, so that tables show widths such as 3/6."""
-    heads = count_width_parts(family)
+    heads = count_heads_of_paper_model(family)
     return {} if heads == PARTS else {"of": heads}
 
 

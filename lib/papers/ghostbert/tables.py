@@ -41,13 +41,13 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     distillations = {
         row.spec: row for row in grids.list_distillation_rows_of_students(students)
     }
-    frame = page.collect(list(distillations.values()), if_missing="skip")
+    frame = page.collect_frame(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
         f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
         "runs that"
     )
-    page.note([f"{note} are older did not keep them."])
+    page.show_remarks([f"{note} are older did not keep them."])
     table = {
         f"{model}, {m:g}/12, {task}": {
             title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()
@@ -57,7 +57,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         )
     }
     if table:
-        page.table(
+        page.show_table(
             table,
             "Development score of the teacher minus that of the student before any training, in "
             "points; distillation loss in the last tenth of its steps; mean change of a tap. Means "
@@ -93,7 +93,7 @@ def read_forward_times(
 def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
     """Show on a page a table of forward times with ghosts and without
     (`read_forward_times`)."""
-    profile = page.scope[:]
+    profile = page.reader_profile[:]
     table = {
         f"{m}/12": {
             ("ms", "Prune"): f"{plain:.1f}",
@@ -103,7 +103,7 @@ def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
         for m, (plain, ghost) in read_forward_times(profile, widths_in_twelfths).items()
     }
     if table:
-        page.table(
+        page.show_table(
             table,
             f"Time of 8 sentences of 128 tokens in the networks of {profile}, on one thread "
             f"of a CPU (from {FRONTIER})",

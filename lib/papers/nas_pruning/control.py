@@ -29,7 +29,7 @@ momentum does, because the gradient of one batch is mostly noise."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import Region
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
+
+GateMask: TypeAlias = np.ndarray  # Whether each gate is on: bool [N].
+GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted from 0.
 
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
@@ -108,6 +111,11 @@ def make_encoder_flops_function(
         return gated.flops(hidden_size, head_size, widths, token_count)
 
     return count_flops
+
+
+class TrimmedGates(NamedTuple):
+    alphas: np.ndarray  # [N].
+    switched_gates: GateNumbers
 
 
 @dataclass
@@ -281,95 +289,101 @@ class Control:
 
     def order_gates_to_switch_off(
         self,
-        is_on: np.ndarray,
-        alphas: np.ndarray,
-        gradients: np.ndarray,
-        region_starts: np.ndarray,
-        largest_share: float,
-    ) -> np.ndarray:
+        is_on: GateMask,
+        gate_alphas: np.ndarray,
+        gate_gradients: np.ndarray,
+        region_offsets: np.ndarray,
+        max_share_of_group: float,
+    ) -> GateNumbers:
         """Return the numbers of the gates that may switch off, in the order in which
         they do until the target is met.
 
         Gates with a positive gradient come first, others by their gradient per FLOPs
         saved.
 
-        is_on, alphas, gradients: [N].
-        region_starts: as in `alternate_gates_between_regions`.
-        largest_share: at most this share of each group may switch."""
-        gradients = np.where(is_on, gradients, -np.inf)
+        is_on, gate_alphas, gate_gradients: [N].
+        region_offsets: as in `interleave_gates_of_regions`.
+        max_share_of_group: at most this share of each group may switch."""
+        gate_gradients = np.where(is_on, gate_gradients, -np.inf)
         may = np.concatenate(
-            self.select_gates_with_largest_gradients(gradients, largest_share)
+            self.select_gates_with_largest_gradients(gate_gradients, max_share_of_group)
         )
-        first = self.alternate_gates_between_regions(
-            np.flatnonzero(gradients > 0), gradients, region_starts
+        first = self.interleave_gates_of_regions(
+            np.flatnonzero(gate_gradients > 0), gate_gradients, region_offsets
         )
-        rest = may[is_on[may] & (gradients[may] <= 0)]
-        price = gradients[rest] / self.compute_log_cost_slope(alphas)[rest]
+        rest = may[is_on[may] & (gate_gradients[may] <= 0)]
+        price = gate_gradients[rest] / self.compute_log_cost_slope(gate_alphas)[rest]
         return np.concatenate(
             [first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]]
         )
 
     def order_gates_to_switch_on(
         self,
-        is_on: np.ndarray,
-        gradients: np.ndarray,
-        region_starts: np.ndarray,
-        largest_share: float,
-    ) -> np.ndarray:
+        is_on: GateMask,
+        gate_gradients: np.ndarray,
+        region_offsets: np.ndarray,
+        max_share_of_group: float,
+    ) -> GateNumbers:
         """Return the numbers of the gates that may switch on, those with a negative
         gradient, in the order in which they do.
 
-        is_on, gradients: [N].
-        region_starts: as in `alternate_gates_between_regions`.
-        largest_share: at most this share of each group may switch."""
-        gradients = np.where(is_on, np.inf, gradients)
-        first = self.alternate_gates_between_regions(
-            np.flatnonzero(gradients < 0), -gradients, region_starts
+        is_on, gate_gradients: [N].
+        region_offsets: as in `interleave_gates_of_regions`.
+        max_share_of_group: at most this share of each group may switch."""
+        gate_gradients = np.where(is_on, np.inf, gate_gradients)
+        first = self.interleave_gates_of_regions(
+            np.flatnonzero(gate_gradients < 0), -gate_gradients, region_offsets
         )
         return first[
             np.isin(
                 first,
                 np.concatenate(
-                    self.select_gates_with_largest_gradients(-gradients, largest_share)
+                    self.select_gates_with_largest_gradients(
+                        -gate_gradients, max_share_of_group
+                    )
                 ),
             )
         ]
 
-    def alternate_gates_between_regions(
-        self, gates: np.ndarray, gradient_sizes: np.ndarray, region_starts: np.ndarray
-    ) -> np.ndarray:
+    def interleave_gates_of_regions(
+        self,
+        gate_numbers: GateNumbers,
+        gate_priorities: np.ndarray,
+        region_offsets: np.ndarray,
+    ) -> GateNumbers:
         """Return gates in an order that alternates between regions: at any point each
         region has had about the same share of its gates (systematic sampling).
 
         Within a region those with the largest values come first.
 
-        gates: numbers of gates.
-        gradient_sizes: [N].
-        region_starts: for each region an offset in [0, 1), which decides which region
+        gate_priorities: [N].
+        region_offsets: for each region an offset in [0, 1), which decides which region
         comes first."""
-        gates = gates[np.lexsort((-gradient_sizes[gates], self.region[gates]))]
-        region = self.region[gates]
+        gate_numbers = gate_numbers[
+            np.lexsort((-gate_priorities[gate_numbers], self.region[gate_numbers]))
+        ]
+        region = self.region[gate_numbers]
         number = np.bincount(region, minlength=len(self.sizes))
-        place = np.arange(len(gates)) - (np.cumsum(number) - number)[region]
-        return gates[
-            np.argsort((place + region_starts[region]) / number[region], kind="stable")
+        place = np.arange(len(gate_numbers)) - (np.cumsum(number) - number)[region]
+        return gate_numbers[
+            np.argsort((place + region_offsets[region]) / number[region], kind="stable")
         ]
 
     def select_gates_to_switch(
         self,
-        is_on: np.ndarray,
+        is_on: GateMask,
         ordered_gates_to_switch_off: Iterable[int],
         ordered_gates_to_switch_on: Iterable[int],
         switch_off_above_cost: float,
         switch_on_below_cost: float,
-        max_cost: float = math.inf,
-    ) -> np.ndarray:
+        max_cost_after_switching_on: float = math.inf,
+    ) -> GateNumbers:
         """Return the numbers of the gates that switch, out of two ordered lists.
 
         First gates switch off in order while the actual cost is above
         `switch_off_above_cost`; a region keeps one gate on. Then gates switch on in
         order while it is below `switch_on_below_cost`; a gate with which it would
-        exceed `max_cost` is left out.
+        exceed `max_cost_after_switching_on` is left out.
 
         is_on: bool [N]."""
         names, sums, taken, closed = (
@@ -390,7 +404,7 @@ class Control:
                 continue
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
-            if not leaves and cost > max_cost:
+            if not leaves and cost > max_cost_after_switching_on:
                 # From here gates only switch on and the cost grows, so no other gate of
                 # this region will fit.
                 closed.add(region)
@@ -399,42 +413,42 @@ class Control:
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
-    def trim_to_target_cost(
-        self, alphas: np.ndarray, average_gradient: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return (alphas [N], numbers of the switched gates) after a correction at the
-        end of a search, which brings the cost to the target.
+    def trim_gates_to_target_cost(
+        self, gate_alphas: np.ndarray, average_gradients: np.ndarray
+    ) -> TrimmedGates:
+        """Return the gates after a correction at the end of a search, which brings the
+        cost to the target.
 
         No gate switches where the cost is within the tolerance already, or would not
         come nearer because one gate changes it too much.
 
-        alphas, average_gradient: [N]."""
-        on = new = self.find_active_gates(alphas)
+        gate_alphas, average_gradients: [N]."""
+        on = new = self.find_active_gates(gate_alphas)
         if find_sign_of_cost_loss(
             self.cost(self.sum_masks_by_region(on)),
             self.full * self.options.ratio,
             self.options.tolerance,
         ):
-            wish = self.replace_near_zero_gradients(average_gradient)
+            wish = self.replace_near_zero_gradients(average_gradients)
             leaving = self.order_gates_to_switch_off(
-                on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0
+                on, gate_alphas, wish, np.full(len(self.sizes), 0.5), 1.0
             )
-            new = self.fit_gates_to_target_cost(on, leaving, average_gradient)
+            new = self.switch_gates_to_target_cost(on, leaving, average_gradients)
         was, now = (
             abs(self.compute_cost_ratio_of_gates(gates) - self.options.ratio)
             for gates in (on, new)
         )
         taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
-        alphas = alphas.copy()
-        alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
-        return alphas, taken
+        gate_alphas = gate_alphas.copy()
+        gate_alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
+        return TrimmedGates(gate_alphas, taken)
 
-    def fit_gates_to_target_cost(
+    def switch_gates_to_target_cost(
         self,
-        is_on: np.ndarray,
-        ordered_gates_to_switch_off: np.ndarray,
-        gradients: np.ndarray,
-    ) -> np.ndarray:
+        is_on: GateMask,
+        ordered_gates_to_switch_off: GateNumbers,
+        gate_gradients: np.ndarray,
+    ) -> GateMask:
         """Return which gates are on, bool [N], with a cost at the target or at most one
         gate below.
 
@@ -442,56 +456,63 @@ class Control:
         switch on again, those with the smallest gradients first, as long as it stays
         so.
 
-        is_on, gradients: [N]."""
+        is_on, gate_gradients: [N]."""
         goal, is_on = self.full * self.options.ratio, is_on.copy()
         is_on[
             self.select_gates_to_switch(is_on, ordered_gates_to_switch_off, [], goal, 0)
         ] = False
-        back = self.alternate_gates_between_regions(
-            np.flatnonzero(~is_on), -gradients, np.full(len(self.sizes), 0.5)
+        back = self.interleave_gates_of_regions(
+            np.flatnonzero(~is_on), -gate_gradients, np.full(len(self.sizes), 0.5)
         )
         is_on[self.select_gates_to_switch(is_on, [], back, math.inf, goal, goal)] = True
         return is_on
 
 
-def draw_random_gates(
+def sample_random_gates(
     gate_options: Gates,
-    gates_by_region: dict[Any, int],
-    cost: Callable[[Mapping[Any, float]], float],
+    gate_count_by_region: dict[Any, int],
+    count_flops_of_mask_sums: Callable[[Mapping[Any, float]], float],
     seed: int,
-) -> np.ndarray:
+) -> GateMask:
     """Return the gates that are on in a random architecture with the target cost, bool
     [N].
 
     Every gate has the same chance, so layers end up similar. The report does not say
     how it draws. Raises Refused for a target out of reach.
 
-    gates_by_region: {(layer, kind): number of gates}.
-    cost: f({(layer, kind): sum of masks}) -> FLOPs."""
-    control = Control(gate_options, gates_by_region, cost, seed)
+    gate_count_by_region: {(layer, kind): number of gates}.
+    count_flops_of_mask_sums: f({(layer, kind): sum of masks}) -> FLOPs."""
+    control = Control(
+        gate_options, gate_count_by_region, count_flops_of_mask_sums, seed
+    )
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         len(control.region)
     )
-    return control.fit_gates_to_target_cost(
+    return control.switch_gates_to_target_cost(
         np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws
     )
 
 
-def draw_random_gates_of_sizes(
-    gates_by_region: dict[Any, int], kept_gates: list[int], seed: int
-) -> np.ndarray:
+def sample_random_gates_of_counts(
+    gate_count_by_region: dict[Any, int],
+    kept_count_of_each_region: list[int],
+    seed: int,
+) -> GateMask:
     """Return the gates that are on in a random architecture with a given number of
     gates in each region, bool [N].
 
-    For one seed it ranks gates by the same random numbers as `draw_random_gates`.
+    For one seed it ranks gates by the same random numbers as `sample_random_gates`.
 
-    gates_by_region: {(layer, kind): number of gates}.
-    kept_gates: how many stay on in each region, in that order."""
+    gate_count_by_region: {(layer, kind): number of gates}.
+    kept_count_of_each_region: how many stay on in each region, in that order."""
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
-        sum(gates_by_region.values())
+        sum(gate_count_by_region.values())
     )
-    parts = np.split(draws, np.cumsum(list(gates_by_region.values()))[:-1])
+    parts = np.split(draws, np.cumsum(list(gate_count_by_region.values()))[:-1])
     ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
     return np.concatenate(
-        [rank < number for rank, number in zip(ranks, kept_gates, strict=True)]
+        [
+            rank < number
+            for rank, number in zip(ranks, kept_count_of_each_region, strict=True)
+        ]
     )

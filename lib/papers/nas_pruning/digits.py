@@ -12,7 +12,7 @@ import hashlib
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from lib.core.types import Json
 from lib.data import check_digest
 from lib.data.lines import make_content_error
 
+DigitsDescriptor: TypeAlias = Json  # {"kind", "digest"}.
 # {"train", "test": (images uint8 [N, height, width], labels int64 [N])}.
 Digits = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -29,7 +30,9 @@ _BUNDLED_TEST = 360
 
 
 @cache
-def load_digit_images(data_folder: Path | str, source_kind: str = "files") -> Digits:
+def load_digit_images(
+    data_folder: Path | str, source_kind: Literal["files", "bundled"] = "files"
+) -> Digits:
     """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels
     int64 [N])}.
 
@@ -49,7 +52,9 @@ def load_digit_images(data_folder: Path | str, source_kind: str = "files") -> Di
     return digits
 
 
-def describe_digits(data_folder: Path | str, source_kind: str) -> Json:
+def make_digits_descriptor(
+    data_folder: Path | str, source_kind: Literal["files", "bundled"]
+) -> DigitsDescriptor:
     """Return {"kind", "digest"}, by which a Spec, the description of a run, says which
     digits it uses.
 
@@ -62,15 +67,17 @@ def describe_digits(data_folder: Path | str, source_kind: str) -> Json:
     return {"kind": source_kind, "digest": body.hexdigest()[:16]}
 
 
-def load_described_digits(data_folder: Path | str, descriptor: Json) -> Digits:
+def load_digits_of_descriptor(
+    data_folder: Path | str, descriptor: DigitsDescriptor
+) -> Digits:
     """Return the digits that a run's description names, as `load_digit_images` does.
 
     Raises Refused where the local digits have another digest.
 
-    descriptor: what `describe_digits` returned."""
+    descriptor: what `make_digits_descriptor` returned."""
     kind, what = descriptor["kind"], f"the set of digits in {data_folder}"
     check_digest(
-        what, describe_digits(data_folder, kind)["digest"], descriptor["digest"]
+        what, make_digits_descriptor(data_folder, kind)["digest"], descriptor["digest"]
     )
     return load_digit_images(data_folder, kind)
 

@@ -13,17 +13,22 @@ from torch.nn import functional
 from lib.core import paths
 from lib.core.names import derive_seed
 from lib.core.store import RunWriter
-from lib.core.types import Json
 from lib.papers.nas_pruning import digits as images_of
 from lib.papers.nas_pruning.control import LIMIT
 from lib.papers.nas_pruning.gating import GateTraining
 from lib.papers.nas_pruning.options import Gates, Perceptron
+from lib.stats.metrics import Metrics
 from lib.train import loop
+from lib.train.loop import SettingsJson
 
 
 def digits(
-    run: RunWriter, images: Json, perceptron: Json, gates: Json, numerics: Json
-) -> dict[str, float]:
+    run: RunWriter,
+    images: images_of.DigitsDescriptor,
+    perceptron: SettingsJson,
+    gates: SettingsJson,
+    numerics: SettingsJson,
+) -> Metrics:
     """Search which inputs of a perceptron to keep, where half of the inputs are noise.
 
     Cross-entropy trains weights and gates together, from random weights. The cost is
@@ -40,7 +45,7 @@ def digits(
     """
     loop.read_numerics(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
-    arrays = images_of.load_described_digits(paths.data_root() / "mnist", images)
+    arrays = images_of.load_digits_of_descriptor(paths.data_root() / "mnist", images)
     splits = {
         name: [torch.from_numpy(part).to(loop.get_device()) for part in split]
         for name, split in arrays.items()
@@ -50,7 +55,7 @@ def digits(
     torch.manual_seed(derive_seed(run.seed, "init"))
     network = build_perceptron(2 * pixels, options.widths).to(loop.get_device())
     search = train_with_gates(run, network, splits["train"], gate_options, options)
-    metrics, alphas, curve = search.trim_to_target()
+    metrics, alphas, curve = search.trim_gates_at_end()
     selected = search.control.find_active_gates(alphas)
     run.save_arrays(
         "inputs",
@@ -77,41 +82,41 @@ def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Modul
     return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
 
-def make_noisy_inputs(
-    images: torch.Tensor, options: Perceptron, generator: torch.Generator
+def append_noise_inputs(
+    images: torch.Tensor, perceptron_settings: Perceptron, generator: torch.Generator
 ) -> torch.Tensor:
     """Return a perceptron's inputs [B, 2 P]: the pixels of images, in [0, 1], then as
     many values of Gaussian noise.
 
     images: uint8 [B, height, width].
-    options: give the noise's standard deviation."""
+    perceptron_settings: give the noise's standard deviation."""
     images = images.flatten(1).float() / 255
     noise = torch.randn(images.shape, generator=generator).to(images.device)
-    return torch.cat([images, options.noise * noise], 1)
+    return torch.cat([images, perceptron_settings.noise * noise], 1)
 
 
 def train_with_gates(
     run: RunWriter,
     network: nn.Module,
     images_and_labels: list[torch.Tensor],
-    gates: Gates,
-    options: Perceptron,
+    gate_settings: Gates,
+    perceptron_settings: Perceptron,
 ) -> GateTraining:
     """Train a network's weights and the gates on its inputs together, and return the
     GateTraining, from which the caller reads the gates.
 
     images_and_labels: [uint8 [M, height, width], int64 [M]] of the training set."""
     pixels, labels = images_and_labels
-    optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
+    optimiser = torch.optim.Adam(network.parameters(), lr=perceptron_settings.lr)
     generator = torch.Generator().manual_seed(derive_seed(run.seed, "noise"))
-    per_epoch = -(-len(labels) // options.batch)
-    steps = per_epoch * options.epochs
+    per_epoch = -(-len(labels) // perceptron_settings.batch)
+    steps = per_epoch * perceptron_settings.epochs
     alphas = nn.Parameter(
         torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device)
     )
     sizes = {"inputs": len(alphas)}
     search = GateTraining(
-        run, network, [alphas], sizes, lambda sums: sums["inputs"], gates
+        run, network, [alphas], sizes, lambda sums: sums["inputs"], gate_settings
     )
     batches: list[np.ndarray] = []
     for step in range(steps):
@@ -122,10 +127,11 @@ def train_with_gates(
             batches = np.array_split(dice.permutation(len(labels)), per_epoch)
         rows = torch.from_numpy(batches[step % per_epoch]).to(labels.device)
         logits = network(
-            make_noisy_inputs(pixels[rows], options, generator) * alphas.sigmoid()
+            append_noise_inputs(pixels[rows], perceptron_settings, generator)
+            * alphas.sigmoid()
         )
         functional.cross_entropy(logits, labels[rows]).backward()
-        search.adjust_gradients(step, steps)
+        search.after_backward_pass(step, steps)
         optimiser.step()
         network.zero_grad()
         alphas.grad = None
@@ -137,18 +143,18 @@ def train_with_gates(
 def measure_accuracy(
     network: nn.Module,
     images_and_labels: list[torch.Tensor],
-    kept_inputs: np.ndarray,
-    options: Perceptron,
-    seed: int,
+    kept_input_mask: np.ndarray,
+    perceptron_settings: Perceptron,
+    noise_seed: int,
 ) -> float:
     """Return the share of images that are classified correctly when only the kept
     inputs are not zero.
 
     images_and_labels: [uint8 [M, height, width], int64 [M]] of the test set.
-    kept_inputs: whether each input is kept, bool [N]."""
+    kept_input_mask: whether each input is kept, bool [N]."""
     pixels, labels = images_and_labels
-    generator = torch.Generator().manual_seed(derive_seed(seed, "test noise"))
-    batch = make_noisy_inputs(pixels, options, generator) * torch.from_numpy(
-        kept_inputs
-    ).to(labels.device)
+    generator = torch.Generator().manual_seed(derive_seed(noise_seed, "test noise"))
+    batch = append_noise_inputs(
+        pixels, perceptron_settings, generator
+    ) * torch.from_numpy(kept_input_mask).to(labels.device)
     return (network(batch).argmax(1) == labels).double().mean().item()

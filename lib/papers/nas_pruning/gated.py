@@ -19,7 +19,7 @@ from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
 from lib.stats.cost import count_flops_of_layer as layer
 from lib.stats.cost import count_flops_of_layers as flops
-from lib.stats.cost import count_widths_by_layer as count_widths_by_layer
+from lib.stats.cost import list_widths_of_layers as list_widths_of_layers
 
 TOKENS = 128
 # Mask of an open gate at the start of a search: sigmoid(5) = 0.9933.
@@ -36,13 +36,16 @@ REPORTED = {
 
 
 def masked_flops(
-    shape: Shape, mask_value: float = 1.0, token_count: int = TOKENS
+    shape: Shape, mask_of_every_part: float = 1.0, token_count: int = TOKENS
 ) -> float:
     """Return the FLOPs of an encoder whose heads and neurons all have the same mask.
 
     shape: its sizes.
-    mask_value: the mask, from 0 to 1."""
-    width = {"heads": mask_value * shape.heads, "ffn": mask_value * shape.ffn}
+    mask_of_every_part: from 0 to 1."""
+    width = {
+        "heads": mask_of_every_part * shape.heads,
+        "ffn": mask_of_every_part * shape.ffn,
+    }
     return flops(
         shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, token_count
     )

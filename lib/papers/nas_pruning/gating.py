@@ -4,7 +4,7 @@ model has a target cost (report on NAS pruning, sections 5 and 7).
 A gate is a parameter alpha; its mask sigmoid(alpha) multiplies a head or neuron."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +12,19 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lib.core.store import Scratch
-from lib.core.types import Json
 from lib.model import gates
 from lib.model.cut import count_prunable_units
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
-from lib.papers.nas_pruning.control import Control, make_encoder_flops_function
+from lib.papers.nas_pruning.control import (
+    Control,
+    GateMask,
+    make_encoder_flops_function,
+)
 from lib.papers.nas_pruning.options import Gates
+from lib.stats.cost import KeptIndices
+from lib.stats.metrics import Metrics
 from lib.train import loop
 
 # Columns of the array that logs each step of a search: target and actual cost ratio, and
@@ -32,7 +37,18 @@ Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of its masks}) -> FLOPs.
 
 
-class GateTraining(loop.Method):
+class GateCosts(NamedTuple):
+    gate_count_by_region: dict[Region, int]
+    count_flops_of_mask_sums: Cost
+
+
+class SearchEnd(NamedTuple):
+    metrics: Metrics
+    alphas: np.ndarray  # [N].
+    log: np.ndarray  # All steps [steps, 4], with the columns COLUMNS.
+
+
+class GateTraining(loop.Callback):
     """This class moves gates to a target cost while a model's weights train
     (lib.papers.nas_pruning.control).
 
@@ -45,21 +61,21 @@ class GateTraining(loop.Method):
         run: Scratch,
         model: nn.Module,
         gate_alphas: Iterable[Tensor],
-        gates_by_region: dict[Any, int],
+        gate_count_by_region: dict[Any, int],
         cost_function: Cost,
         options: Gates,
     ) -> None:
         """Take N gates of a model.
 
         gate_alphas: the gates' parameters, one tensor for each region.
-        gates_by_region: {region: number of gates}, in the order of `gate_alphas`.
+        gate_count_by_region: {region: number of gates}, in the order of `gate_alphas`.
         cost_function: f({region: sum of masks}) -> FLOPs."""
         self.run, self.model, self.apart = run, model, tuple(gate_alphas)
-        self.control = Control(options, gates_by_region, cost_function, run.seed)
+        self.control = Control(options, gate_count_by_region, cost_function, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         gradients = [
             a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
         ]
@@ -69,26 +85,23 @@ class GateTraining(loop.Method):
             before.cpu().numpy(),
             flatten_tensors(gradients),
             step,
-            steps,
+            step_count,
         )
-        split_into_tensors(self.apart, alphas)
+        copy_values_into_tensors(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
-    def trim_to_target(self) -> tuple[Json, np.ndarray, np.ndarray]:
-        """Switch gates until the model has the target cost, at the end of a search.
-
-        Return (metrics, alphas [N], the log of all steps [steps, 4] with the columns
-        COLUMNS)."""
+    def trim_gates_at_end(self) -> SearchEnd:
+        """Switch gates until the model has the target cost, at the end of a search."""
         control, before, logged = (
             self.control,
             flatten_tensors(self.apart),
             self.run.read_log("search"),
         )
-        alphas, trimmed = control.trim_to_target_cost(
+        alphas, trimmed = control.trim_gates_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
-        split_into_tensors(self.apart, alphas)
+        copy_values_into_tensors(self.apart, alphas)
         del self.model.average
         target, ratio = (
             control.options.ratio,
@@ -103,7 +116,7 @@ class GateTraining(loop.Method):
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
         }
-        return (
+        return SearchEnd(
             metrics,
             alphas,
             np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32),
@@ -125,11 +138,15 @@ class GateSearch(GateTraining):
         apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
         alphas = gates.get_gate_logits(model).values()
         super().__init__(
-            run, model, alphas, *make_cost_function(model, options.regions), options
+            run,
+            model,
+            alphas,
+            *count_gates_and_make_flops(model, options.regions),
+            options,
         )
 
-    def finish(self) -> Json:
-        metrics, alphas, curve = self.trim_to_target()
+    def after_last_step(self) -> Metrics:
+        metrics, alphas, curve = self.trim_gates_at_end()
         every = {  # In half precision, as the arrays are committed and should be small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
             for (layer, kind), alpha in gates.get_gate_logits(self.model).items()
@@ -149,7 +166,7 @@ def flatten_tensors(tensors: Iterable[Tensor]) -> np.ndarray:
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
-def split_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
+def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
     """Copy an array into several 1-d tensors, as the reverse of `flatten_tensors`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
@@ -159,28 +176,30 @@ def split_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
             tensor.copy_(torch.from_numpy(values_of_tensor))
 
 
-def make_cost_function(
-    model: PreTrainedModel, regions: Iterable[str]
-) -> tuple[dict[Region, int], Cost]:
-    """Return ({region: number of gates}, f({region: sum of masks}) -> FLOPs) for a
-    model, with or without gates.
+def count_gates_and_make_flops(
+    model: PreTrainedModel, gate_kinds: Iterable[str]
+) -> GateCosts:
+    """Return the gates of a model, with or without them, and their cost in FLOPs.
 
-    regions: the kinds of gates, such as "heads" and "ffn". In the result a region is
-    one layer's gates of one kind: (layer, kind)."""
+    gate_kinds: such as "heads" and "ffn". In the result a region is one layer's gates
+    of one kind: (layer, kind)."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(get_layers(model)):
-        planned = gates.plan_gates(layer, regions)
+        planned = gates.plan_gates(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         layer_widths.append(
-            {kind: count_layer_widths(layer)[kind] for kind in ("heads", "ffn")}
+            {kind: count_layer_parts_by_kind(layer)[kind] for kind in ("heads", "ffn")}
         )
     attention: Any = layer.attention
-    return sizes, make_encoder_flops_function(
-        model.config.hidden_size, attention.self.attention_head_size, layer_widths
+    return GateCosts(
+        sizes,
+        make_encoder_flops_function(
+            model.config.hidden_size, attention.self.attention_head_size, layer_widths
+        ),
     )
 
 
-def count_layer_widths(layer: nn.Module) -> dict[str, int]:
+def count_layer_parts_by_kind(layer: nn.Module) -> dict[str, int]:
     """Return a layer's numbers of parts that gates may remove: {"heads", "ffn":
     neurons, "embedding": hidden channels, "qk", "v": channels of queries and values}.
     """
@@ -190,43 +209,43 @@ def count_layer_widths(layer: nn.Module) -> dict[str, int]:
     }
 
 
-def count_flops(model: PreTrainedModel) -> int:
+def count_inference_flops(model: PreTrainedModel) -> int:
     """Return the FLOPs of a model, cut or whole, for one sequence of 128 tokens by the
     report's convention (lib.papers.nas_pruning.gated)."""
     attention: Any = get_layers(model)[0].attention
     size, layer_widths = (
         attention.self.attention_head_size,
-        map(count_layer_widths, get_layers(model)),
+        map(count_layer_parts_by_kind, get_layers(model)),
     )
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 
-def count_gates_by_region(
-    architecture: Mapping[str, list[list[int]]], gates_by_region: Mapping[Region, int]
+def list_kept_gate_counts(
+    kept_indices: KeptIndices, gate_count_by_region: Mapping[Region, int]
 ) -> list[int]:
-    """Return how many gates an architecture keeps in each region, in the order of
-    `gates_by_region`.
+    """Return how many gates a pruned model keeps in each region, in the order of
+    `gate_count_by_region`.
 
-    architecture: indices of kept heads and neurons, as `list_kept_indices` returns
+    kept_indices: indices of kept heads and neurons, as `list_kept_indices` returns
     them.
-    gates_by_region: {region: number of gates before the search}."""
+    gate_count_by_region: {region: number of gates before the search}."""
     return [
-        len(architecture[NAMES.get(kind, kind)][layer])
-        for layer, kind in gates_by_region
+        len(kept_indices[NAMES.get(kind, kind)][layer])
+        for layer, kind in gate_count_by_region
     ]
 
 
 def list_kept_indices(
-    gates_by_region: Mapping[Region, int], is_on: np.ndarray
-) -> dict[str, list[list[int]]]:
+    gate_count_by_region: Mapping[Region, int], is_on: GateMask
+) -> KeptIndices:
     """Return {"heads": L lists of indices, "neurons": L lists}, the arguments of the
     operation "keep", which cuts a model.
 
-    gates_by_region: {(layer, kind): number of gates}.
-    is_on: whether each gate is on, bool [N], in the order of `gates_by_region`."""
+    gate_count_by_region: {(layer, kind): number of gates}.
+    is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
     indices: dict[str, list[list[int]]] = {}
     start = 0
-    for (_, kind), number in gates_by_region.items():
+    for (_, kind), number in gate_count_by_region.items():
         chosen = [i for i in range(number) if is_on[start + i]]
         indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
         start += number

@@ -25,8 +25,8 @@ def read_flops_share_by_step(run: Run) -> np.ndarray | None:
     return run.read_arrays("search")["curve"][:, 1]
 
 
-def list_epochs_to_target(
-    runs_frame: pd.DataFrame, columns_by_task: object
+def list_epochs_to_target_flops(
+    runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> list[float]:
     """Return for each run the epochs until its search has at most 1 % more FLOPs than
     the target.
@@ -34,7 +34,7 @@ def list_epochs_to_target(
     A search that never gets there has all its epochs, and a run without a search nan.
 
     runs_frame: a DataFrame with a row for each run.
-    columns_by_task: not used; all measures by run have it."""
+    unused_columns_by_task: all measures by run have it."""
     epochs = []
     for run in runs_frame["run"]:
         share, flops = nan, read_flops_share_by_step(run)
@@ -45,8 +45,8 @@ def list_epochs_to_target(
     return epochs
 
 
-def measure_final_flops_fluctuation(
-    runs_frame: pd.DataFrame, columns_by_task: object
+def list_final_flops_deviations(
+    runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> list[float]:
     """Return for each run how much the FLOPs of its search fluctuate near the end.
 
@@ -55,7 +55,7 @@ def measure_final_flops_fluctuation(
     has nan.
 
     runs_frame: a DataFrame with a row for each run.
-    columns_by_task: not used; all measures by run have it."""
+    unused_columns_by_task: all measures by run have it."""
     swings = []
     for flops in map(read_flops_share_by_step, runs_frame["run"]):
         if flops is None:
@@ -67,7 +67,7 @@ def measure_final_flops_fluctuation(
 
 
 MEASURES = {
-    "epochs to the target": Measure("epochs", by_run=list_epochs_to_target),
+    "epochs to the target": Measure("epochs", by_run=list_epochs_to_target_flops),
     "gates that return": Measure("of the gates", "switched_on / switched_off"),
     "misses": Measure(
         "points of the searches that miss their target by over 1 %",
@@ -78,6 +78,6 @@ MEASURES = {
     "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
     "size": Measure("times the target", "before_trim / target", null=1.0),
     "swing": Measure(
-        "points of FLOPs, from step to step", by_run=measure_final_flops_fluctuation
+        "points of FLOPs, from step to step", by_run=list_final_flops_deviations
     ),
 }

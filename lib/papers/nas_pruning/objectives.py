@@ -17,7 +17,7 @@ from lib.core.options import Targets
 from lib.model.parts import get_layers, get_surgery_operations
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
-from lib.train.matching import Match, imitate_teacher, map_layers
+from lib.train.matching import Match, build_matching_loss_of_teacher, map_layers
 from lib.train.objectives import TaskTraining, build_target_objective
 
 
@@ -27,16 +27,16 @@ def make_objective(
     """Return a context manager that gives the loss which the options name (report,
     sections 1.4, 5.4, 5.5, 7.3)."""
     if options.kind == "prediction":
-        return make_squared_error_objective(training, model)
+        return make_logit_error_objective(training, model)
     if options.kind == "intermediate":
-        return match_teacher_states(training, model, options)
+        return make_hidden_state_objective(training, model, options)
     if options.kind == "two_stage":
-        return match_states_then_logits(training, model, options)
+        return make_two_stage_objective(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
     return build_target_objective(training, model, Targets("soft" if soft else "hard"))
 
 
-def make_squared_error_objective(
+def make_logit_error_objective(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
     """Return a context manager that gives the mean squared error between the logits of
@@ -53,7 +53,7 @@ def make_squared_error_objective(
 
 
 @contextmanager
-def match_teacher_states(
+def make_hidden_state_objective(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss that compares hidden states of student and teacher, summed over
@@ -72,7 +72,10 @@ def match_teacher_states(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads, over = list_kept_teacher_heads(student), losses.compare_scores_over_keys
+        heads, over = (
+            list_kept_teacher_heads(student),
+            losses.compute_attention_error_over_keys,
+        )
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
@@ -82,32 +85,32 @@ def match_teacher_states(
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
         yield held.enter_context(
-            imitate_teacher(student, teacher, matches, training.numerics)
+            build_matching_loss_of_teacher(student, teacher, matches, training.numerics)
         )
 
 
 @contextmanager
-def match_states_then_logits(
+def make_two_stage_objective(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a loss that compares hidden states with the teacher's in the first half of
     the steps, and logits in the second."""
     with (
-        make_squared_error_objective(training, student) as later,
-        match_teacher_states(training, student, options) as first,
+        make_logit_error_objective(training, student) as later,
+        make_hidden_state_objective(training, student, options) as first,
     ):
-        yield LossInTwoHalves(first, later)
+        yield LossSwitchedHalfway(first, later)
 
 
-class LossInTwoHalves(loop.Method):
+class LossSwitchedHalfway(loop.Callback):
     """This class is a loss that is `first_loss` in the first half of the training steps
     and `second_loss` in the second half."""
 
     def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
         self.first, self.later = first_loss, second_loss
 
-    def prepare_step(self, step: int, steps: int) -> None:
-        self.now = self.first if step < steps // 2 else self.later
+    def before_forward_pass(self, step: int, step_count: int) -> None:
+        self.now = self.first if step < step_count // 2 else self.later
 
     def __call__(self, batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
         return self.now(batch, row_numbers)

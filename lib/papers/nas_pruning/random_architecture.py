@@ -2,18 +2,19 @@
 report, Table 5)."""
 
 from lib.core.store import RunWriter
-from lib.core.types import Json
 from lib.model import backbone
 from lib.papers.nas_pruning import control
 from lib.papers.nas_pruning.gating import (
-    count_gates_by_region,
+    count_gates_and_make_flops,
+    list_kept_gate_counts,
     list_kept_indices,
-    make_cost_function,
 )
 from lib.papers.nas_pruning.options import Gates
+from lib.stats.metrics import Metrics
+from lib.train.loop import SettingsJson
 
 
-def random_architecture(run: RunWriter, gates: Json) -> Json:
+def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
     """Draw which heads and neurons a model keeps, at random, with a given cost.
 
     With the input `search` each layer keeps as many heads and neurons as that search
@@ -26,17 +27,17 @@ def random_architecture(run: RunWriter, gates: Json) -> Json:
     gates: fields of the options Gates. Those that matter are regions, ratio and
     tolerance."""
     options = Gates(**gates)
-    sizes, cost = make_cost_function(
+    sizes, cost = count_gates_and_make_flops(
         backbone.load(run.inputs["start"].model_folder)[0], options.regions
     )
     if search := run.inputs.get("search"):
-        on = control.draw_random_gates_of_sizes(
+        on = control.sample_random_gates_of_counts(
             sizes,
-            count_gates_by_region(search.metrics["architecture"], sizes),
+            list_kept_gate_counts(search.metrics["architecture"], sizes),
             run.seed,
         )
     else:
-        on = control.draw_random_gates(options, sizes, cost, run.seed)
+        on = control.sample_random_gates(options, sizes, cost, run.seed)
     flops, full_flops = (
         cost(control.Control(options, sizes, cost).sum_masks_by_region(on)),
         cost(sizes),

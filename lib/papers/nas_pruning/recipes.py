@@ -70,9 +70,9 @@ REPORTED: Json = S.REPORTED
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 
-DEVIATIONS = published.read_deviations("nas_pruning")
-SMALL_TEACHER = published.read_deviations("nas_pruning", "small_teacher")
-DIGITS = published.read_deviations("nas_pruning", "digits")
+DEVIATIONS = published.read_deviations_by_profile("nas_pruning")
+SMALL_TEACHER = published.read_deviations_by_profile("nas_pruning", "small_teacher")
+DIGITS = published.read_deviations_by_profile("nas_pruning", "digits")
 
 
 # f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`, such
@@ -83,12 +83,12 @@ tasks = partial(grids.select_tasks, by_profile=TASKS)
 seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
-def make_gate_settings(ratio: float = 0.3, **changes: Any) -> Gates:
+def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
     """Return the settings of the report's search over gates.
 
     ratio: target share of the whole model's FLOPs.
-    changes: other fields of Gates with new values."""
-    return Gates(ratio=ratio, **GATES | changes)
+    changed_fields: other fields of Gates with new values."""
+    return Gates(ratio=ratio, **GATES | changed_fields)
 
 
 def untrained_spec(profile: str, model: str = MAIN) -> Spec:
@@ -108,40 +108,40 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
     return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
 
 
-def finetuned_whole_spec(
-    profile: str, task: str, model: str = MAIN, epochs: int = 0
+def finetuned_unpruned_spec(
+    profile: str, task: str, model: str = MAIN, epoch_count: int | None = None
 ) -> Spec:
     """Return the Spec of a whole model fine-tuned on a task's labels, before any
     pruning.
 
     At `paper` a TinyBERT is distilled from BERT-base instead.
 
-    epochs: 0 means the profile's number."""
+    epoch_count: None means the profile's number."""
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled_spec(profile, task, model)
     train = make_train_settings(
-        TEACHER, profile, task, () if task in TEN else LONG, epochs=epochs
+        TEACHER, profile, task, () if task in TEN else LONG, epochs=epoch_count
     )
     spec = grids.teacher_spec(profile, task, train=train)
     return replace(spec, inputs={"start": untrained_spec(profile, model)})
 
 
 def distilled_spec(
-    profile: str, task: str, model: str = MAIN, epochs: Sequence[int] = ()
+    profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
 ) -> Spec:
     """Return the Spec of a whole TinyBERT distilled from BERT-base on a task in two
     stages (Table 3): hidden states first, then TinyBERT's own loss on logits.
 
     At `paper` both stages use augmented rows (section 6.1.1).
 
-    epochs: of the two stages; () means the profile's."""
+    epochs_of_stages: of the two stages; () means the profile's."""
     start, guide = (
         untrained_spec(profile, model),
-        finetuned_whole_spec(profile, task, "BERT-base"),
+        finetuned_unpruned_spec(profile, task, "BERT-base"),
     )
     more = profile == "paper"
     return two_stage_distillation_spec(
-        profile, task, start, guide, None, more, epochs, TINYBERT
+        profile, task, start, guide, None, more, epochs_of_stages, TINYBERT
     )
 
 
@@ -157,7 +157,7 @@ def make_train_settings(
     For STS-B the best model is chosen by both correlations, as in TinyBERT's code.
 
     tasks_with_fewer_epochs: tasks that have 3 epochs at `paper`.
-    changes: fields with other values; a value of 0 changes nothing."""
+    changes: fields with other values; None and 0 change nothing."""
     train, changes = (
         settings_by_profile[profile],
         {n: v for n, v in changes.items() if v},
@@ -170,7 +170,7 @@ def make_train_settings(
     return grids.adapt_options_to_reader_data(profile, replace(train, **few | changes))
 
 
-def describe_search_rows(profile: str, task: str) -> Json:
+def make_search_rows_descriptor(profile: str, task: str) -> Json:
     """Return the descriptor of the rows of a task on which searches and pruned models
     are trained."""
     if profile in ROWS:
@@ -193,7 +193,9 @@ def augmentation_spec_or_none(
     """Return the Spec that augments the training rows of searches and pruned models;
     None where not `is_augmented`, so that it can be passed on as an input."""
     return (
-        grids.augmented_rows_spec(profile, task, describe_search_rows(profile, task))
+        grids.augmented_rows_spec(
+            profile, task, make_search_rows_descriptor(profile, task)
+        )
         if is_augmented
         else None
     )
@@ -203,42 +205,43 @@ def search_spec(
     profile: str,
     task: str,
     initial_model: Spec | None = None,
-    guiding_teacher: Spec | None = None,
+    teacher_model: Spec | None = None,
     objective: Objective = LOGITS,
-    times: int = 1,
-    enlarged: bool = False,
-    lr: float = 0.0,
-    **gate_options: Any,
+    epoch_factor: int = 1,
+    is_search_augmented: bool = False,
+    learning_rate: float | None = None,
+    **gate_settings: Any,
 ) -> Spec:
     """Return the Spec of a search for which heads and neurons of a model to keep.
 
-    initial_model: the model, by default that of `finetuned_whole_spec`.
-    guiding_teacher: the teacher, by default the model itself (section 5.5).
+    initial_model: the model, by default that of `finetuned_unpruned_spec`.
+    teacher_model: the teacher, by default the model itself (section 5.5).
     objective: the loss of the search.
-    times: factor on the profile's number of epochs.
-    enlarged: whether training rows are augmented, at `paper` for one epoch (section
-    7.6).
-    lr: learning rate; 0 means the profile's.
-    gate_options: arguments of `make_gate_settings`."""
+    epoch_factor: factor on the profile's number of epochs.
+    is_search_augmented: whether training rows are augmented, at `paper` for one epoch
+    (section 7.6).
+    learning_rate: None and 0 mean the profile's.
+    gate_settings: arguments of `make_gate_settings`."""
     initial_model, train = (
-        initial_model or finetuned_whole_spec(profile, task),
-        make_train_settings(SEARCH, profile, task, lr=lr),
+        initial_model or finetuned_unpruned_spec(profile, task),
+        make_train_settings(SEARCH, profile, task, lr=learning_rate),
     )
-    epochs = 1 if enlarged and profile == "paper" else train.epochs
+    epochs = 1 if is_search_augmented and profile == "paper" else train.epochs
     teacher = (
-        (guiding_teacher or initial_model)
-        if objective.kind != "cross_entropy"
-        else None
+        (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
-    args = {"train": replace(train, epochs=times * epochs), "objective": objective}
+    args = {
+        "train": replace(train, epochs=epoch_factor * epochs),
+        "objective": objective,
+    }
     args = grids.make_common_run_arguments(
         profile,
         task,
-        describe_search_rows(profile, task),
-        gates=make_gate_settings(**gate_options),
+        make_search_rows_descriptor(profile, task),
+        gates=make_gate_settings(**gate_settings),
         **args,
     )
-    augmented = augmentation_spec_or_none(profile, task, enlarged)
+    augmented = augmentation_spec_or_none(profile, task, is_search_augmented)
     return Spec(
         "nas_search",
         args,
@@ -247,17 +250,19 @@ def search_spec(
 
 
 def random_architecture_spec(
-    initial_model: Spec, search: Spec | None = None, **gate_options: Any
+    initial_model: Spec,
+    search_with_same_sizes: Spec | None = None,
+    **gate_settings: Any,
 ) -> Spec:
     """Return the Spec that draws a random architecture with the cost of a searched one
     (Table 5).
 
-    search: the Spec of a search. With it each layer keeps as many heads and neurons as
-    that search left, so a comparison shows whether it matters which ones.
-    gate_options: arguments of `make_gate_settings`, such as the cost."""
-    inputs = {"start": initial_model, "search": search}
+    search_with_same_sizes: with this search each layer keeps as many heads and
+    neurons as it left, so a comparison shows whether it matters which ones.
+    gate_settings: arguments of `make_gate_settings`, such as the cost."""
+    inputs = {"start": initial_model, "search": search_with_same_sizes}
     return Spec(
-        "random_architecture", {"gates": make_gate_settings(**gate_options)}, inputs
+        "random_architecture", {"gates": make_gate_settings(**gate_settings)}, inputs
     )
 
 
@@ -265,40 +270,44 @@ def two_stage_distillation_spec(
     profile: str,
     task: str,
     initial_model: Spec,
-    guiding_teacher: Spec,
-    search_to_follow: Spec | None = None,
+    teacher_model: Spec,
+    architecture_search: Spec | None = None,
     is_augmented: bool = False,
-    epochs: Sequence[int] = (),
-    objective: Objective = LOGITS,
+    epochs_of_stages: Sequence[int] = (),
+    second_stage_objective: Objective = LOGITS,
 ) -> Spec:
     """Return the Spec of a distillation in two stages: hidden states first, then
-    `objective`.
+    `second_stage_objective`.
 
     initial_model: the run that gives the weights.
-    guiding_teacher: the teacher's run.
-    search_to_follow: the run whose architecture is cut out first; None trains the whole
-    model.
-    epochs: of the two stages; () means the profile's.
-    objective: the loss of the second stage."""
+    teacher_model: the teacher's run.
+    architecture_search: the run whose architecture is cut out first; None trains the
+    whole model.
+    epochs_of_stages: of the two stages; () means the profile's.
+    second_stage_objective: the loss of the second stage."""
     args = grids.make_common_run_arguments(
-        profile, task, describe_search_rows(profile, task)
+        profile, task, make_search_rows_descriptor(profile, task)
     )
     one, two = (
         args | {"train": make_train_settings(settings, profile, task, epochs=number)}
         for settings, number in zip(
-            (INTERMEDIATE, PREDICTION), epochs or (0, 0), strict=True
+            (INTERMEDIATE, PREDICTION), epochs_of_stages or (0, 0), strict=True
         )
     )
     inputs = {
-        "teacher": guiding_teacher,
+        "teacher": teacher_model,
         "augmented": augmentation_spec_or_none(profile, task, is_augmented),
     }
-    architecture = Output("search", "architecture") if search_to_follow else None
+    architecture = Output("search", "architecture") if architecture_search else None
     one |= {"objective": make_states_objective(profile), "architecture": architecture}
     first = Spec(
-        "retrain", one, inputs | {"start": initial_model, "search": search_to_follow}
+        "retrain", one, inputs | {"start": initial_model, "search": architecture_search}
     )
-    return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
+    return Spec(
+        "retrain",
+        two | {"objective": second_stage_objective},
+        inputs | {"start": first},
+    )
 
 
 def pruned_spec(
@@ -307,62 +316,70 @@ def pruned_spec(
     model: str = MAIN,
     objective: Objective = LOGITS,
     is_augmented: bool = False,
-    keep_weights: bool = False,
-    **search_options: Any,
+    keeps_searched_weights: bool = False,
+    **search_settings: Any,
 ) -> Spec:
     """Return the Spec of a pruned model by the report's procedure B (section 5.5):
     search in the fine-tuned model, cut, and train again with the fine-tuned model as
     teacher.
 
     is_augmented: whether the training after the search uses augmented rows.
-    keep_weights: whether it starts from the weights at the end of the search (section
-    7.8) and not from the fine-tuned ones.
-    search_options: further arguments of `search_spec`."""
-    fine_tuned = finetuned_whole_spec(profile, task, model)
+    keeps_searched_weights: whether it starts from the weights at the end of the search
+    (section 7.8) and not from the fine-tuned ones.
+    search_settings: further arguments of `search_spec`."""
+    fine_tuned = finetuned_unpruned_spec(profile, task, model)
     search = search_spec(
-        profile, task, fine_tuned, objective=objective, **search_options
+        profile, task, fine_tuned, objective=objective, **search_settings
     )
     return two_stage_distillation_spec(
         profile,
         task,
-        search if keep_weights else fine_tuned,
+        search if keeps_searched_weights else fine_tuned,
         fine_tuned,
         search,
         is_augmented,
     )
 
 
-def random_retrained_spec(
+def random_architecture_retrained_spec(
     profile: str,
     task: str,
     keeps_searched_sizes: bool = False,
-    lr: float = 0.0,
-    times: int = 1,
-    **gate_options: Any,
+    search_learning_rate: float | None = None,
+    epoch_factor: int = 1,
+    **gate_settings: Any,
 ) -> Spec:
     """Return the Spec of a model with a random architecture, trained as a searched one
     is.
 
     keeps_searched_sizes: whether each layer keeps as many heads and neurons as a search
     with the same target leaves there.
-    lr: learning rate of that search.
-    times: factor on the epochs of the training.
-    gate_options: arguments of `make_gate_settings`."""
-    fine_tuned = finetuned_whole_spec(profile, task)
+    search_learning_rate: that of the search; None and 0 mean the profile's.
+    epoch_factor: factor on the epochs of the training.
+    gate_settings: arguments of `make_gate_settings`."""
+    fine_tuned = finetuned_unpruned_spec(profile, task)
     search = (
-        search_spec(profile, task, fine_tuned, lr=lr, **gate_options)
+        search_spec(
+            profile,
+            task,
+            fine_tuned,
+            learning_rate=search_learning_rate,
+            **gate_settings,
+        )
         if keeps_searched_sizes
         else None
     )
     trainings = (INTERMEDIATE[profile], PREDICTION[profile])
-    epochs = [times * train.epochs for train in trainings] if times > 1 else ()
+    epochs = (
+        [epoch_factor * train.epochs for train in trainings] if epoch_factor > 1 else ()
+    )
     return two_stage_distillation_spec(
         profile,
         task,
         fine_tuned,
         fine_tuned,
-        random_architecture_spec(fine_tuned, search, **gate_options),
-        epochs=epochs,
+        random_architecture_spec(fine_tuned, search, **gate_settings),
+        epochs_of_stages=epochs,
     )
 
 
@@ -400,32 +417,34 @@ def magnitude_spec(
     return spec
 
 
-def model_spec(profile: str, task: str, model: str) -> Spec:
+def model_spec(profile: str, task: str, model_label: str) -> Spec:
     """Return the Spec of a model of Tables 6 to 9 by its name: a whole one such as
     "BERT-base", or a pruned one such as "30 % BERT-base".
 
     At `paper` a pruned model is trained on augmented rows, for the tasks for which the
     report says so."""
-    share, _, base = model.rpartition(" % ")
+    share, _, base = model_label.rpartition(" % ")
     if not share:
-        return finetuned_whole_spec(profile, task, model)
+        return finetuned_unpruned_spec(profile, task, model_label)
     augmented = profile == "paper" and task in AUGMENTED
     return pruned_spec(
         profile, task, base, is_augmented=augmented, ratio=int(share) / 100
     )
 
 
-def format_label(flops_ratio: float, search_kind: str = "NAS") -> str:
-    return f"{100 * flops_ratio:.0f} % {search_kind}"
+def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") -> str:
+    return f"{100 * flops_ratio:.0f} % {method_or_model}"
 
 
-def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
+def sample_model_entry_for_latency(
+    flops_ratio: float, shape_of_whole_model: str
+) -> Json:
     """Return a random pruned model as an argument of the step `latency`, which times
     models with random weights: {"shape", "surgery"}.
 
     flops_ratio: its share of the whole model's FLOPs.
-    shape_name: the whole model, a key of lib.stats.cost.SHAPES."""
-    full = SHAPES[shape_name]
+    shape_of_whole_model: the whole model, a key of lib.stats.cost.SHAPES."""
+    full = SHAPES[shape_of_whole_model]
     widths = {"heads": full.heads, "ffn": full.ffn}
     number = {
         (layer, kind): n for layer in range(full.layers) for kind, n in widths.items()
@@ -433,16 +452,16 @@ def draw_random_architecture(flops_ratio: float, shape_name: str) -> Json:
     cost = control.make_encoder_flops_function(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
-    on = control.draw_random_gates(make_gate_settings(flops_ratio), number, cost, 0)
+    on = control.sample_random_gates(make_gate_settings(flops_ratio), number, cost, 0)
     parts = np.split(on, np.cumsum([*number.values()])[:-1])
     left = [np.flatnonzero(part).tolist() for part in parts]
     return {
-        "shape": shape_name,
+        "shape": shape_of_whole_model,
         "surgery": [{"op": "keep", "heads": left[::2], "neurons": left[1::2]}],
     }
 
 
-def find_least_flops_share(profile: str) -> float:
+def compute_least_reachable_share(profile: str) -> float:
     """Return the share of the FLOPs of a profile's encoder that one head and one neuron
     in each layer have. No search can go below it."""
     encoder = find_encoder_shape(profile)
@@ -454,23 +473,26 @@ def find_least_flops_share(profile: str) -> float:
     return one / gated.masked_flops(encoder)
 
 
-def select_reachable_ratios(
-    profile: str, wanted_ratios: Sequence[float] = ()
+def select_reachable_flops_ratios(
+    profile: str, requested_ratios: Sequence[float] = ()
 ) -> list[float]:
     """Return those target shares of the FLOPs that a search in the profile's encoder
     can reach. A small encoder reaches high ones alone.
 
     Raises Refused where it reaches none.
 
-    wanted_ratios: by default RATIOS, the report's."""
-    wanted_ratios, low = wanted_ratios or RATIOS, find_least_flops_share(profile)
+    requested_ratios: by default RATIOS, the report's."""
+    requested_ratios, low = (
+        requested_ratios or RATIOS,
+        compute_least_reachable_share(profile),
+    )
     reachable_ratios = [
         ratio
-        for ratio in wanted_ratios
+        for ratio in requested_ratios
         if low <= ratio * (1 + make_gate_settings().tolerance)
     ]
     if not reachable_ratios:
         raise Refused(
-            f"ratios is {list(wanted_ratios)}; this encoder can have {low:.3f} or more"
+            f"ratios is {list(requested_ratios)}; this encoder can have {low:.3f} or more"
         )
     return reachable_ratios

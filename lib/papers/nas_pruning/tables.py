@@ -3,7 +3,7 @@ not import torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from lib.core.rows import Row
 from lib.papers import grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
-from lib.stats.compare import Column
+from lib.stats.compare import Column, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +29,12 @@ TESTED = (
 )
 
 
-def make_rows(
+def make_pruned_model_rows(
     profile: str,
-    models: Sequence[str],
+    model_labels: Sequence[str],
     tasks: Sequence[str],
     seeds: Sequence[int],
-    ratios: Sequence[float],
+    flops_ratios: Sequence[float],
 ) -> list[Row]:
     """Return the Rows, runs to make with their labels, of one of Tables 6 to 9.
 
@@ -42,16 +42,23 @@ def make_rows(
     BERT-base", and of the same model pruned to other shares of the FLOPs. BERT-Mini is
     left out at profile mini, which has no model of that size.
 
-    models: the names of the two.
-    ratios: the other shares."""
+    model_labels: the names of the two.
+    flops_ratios: the other shares."""
     base, others = (
-        models[1].removeprefix("30 % "),
-        ratios and nas.select_reachable_ratios(profile, ratios),
+        model_labels[1].removeprefix("30 % "),
+        flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios),
     )
-    models = list(
-        dict.fromkeys([*models, *(nas.format_label(ratio, base) for ratio in others)])
+    model_labels = list(
+        dict.fromkeys(
+            [
+                *model_labels,
+                *(nas.format_pruned_model_label(ratio, base) for ratio in others),
+            ]
+        )
     )
-    models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
+    model_labels = [
+        m for m in model_labels if (m, str(profile)) != ("BERT-Mini", "mini")
+    ]
     tasks, seeds = (
         nas.tasks(profile, tasks, by_profile=nas.TEST),
         nas.seeds(profile, seeds),
@@ -64,19 +71,17 @@ def make_rows(
             model=model,
             seed=seed,
         )
-        for task, model, seed in product(tasks, models, seeds)
+        for task, model, seed in product(tasks, model_labels, seeds)
     ]
 
 
-def tabulate_search_results(
-    runs_frame: pd.DataFrame, source_title: str
-) -> dict[Any, dict[tuple[str, str], str]]:
+def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> ScoreTable:
     """Return {model: {(source, column): text}} on how searches ended: the share of the
     FLOPs before and after the final correction to the target, and the number of gates
     that it switched.
 
     runs_frame: a DataFrame with a row for each search or random draw.
-    source_title: the heading of the columns, which names the profile."""
+    source_name: the heading of the columns, which names the profile."""
     shares: Any = 100 * runs_frame.filter(["before_trim", "ratio"])
     runs_frame = runs_frame.assign(**shares)
     columns = {
@@ -86,16 +91,18 @@ def tabulate_search_results(
     }
     return {
         model: {
-            (source_title, name): compare.spread_text(part[key]) if key in part else "–"
+            (source_name, name): compare.format_mean_and_deviation(part[key])
+            if key in part
+            else "–"
             for name, key in columns.items()
         }
         for model, part in runs_frame.groupby("model", sort=False)
     }
 
 
-def make_measured_tables(
-    runs: Runs, search_runs: Runs, columns: Sequence[Column] = nas.COLUMNS
-) -> list[dict[Any, dict[tuple[str, str], str]]]:
+def list_measured_score_tables(
+    retrained_runs: Runs, search_runs: Runs, columns: Sequence[Column] = nas.COLUMNS
+) -> list[ScoreTable]:
     """Return tables {row: {(source, column): value}} of the scores of pruned networks
     and of how their searches ended. They become one table of a page.
 
@@ -103,10 +110,10 @@ def make_measured_tables(
     columns: the metrics that are shown."""
     frames = [
         (search_runs.find_frame(scale), source)
-        for source, _, scale in runs.frames_by_source
+        for source, _, scale in retrained_runs.source_frames
     ]
     return [
-        *runs.tabulate_scores_by_task(columns),
+        *retrained_runs.tabulate_scores_by_task(columns),
         *(tabulate_search_results(*pair) for pair in frames if len(pair[0])),
     ]
 
@@ -115,7 +122,7 @@ def show_scores(
     page: Page,
     runs: Runs,
     search_runs: Runs,
-    printed_scores: Mapping[str, Mapping[tuple[str, str], Any]] | tuple[()] = (),
+    printed_scores: ScoreTable | tuple[()] = (),
     caption: str | None = None,
 ) -> None:
     """Show a table of a page: scores of pruned networks, how their searches ended, and
@@ -124,11 +131,11 @@ def show_scores(
     search_runs: the runs of the searches.
     printed_scores: {row: {("published", column): value}}."""
     caption = caption or runs.make_caption(
-        ending="; share of the FLOPs before and after the final trim"
+        closing_text="; share of the FLOPs before and after the final trim"
     )
-    page.table(
-        compare.join_tables(
-            dict(printed_scores), *make_measured_tables(runs, search_runs)
+    page.show_table(
+        compare.join_score_tables(
+            dict(printed_scores), *list_measured_score_tables(runs, search_runs)
         ),
         caption,
     )
@@ -145,15 +152,19 @@ def draw_gains(
     intervals.
 
     gain_label: the label of the axis, with the unit."""
-    page.forest(
-        runs.estimate_gaps_to_rivals(baseline_model, columns),
-        label=gain_label,
+    page.show_forest_plot(
+        runs.estimate_differences_to_others(baseline_model, columns),
+        axis_label=gain_label,
         name="gains",
     )
 
 
-def show_table_of_tests(
-    page: Page, table_name: str, models: Sequence[str], runs: Runs, search_runs: Runs
+def show_test_score_table(
+    page: Page,
+    published_table_name: str,
+    model_labels: Sequence[str],
+    runs: Runs,
+    search_runs: Runs,
 ) -> None:
     """Show one of Tables 6 to 9 on a page: scores of a whole and a pruned model,
     printed and ours, the corrections of the print, and a figure of the loss by pruning.
@@ -161,45 +172,55 @@ def show_table_of_tests(
     At a small profile several of the tables prune the same encoder and so share their
     runs. Then only the page of the first one has the figure.
 
-    table_name: the name of the file with the printed table.
-    models: the names of the whole model and of the pruned one."""
-    whole_model, network, change = published.make_table_rows(
-        "nas_pruning", table_name, "Models"
+    published_table_name: the name of the file with the printed table.
+    model_labels: the names of the whole model and of the pruned one."""
+    whole_model, network, change = published.make_printed_score_table(
+        "nas_pruning", published_table_name, "Models"
     ).values()
-    printed = {models[0]: whole_model, models[1]: network, "change in %": change}
+    printed = {
+        model_labels[0]: whole_model,
+        model_labels[1]: network,
+        "change in %": change,
+    }
     more = ", share of the FLOPs before and after the trim"
     show_scores(page, runs, search_runs, printed, runs.make_caption("test", more))
-    page.note(published.list_corrections("nas_pruning", table_name.split("_")[0]))
-    same = list_models_with_equal_runs(str(page.scope), models[0])
-    encoder = grids.get_encoder_name(str(page.scope))
-    place = f"{encoder} in the place of {models[0]}" if same else models[0]
-    others = " and ".join(m for m in same if m != models[0])
+    page.show_remarks(
+        published.list_transcription_corrections(
+            "nas_pruning", published_table_name.split("_")[0]
+        )
+    )
+    same = list_models_sharing_runs(str(page.reader_profile), model_labels[0])
+    encoder = grids.get_encoder_name(str(page.reader_profile))
+    place = f"{encoder} in the place of {model_labels[0]}" if same else model_labels[0]
+    others = " and ".join(m for m in same if m != model_labels[0])
     text = f"{encoder} takes the place of {others} too, so its runs count once."
-    page.note([f"{text[:1].upper()}{text[1:]}"] * bool(same))
+    page.show_remarks([f"{text[:1].upper()}{text[1:]}"] * bool(same))
     lost = {}
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
-        lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
+        lost[f"{model_labels[1]}, {task}"] = np.nanmean(gaps)
     # Where a small encoder stands for the paper's model, the figure names the encoder that
     # was really cut.
-    share = models[1].partition(" %")[0]
-    cut = f"{encoder} cut to {share} % of its FLOPs" if same else models[1]
+    share = model_labels[1].partition(" %")[0]
+    cut = f"{encoder} cut to {share} % of its FLOPs" if same else model_labels[1]
     estimates = {
-        (source, row.replace(models[1], cut)): gap
-        for (source, row), gap in runs.estimate_gaps_to_rivals(
-            models[0], nas.COLUMNS
+        (source, row.replace(model_labels[1], cut)): gap
+        for (source, row), gap in runs.estimate_differences_to_others(
+            model_labels[0], nas.COLUMNS
         ).items()
     }
-    lost = {row.replace(models[1], cut): loss for row, loss in lost.items()}
-    page.note(["A printed loss, a diamond, is of test scores."] * bool(estimates))
+    lost = {row.replace(model_labels[1], cut): loss for row, loss in lost.items()}
+    page.show_remarks(
+        ["A printed loss, a diamond, is of test scores."] * bool(estimates)
+    )
     label = f"{place} minus another network"
-    if models[0] in same[:1] or not same:
-        page.forest(estimates, lost, f"{label} (points)", "gains")
+    if model_labels[0] in same[:1] or not same:
+        page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
     else:
-        page.note_differences(estimates, label)
+        page.add_difference_sentences(estimates, label)
 
 
-def list_models_with_equal_runs(profile: str, model: str) -> list[str]:
+def list_models_sharing_runs(profile: str, model: str) -> list[str]:
     """Return those of the models in Tables 6 to 8 that have the same runs as a model at
     a profile, itself included; [] where no other has.
 
@@ -212,15 +233,15 @@ def list_models_with_equal_runs(profile: str, model: str) -> list[str]:
     return same if len(same) > 1 else []
 
 
-def transpose_table(
-    table_name: str, rename_model: Callable[[str], str]
-) -> dict[str, dict[tuple[str, str], Any]]:
+def read_transposed_table(
+    published_table_name: str, rename_model: Callable[[str], str]
+) -> ScoreTable:
     """Return a printed table, whose columns are models, with a row for each model:
     {model: {("published", column): value}}.
 
-    table_name: the name of its file.
+    published_table_name: the name of its file.
     rename_model: f(printed name of a model) -> its name on the page."""
-    rows = published.read_rows("nas_pruning", table_name)
+    rows = published.read_rows("nas_pruning", published_table_name)
     return {
         rename_model(model): {
             ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
@@ -230,7 +251,7 @@ def transpose_table(
     }
 
 
-def make_search_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
+def make_flops_share_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
     """Return how searches went, as a DataFrame with a line for each step.
 
     Its columns are model, seed, "step" (as a share of all steps), "target" and "actual"

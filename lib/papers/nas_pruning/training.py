@@ -7,19 +7,23 @@ import torch
 import transformers
 
 from lib.core.options import Targets
-from lib.core.types import Json
 from lib.model import backbone, gates, masks
 from lib.model.parts import count_parameters, get_encoder
 from lib.model.surgery import apply_surgery
-from lib.papers.nas_pruning.gating import GateSearch, count_flops
+from lib.papers.nas_pruning.gating import GateSearch, count_inference_flops
 from lib.papers.nas_pruning.objectives import make_objective
 from lib.papers.nas_pruning.options import Gates, Objective
+from lib.stats.cost import KeptIndices
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
+from lib.train.loop import SettingsJson
 from lib.train.objectives import build_target_objective
 
 
-def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
+def nas_search(
+    training: TaskTraining, gates: SettingsJson, objective: SettingsJson
+) -> Metrics:
     """Search which heads and neurons of a model to keep at a target cost.
 
     Gates on them train beside the weights, on the same batches (report on NAS pruning,
@@ -43,8 +47,10 @@ def nas_search(training: TaskTraining, gates: Json, objective: Json) -> Json:
 
 
 def retrain(
-    training: TaskTraining, objective: Json, architecture: Json | None = None
-) -> dict[str, float]:
+    training: TaskTraining,
+    objective: SettingsJson,
+    architecture: KeptIndices | None = None,
+) -> Metrics:
     """Cut the kept heads and neurons out of a model and train the smaller model.
 
     The report does so twice, with different losses (sections 5.4 and 5.5); each is one
@@ -63,23 +69,23 @@ def retrain(
     if gates.has_gates(model):
         gates.remove_gates(model)
     if architecture:
-        apply_surgery(model, {"op": "keep"} | architecture)
+        apply_surgery(model, {"op": "keep", **architecture})
     result = train_and_save(
         training, model, make_objective(training, model, Objective(**objective))
     )
-    return result | count_parameters(model) | {"flops": count_flops(model)}
+    return result | count_parameters(model) | {"flops": count_inference_flops(model)}
 
 
 def imp(
-    training: TaskTraining, kept: float, objective: Json | None = None
-) -> dict[str, float]:
+    training: TaskTraining, kept: float, objective: SettingsJson | None = None
+) -> Metrics:
     """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
     10).
 
     The largest weights stay: those of the encoder return to their
     pre-trained values, the classifier does not. All others become zero. Then the model
     is fine-tuned, and pruned weights stay zero. The procedure is that of the public
-    code of Chen et al. 2020, "The Lottery RewoundPruning Hypothesis for Pre-trained BERT
+    code of Chen et al. 2020, "The Lottery Ticket Hypothesis for Pre-trained BERT
     Networks", which prunes another tenth of all weights in each round. Metrics are
     those of the step `finetune`.
 
@@ -90,7 +96,7 @@ def imp(
     together.
     objective: fields of the options Objective; None trains on labels."""
     model = training.load_start_model()
-    ticket = RewoundPruning(
+    ticket = WeightRewindingPruning(
         model, backbone.load(training.run.inputs["origin"].model_folder)[0], kept
     )
     if objective:
@@ -100,7 +106,7 @@ def imp(
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 
-class RewoundPruning(loop.Method):
+class WeightRewindingPruning(loop.Callback):
     """This class keeps the largest weights of a model, set back to their pre-trained
     values, and holds all others at zero during the training (a "winning ticket" of the
     lottery ticket hypothesis).
@@ -127,7 +133,7 @@ class RewoundPruning(loop.Method):
                 weight *= mask
         self.masks = [mask.to(loop.get_device()) for mask in self.masks]
 
-    def adjust_gradients(self, step: int, steps: int) -> None:
+    def after_backward_pass(self, step: int, step_count: int) -> None:
         """Set the gradients of pruned weights to zero, so that Adam leaves these
         weights at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):

@@ -6,6 +6,7 @@ may not be published."""
 
 import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,15 +16,17 @@ from lib.core.options import Augment, Numerics
 from lib.core.store import RunWriter, Scratch
 from lib.core.types import Json
 from lib.data import Split
+from lib.stats.metrics import Metrics
 from lib.train import augment as words
 from lib.train import loop
+from lib.train.loop import SettingsJson
 
 CHUNK = 2000  # Number of sentences whose candidates are computed together.
 
 
 def augment(
-    run: RunWriter, data: Json, augment: Json, numerics: Json
-) -> dict[str, float]:
+    run: RunWriter, data: Json, augment: SettingsJson, numerics: SettingsJson
+) -> Metrics:
     """Write augmented variants of every training row to the run's folder, and return
     counts of rows, sentences and words.
 
@@ -58,17 +61,20 @@ def augment(
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
+class CandidatesAndMetrics(NamedTuple):
+    # {text: candidates of its replaceable words, int32 [words, K]}.
+    candidates_by_text: dict[str, np.ndarray]
+    metrics: Metrics
+
+
 def collect_candidates(
     run: Scratch,
     texts: list[str],
     replacer: words.WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
-) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Return ({text: candidates of its replaceable words, int32 [words, K]}, {metric:
-    value}).
-
-    The candidates are those of lib.train.augment. A text that occurs several times is
+) -> CandidatesAndMetrics:
+    """Return the candidates of lib.train.augment. A text that occurs several times is
     processed once.
 
     candidates_per_word: the number K."""
@@ -85,19 +91,20 @@ def collect_candidates(
         words_seen += len(arrays["ids"])
         one_piece += int(arrays["one_piece"])
         run.report_progress(0.9 * (start + len(part)) / len(unique))
-    return candidate_ids, {
+    metrics = {
         "sentences": len(unique),
         "words": words_seen,
         "one_piece": one_piece / max(1.0, words_seen),
         "masked_lm": replacer.head is not None,
     }
+    return CandidatesAndMetrics(candidate_ids, metrics)
 
 
 def iterate_row_variants(
     split: Split,
     replacer: words.WordReplacer,
-    candidates: dict[str, np.ndarray],
-    augment: Augment,
+    candidates_by_text: dict[str, np.ndarray],
+    augment_settings: Augment,
     seed: int,
 ) -> Iterator[list[list[str]]]:
     """Yield for each row a list of variants for each of its texts, the original first.
@@ -105,8 +112,9 @@ def iterate_row_variants(
     Each row has a random generator of its own, so that its variants depend on no other
     row.
 
-    candidates: {text: candidates of its replaceable words, int32 [words, K]}.
-    augment: the number of sentences to draw, and the probability of a replacement."""
+    candidates_by_text: {text: candidates of its replaceable words, int32 [words, K]}.
+    augment_settings: the number of sentences to draw, and the probability of a
+    replacement."""
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         dice, texts = (
@@ -114,6 +122,8 @@ def iterate_row_variants(
             [s[i] for s in sides],
         )
         yield [
-            words.draw_variants(text, replacer, candidates[text], augment, dice)
+            words.sample_variants(
+                text, replacer, candidates_by_text[text], augment_settings, dice
+            )
             for text in texts
         ]

@@ -19,7 +19,7 @@ from lib.stats import metrics
 from lib.train import heads
 
 
-def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
+def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
     """Return the development scores (first metric) of baselines without an encoder, by
     which a compressed model can be judged.
 
@@ -36,7 +36,9 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     if not (task.span or task.labels and len(np.unique(train.y)) < 2):
         if "start" in run.inputs:
             tokenizer = backbone.load_tokenizer(run.inputs["start"].model_folder)
-            train, dev = (clip_texts(tokenizer, split, cut) for split in (train, dev))
+            train, dev = (
+                truncate_texts(tokenizer, split, cut) for split in (train, dev)
+            )
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (count_word_forms(counter, split) for split in (train, dev))
         # `Any`, since scikit-learn's type stubs do not accept these arrays.
@@ -48,13 +50,15 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> dict[str, float]:
     return result | {"train_rows": len(train), "dev_rows": len(dev)}
 
 
-def clip_texts(tokenizer: PreTrainedTokenizerFast, split: Split, length: int) -> Split:
+def truncate_texts(
+    tokenizer: PreTrainedTokenizerFast, split: Split, max_tokens: int
+) -> Split:
     """Return a Split with its texts cut to what an encoder reads of them.
 
-    length: the number of tokens to which the encoder cuts a row."""
+    max_tokens: the number of tokens to which the encoder cuts a row."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     coded = tokenizer(
-        *texts, truncation=True, max_length=length, return_offsets_mapping=True
+        *texts, truncation=True, max_length=max_tokens, return_offsets_mapping=True
     )
     ends = np.zeros((len(texts), len(split)), int)
     for row, offsets in enumerate(coded["offset_mapping"]):

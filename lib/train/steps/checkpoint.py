@@ -9,11 +9,10 @@ import transformers
 from lib.core.names import derive_seed
 from lib.core.store import RunWriter
 from lib.data import models
+from lib.stats.metrics import Metrics
 
 
-def checkpoint(
-    run: RunWriter, name: str, digest: str, random: bool = False
-) -> dict[str, str]:
+def checkpoint(run: RunWriter, name: str, digest: str, random: bool = False) -> Metrics:
     """Copy a published checkpoint into the run's folder, and return its model type.
 
     name: the name of the checkpoint, such as "bert-base-uncased".

@@ -7,9 +7,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.core.store import RunWriter
 from lib.core.types import Json
+from lib.stats.metrics import Metrics
 
 
-def count(run: RunWriter, config: Json, tokens: int, labels: int) -> dict[str, int]:
+def count(run: RunWriter, config: Json, tokens: int, labels: int) -> Metrics:
     """Return the parameters of a classifier and of its encoder, and the FLOPs of one
     forward pass of one row.
 

@@ -6,11 +6,9 @@ ones. GhostBERT's models are made this way (section 2.3), and the models of all 
 that are compared by score against cost."""
 
 import copy
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
-import torch
 import transformers
 
 from lib.core.disk import write_json
@@ -22,15 +20,17 @@ from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import count_parameters, get_layers, set_dropout
 from lib.model.surgery import apply_surgery as change
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
+from lib.train.loop import SettingsJson
 from lib.train.matching import (
     Match,
-    imitate_teacher,
+    build_matching_loss,
+    build_matching_loss_of_teacher,
     map_layers,
-    match_states,
     read_states_from_disk,
-    write_states,
+    write_hidden_states,
 )
 
 # File of a run with the operations that changed its model, and their reports.
@@ -38,8 +38,8 @@ SURGERY = "surgery.json"
 
 
 def distil(
-    training: TaskTraining, distil: Json, surgery: list[Json]
-) -> dict[str, float]:
+    training: TaskTraining, distil: SettingsJson, surgery: list[Json]
+) -> Metrics:
     """Copy a teacher, prune it, add ghost modules, and train it to match the teacher's
     hidden states. Return its metrics.
 
@@ -60,7 +60,7 @@ def distil(
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     student = copy.deepcopy(teacher.to(loop.get_device()))
     set_dropout(student, training.train.dropout)
-    apply_operations(training.run, student, surgery)
+    apply_surgery_operations(training.run, student, surgery)
     first = {
         f"{name}_score": training.build_split_scorers(model, ("dev",))["dev"]()[0][
             training.task.metrics[0]
@@ -78,7 +78,7 @@ def distil(
     )
 
 
-class DistillationMetrics(loop.Method):
+class DistillationMetrics(loop.Callback):
     """This method of the training loop measures the result of a distillation.
 
     `distance` is the loss to the teacher, as a mean over the last tenth of the logged
@@ -100,7 +100,7 @@ class DistillationMetrics(loop.Method):
         ]
         return np.concatenate(taps) if taps else np.zeros(0)
 
-    def finish(self) -> dict[str, float]:
+    def after_last_step(self) -> Metrics:
         curve = self.run.read_log("curve")
         self.run.save_arrays("curve", **curve)
         metrics = {
@@ -134,9 +134,7 @@ def build_distillation_objective(
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
     distil: Distil,
-) -> AbstractContextManager[
-    Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]
-]:
+) -> AbstractContextManager[loop.Loss]:
     """Return the objective that minimises GhostBERT's L_distill, the distance of the
     student's hidden states from the teacher's.
 
@@ -144,15 +142,17 @@ def build_distillation_objective(
     read from disk. Those are of training rows without augmentation."""
     comparisons = list_matches(student, teacher, distil)
     if "states" not in training.run.inputs:
-        return imitate_teacher(student, teacher, comparisons, training.numerics)
+        return build_matching_loss_of_teacher(
+            student, teacher, comparisons, training.numerics
+        )
     path = training.run.inputs["states"].model_folder / "states.safetensors"
-    return match_states(
+    return build_matching_loss(
         student, read_states_from_disk(path, len(get_layers(teacher))), comparisons
     )
 
 
-def apply_operations(
-    run: RunWriter, model: transformers.PreTrainedModel, operations: list[Json]
+def apply_surgery_operations(
+    run: RunWriter, model: transformers.PreTrainedModel, surgery_operations: list[Json]
 ) -> None:
     """Apply operations such as pruning to a model in order, and write them with their
     reports to the run's folder.
@@ -162,7 +162,7 @@ def apply_operations(
     run's input `search` found. Weights of ghost modules are drawn from the run's
     seed."""
     reports = []
-    for op in operations:
+    for op in surgery_operations:
         more = {}
         if op["op"] == "keep" and "search" in run.inputs:
             op = op | run.inputs["search"].metrics["architecture"]
@@ -175,7 +175,7 @@ def apply_operations(
     write_json(run.folder / SURGERY, reports)
 
 
-def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
+def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
     """Prune a teacher and add ghost modules without any training, for the ablation
     without distillation. Return its parameter counts.
 
@@ -184,12 +184,12 @@ def operate(run: RunWriter, surgery: list[Json]) -> dict[str, int]:
 
     surgery: operations on the model (lib.model.surgery)."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
-    apply_operations(run, model, surgery)
+    apply_surgery_operations(run, model, surgery)
     backbone.save(model, tokenizer, run.model_folder)
     return count_parameters(model)
 
 
-def states(training: TaskTraining, distil: Json) -> dict[str, int]:
+def states(training: TaskTraining, distil: SettingsJson) -> Metrics:
     """Write the hidden states of the run's input `teacher` for all training rows, so
     that its students need not run it again.
 
@@ -201,7 +201,7 @@ def states(training: TaskTraining, distil: Json) -> dict[str, int]:
     # it.
     path = training.run.folder / "model" / "states.safetensors"
     path.parent.mkdir(exist_ok=True)
-    return write_states(
+    return write_hidden_states(
         model,
         training.training_rows,
         training.numerics,

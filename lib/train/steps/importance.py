@@ -9,21 +9,28 @@ names a module of lib.methods that computes other scores."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import torch
 import transformers
 
 from lib.core.names import Refused
 from lib.core.options import Importance, Numerics, Targets
-from lib.core.types import Json
 from lib.methods import import_method
 from lib.model import parts
+from lib.stats.metrics import Metrics
 from lib.train import heads, loop, losses
 from lib.train.batches import Encoded, make_batch
 from lib.train.learn import TaskTraining
+from lib.train.loop import SettingsJson
 
 
-def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
+class Importances(NamedTuple):
+    heads: torch.Tensor  # [L, A].
+    neurons: torch.Tensor  # [L, F].
+
+
+def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
     """Measure the importance of heads and neurons of the run's input `teacher`, and
     return the numbers of examples and outputs.
 
@@ -38,7 +45,9 @@ def importance(training: TaskTraining, importance: Json) -> dict[str, int]:
     )
     rank = compute_importance_by_method if options.by else compute_taylor_importance
     ranking = rank(model, rows, options, training.numerics, run.report_progress)
-    run.save_arrays("scores", heads=ranking[0].numpy(), neurons=ranking[1].numpy())
+    run.save_arrays(
+        "scores", heads=ranking.heads.numpy(), neurons=ranking.neurons.numpy()
+    )
     return {"examples": len(rows), "outputs": training.task.output_width}
 
 
@@ -48,9 +57,8 @@ def compute_taylor_importance(
     options: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the Taylor importance (heads [L, A], neurons [L, F]) of a model in eval
-    mode.
+) -> Importances:
+    """Return the Taylor importance of heads and neurons of a model in eval mode.
 
     Raises Refused for layers of different sizes, which a searched model may have.
 
@@ -115,7 +123,7 @@ def compute_taylor_importance(
                     ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
                 )
                 neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()
-    return head_total, neuron_total
+    return Importances(head_total, neuron_total)
 
 
 def compute_importance_by_method(
@@ -124,8 +132,8 @@ def compute_importance_by_method(
     options: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the importance (heads [L, A], neurons [L, F]) that a module of lib.methods
+) -> Importances:
+    """Return the importance of heads and neurons that a module of lib.methods
     computes, named by `options.by`.
 
     Its function `compute_importance_scores` gets the model in eval mode, with gradients
@@ -139,7 +147,7 @@ def compute_importance_by_method(
         model, encoded, options, numerics, report_progress
     ):
         loss.backward()
-    return import_method(options.by).compute_importance_scores(model)
+    return Importances(*import_method(options.by).compute_importance_scores(model))
 
 
 def iterate_batch_losses(

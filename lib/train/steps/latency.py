@@ -17,7 +17,9 @@ from lib.model import backbone, parts, supernet
 from lib.model.parts import count_parameters
 from lib.model.surgery import apply_surgery
 from lib.stats.cost import SHAPES, build_transformers_config
+from lib.stats.metrics import Metrics
 from lib.train import loop
+from lib.train.loop import SettingsJson
 
 WARM = 5  # Number of untimed turns before the first timed one.
 
@@ -27,10 +29,10 @@ def latency(
     reference: str,
     batch: int,
     length: int,
-    numerics: Json,
+    numerics: SettingsJson,
     models: dict[str, Json] | None = None,
     runs: int = 100,
-) -> dict[str, float]:
+) -> Metrics:
     """Time the forward passes of some encoders in turns.
 
     For each model it returns the milliseconds of a pass, wall and CPU (median, 5th and
@@ -69,11 +71,11 @@ def latency(
     with torch.inference_mode(), loop.use_dtype(arithmetic):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
-                began = read_clocks()
+                began = read_wall_and_cpu_seconds()
                 model(input_ids=ids)
                 if turn >= 0:
                     times["wall"][line, turn], times["cpu"][line, turn] = (
-                        read_clocks() - began
+                        read_wall_and_cpu_seconds() - began
                     )
             run.report_progress((turn + WARM) / (runs + WARM))
     run.save_arrays("times", **times)
@@ -89,7 +91,7 @@ def latency(
     return {name: float(value) for name, value in result.items()}
 
 
-def read_clocks() -> np.ndarray:
+def read_wall_and_cpu_seconds() -> np.ndarray:
     """Return the seconds of the wall clock and of the process's CPU clock [2], after
     waiting for the GPU."""
     if loop.get_device().type == "cuda":

@@ -4,17 +4,19 @@ from lib import data as sources
 from lib.core.options import Train
 from lib.core.store import RunWriter
 from lib.core.types import Json
+from lib.stats.metrics import Metrics
 from lib.train import heads, loop
+from lib.train.loop import SettingsJson
 
 
 def predict(
     run: RunWriter,
     data: Json,
-    train: Json,
-    numerics: Json,
+    train: SettingsJson,
+    numerics: SettingsJson,
     digest: str,
-    span: Json | None = None,
-) -> dict[str, float]:
+    span: SettingsJson | None = None,
+) -> Metrics:
     """Predict the rows of a user's file `test` with a finished model, and return the
     metrics.
 

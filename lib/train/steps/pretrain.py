@@ -4,8 +4,8 @@ no download.
 The model takes the place of a published checkpoint. It learns masked words and next
 sentences (Devlin et al. 2019, section 3.1)."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -20,24 +20,40 @@ from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.model.parts import count_parameters, get_encoder
 from lib.stats.cost import Shape, build_transformers_config
+from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import encode_split
+from lib.train.loop import SettingsJson
+
+# {"share": share of tokens that are predicted, "hidden", "replaced": shares of these
+# that are shown as [MASK] or as a random word}.
+MaskingShares: TypeAlias = dict[str, float]
+
+
+class SentencePairs(NamedTuple):
+    first_sentences: list[str]
+    second_sentences: list[str]
+    labels: np.ndarray  # [N]: 0 where the second follows the first.
+
+
+class MaskedBatch(NamedTuple):
+    batch: loop.Batch
+    true_ids: torch.Tensor  # [n] of the n tokens to predict.
+    mask: torch.Tensor  # Where they are: bool [B, T].
 
 
 def pretrain(
     run: RunWriter,
     corpus: Json,
     model: Json,
-    objective: dict[str, float],
-    numerics: Json,
-    train: Json | None = None,
-) -> dict[str, float]:
+    objective: MaskingShares,
+    numerics: SettingsJson,
+    train: SettingsJson | None = None,
+) -> Metrics:
     """Pre-train a BERT of any size on generated text, and return its metrics.
 
     corpus: {"sentences": their number, "seed"}.
     model: {"layers", "hidden", "heads", "ffn", "init": standard deviation of weights}.
-    objective: {"share": share of tokens that are predicted, "hidden", "replaced":
-    shares of these that are shown as [MASK] or as a random word}.
     numerics: the fields of a Numerics.
     train: the fields of a Train. Without it the model keeps its random weights, as a
     control without pre-training."""
@@ -62,7 +78,7 @@ def pretrain(
         {},
     )
     if training:
-        first, second, follows = draw_passages(
+        first, second, follows = sample_sentence_pairs(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), run.seed
         )
         encoded = encode_split(
@@ -90,11 +106,8 @@ def write_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
-def draw_passages(
-    texts: list[str], seed: int
-) -> tuple[list[str], list[str], np.ndarray]:
-    """Return (first sentences, second sentences, labels [N]) for next-sentence
-    prediction; the label is 0 where the second follows the first.
+def sample_sentence_pairs(texts: list[str], seed: int) -> SentencePairs:
+    """Return pairs of sentences for next-sentence prediction.
 
     Every other passage gets the second sentence of another passage. Of eight random
     ones it is the one that shares most words with the first sentence, so that common
@@ -110,49 +123,48 @@ def draw_passages(
         others = random.integers(len(rest), size=8)
         best = max(others, key=lambda j: len(first_bag & bags[j]) / len(bags[j]))
         second[i], follows[i] = rest[best], int(rest[best] != rest[i])
-    return [one + " ." for one in first], second, follows
+    return SentencePairs([one + " ." for one in first], second, follows)
 
 
 def mask_tokens(
-    batch: dict[str, torch.Tensor],
+    batch: loop.Batch,
     tokenizer: transformers.PreTrainedTokenizerFast,
-    objective: dict[str, float],
-) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
-    """Return (batch with masked tokens, true ids [n] of the n tokens to predict, bool
-    mask [B, T] of where they are).
+    masking_shares: MaskingShares,
+) -> MaskedBatch:
+    """Return a batch with masked tokens.
 
     Random numbers come from PyTorch's global random state, which checkpoints save, so
-    that a resumed run masks the same tokens.
-
-    objective: {"share", "hidden", "replaced"}: share of tokens that are predicted, and
-    shares of these that are shown as [MASK] or as a random word."""
+    that a resumed run masks the same tokens."""
     ids = batch["input_ids"]
     special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
-    draw = torch.rand(ids.shape).to(ids.device) / objective["share"]
+    draw = torch.rand(ids.shape).to(ids.device) / masking_shares["share"]
     chosen = (draw < 1) & ~torch.isin(ids, special)
     other = torch.randint(len(tokenizer), ids.shape).to(ids.device)
-    shown = torch.where(draw < objective["hidden"] + objective["replaced"], other, ids)
-    shown = torch.where(draw < objective["hidden"], tokenizer.mask_token_id, shown)
-    return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
+    shown = torch.where(
+        draw < masking_shares["hidden"] + masking_shares["replaced"], other, ids
+    )
+    shown = torch.where(draw < masking_shares["hidden"], tokenizer.mask_token_id, shown)
+    masked = batch | {"input_ids": torch.where(chosen, shown, ids)}
+    return MaskedBatch(masked, ids[chosen], chosen)
 
 
 def build_pretraining_loss(
     network: transformers.BertForPreTraining,
     tokenizer: transformers.PreTrainedTokenizerFast,
-    objective: dict[str, float],
+    masking_shares: MaskingShares,
     next_sentence_labels: torch.Tensor,
-) -> Callable[[dict[str, torch.Tensor], np.ndarray], dict[str, torch.Tensor]]:
+) -> loop.Loss:
     """Return the loss of BERT's pre-training: f(batch, row numbers) -> {"loss",
     "masked", "next"}.
 
-    objective: shares of tokens to mask (`mask_tokens`).
+    masking_shares: shares of tokens to mask (`mask_tokens`).
     next_sentence_labels: [N], 0 where the second sentence of a row follows the
     first."""
 
     def compute_loss(
         batch: dict[str, torch.Tensor], rows: np.ndarray
     ) -> dict[str, torch.Tensor]:
-        masked, true_ids, chosen = mask_tokens(batch, tokenizer, objective)
+        masked, true_ids, chosen = mask_tokens(batch, tokenizer, masking_shares)
         out = get_encoder(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
         which = network.cls.seq_relationship(out.pooler_output).float()

@@ -2,15 +2,16 @@
 quantises a trained model to int8."""
 
 from lib.core.options import Targets
-from lib.core.types import Json
 from lib.model import backbone, compact
 from lib.model.parts import count_parameters
 from lib.model.surgery import apply_surgery
+from lib.stats.metrics import Metrics
 from lib.train.learn import TaskTraining, save_predictions, train_and_save
+from lib.train.loop import SettingsJson
 from lib.train.objectives import build_target_objective
 
 
-def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
+def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
     """Fine-tune a model on a task, and return its metrics.
 
     It is the last stage of every method, and makes most teachers. The run's inputs are
@@ -26,7 +27,7 @@ def finetune(training: TaskTraining, targets: Json) -> dict[str, float]:
     ) | count_parameters(model)
 
 
-def quantise(training: TaskTraining) -> dict[str, float]:
+def quantise(training: TaskTraining) -> Metrics:
     """Quantise a finished model to int8, and score it again without any training.
 
     The run's input is `start`. `training.train` says how rows are cut and padded.
