@@ -147,6 +147,7 @@ def read_notebooks(
     missing, or because a parameter, the data or the model does not suit. Notebooks that
     lack a parameter which the command sets are left out."""
     from lib.claims import notebook, planned
+    from lib.core.memo import reuse_results
     from lib.core.store import Store
     from lib.papers.grids import describe_reader_inputs, read_reader_part
 
@@ -170,17 +171,18 @@ def read_notebooks(
             f"  left out {without} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
         )
-    for path in suited:
-        name = names[path]
-        try:
-            if lacking := values.keys() - notebook.read_parameters(path).keys():
-                parameters = " or ".join(sorted(lacking))
-                print(f"  left out {name}: it takes no {parameters}")
-                continue
-            grids[path] = notebook.run_grid_cell(path, values, with_recorded=False)
-        except Refused as error:
-            absent[path] = error
-            print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
+    with reuse_results():
+        for path in suited:
+            name = names[path]
+            try:
+                if lacking := values.keys() - notebook.read_parameters(path).keys():
+                    parameters = " or ".join(sorted(lacking))
+                    print(f"  left out {name}: it takes no {parameters}")
+                    continue
+                grids[path] = notebook.run_grid_cell(path, values, with_recorded=False)
+            except Refused as error:
+                absent[path] = error
+                print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return grids, absent, Store()
 
 

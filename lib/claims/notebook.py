@@ -19,6 +19,7 @@ from typing import Annotated, Any, get_args, get_origin
 from lib.claims import planned as planned_rows
 from lib.claims.seeds import add_planned_seeds
 from lib.core import disk, paths
+from lib.core.memo import reuse_results
 from lib.core.names import Refused, check_name, error_in_one_line
 from lib.core.papers import find_notebook_path as find_notebook_path
 from lib.core.papers import make_notebook_id as make_notebook_id
@@ -247,21 +248,22 @@ def run_grid_cell(
     names["profile"] = grids.find_profile_of_values(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
-        exec(
-            compile(
-                read_cell_sources_by_tag(notebook_path).get("grid", ""),
-                f"{page}:grid",
-                "exec",
-            ),
-            names,
-        )
-        if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.list_page_rows(
-                grid, profile, names, page, list_changed_parameters(page, names)
+        with reuse_results():
+            exec(
+                compile(
+                    read_cell_sources_by_tag(notebook_path).get("grid", ""),
+                    f"{page}:grid",
+                    "exec",
+                ),
+                names,
             )
-            names["recorded"] = lambda: grid("mini")
-        if callable(recorded := names.get("recorded")):
-            names["recorded"] = recorded() if with_recorded else []
+            if callable(grid := names.get("grid")):
+                names["grid"] = planned_rows.list_page_rows(
+                    grid, profile, names, page, list_changed_parameters(page, names)
+                )
+                names["recorded"] = lambda: grid("mini")
+            if callable(recorded := names.get("recorded")):
+                names["recorded"] = recorded() if with_recorded else []
     except FileNotFoundError:
         raise
     except Exception as error:

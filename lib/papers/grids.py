@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
+from lib.core.memo import reuse_result
 from lib.core.names import Refused, check_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import collect_modules, find_papers
@@ -139,6 +140,7 @@ def find_profile(profile: str) -> SimpleNamespace:
     return PROFILES[profile]
 
 
+@reuse_result
 def checkpoint_spec(checkpoint_name: str) -> Spec:
     """Return the Spec, the description of a run, that takes a published pre-trained
     checkpoint.
@@ -169,6 +171,7 @@ def name_encoder(profile: str) -> str:
     return CALLED.get(profile, f"the encoder of {profile}")
 
 
+@reuse_result
 def backbone_spec(profile: str, family: str = "bert") -> Spec:
     """Return the Spec of the pre-trained encoder from which all models of a profile
     start.
@@ -193,6 +196,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     )
 
 
+@reuse_result
 def start_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     """Return the Spec of a published checkpoint; with a reader's own encoder, that of
     this encoder."""
@@ -548,6 +552,7 @@ def describe_dataset(profile: str, task: str) -> Json:
     )
 
 
+@reuse_result
 def describe_training_rows(
     profile: str,
     task: str,
@@ -717,6 +722,7 @@ def find_span_settings(
     return spans_by_profile[profile] if task in SQUAD else find_reader_span(profile)
 
 
+@reuse_result
 def teacher_spec(
     profile: str,
     task: str,

@@ -10,6 +10,7 @@ A width is m of 12 attention heads, and the same share of neurons."""
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lib.core.memo import reuse_result
 from lib.core.names import Refused
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.spec import Spec, to_plain_json
@@ -119,6 +120,7 @@ def set_padded_length(train: Train, padded_length: int) -> Train:
     )
 
 
+@reuse_result
 def finetuned_spec(
     profile: str,
     task: str,
@@ -190,6 +192,7 @@ def untrained_student_spec(
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
+@reuse_result
 def student_spec(
     profile: str,
     task: str,
@@ -242,6 +245,7 @@ def student_spec(
     )
 
 
+@reuse_result
 def student_on_labels_spec(
     profile: str,
     task: str,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
+from lib.core.memo import reuse_result
 from lib.core.names import Refused, check_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
@@ -115,6 +116,7 @@ def make_train_settings(
     )
 
 
+@reuse_result
 def dense_spec(
     profile: str,
     task: str,
@@ -215,6 +217,7 @@ def make_pruning_settings(
     return replace(train, warmup=convert_warmup_steps(w, steps)), prune
 
 
+@reuse_result
 def pruned_spec(
     profile: str,
     task: str,

@@ -17,6 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from lib.core.memo import reuse_result
 from lib.core.names import check_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
@@ -255,6 +256,7 @@ def _spec_for_all_seeds(
     return Spec(step, step_arguments, inputs, seed=0)
 
 
+@reuse_result
 def pretraining_spec(
     profile: str,
     net: Net,
@@ -301,6 +303,7 @@ def supernet_spec(profile: str) -> Spec:
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
+@reuse_result
 def pretrained_network_spec(
     profile: str, network_name: str, corpus_name: str = TEXT
 ) -> Spec:
@@ -335,6 +338,7 @@ def pretrained_network_spec(
     )
 
 
+@reuse_result
 def teacher_spec(profile: str, task: str) -> Spec:
     """Return the Spec of the profile's encoder fine-tuned on a task, the teacher of all
     students there."""
@@ -357,6 +361,7 @@ def make_finetuning_settings(
     return replace(train, **OF_TASK[profile].get(task, {}))
 
 
+@reuse_result
 def task_distillation_spec(
     profile: str,
     task: str,
@@ -394,6 +399,7 @@ def task_distillation_spec(
     )
 
 
+@reuse_result
 def student_spec(
     profile: str,
     task: str,
@@ -496,6 +502,7 @@ def shared_supernet_spec(profile: str) -> Spec:
     )
 
 
+@reuse_result
 def candidate_spec(
     profile: str,
     net: Net,

@@ -18,6 +18,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from lib.core.memo import reuse_result
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
@@ -195,6 +196,7 @@ def make_augmentation_rows(profile: str, tasks: Iterable[str], seed: int) -> lis
     ]
 
 
+@reuse_result
 def model_spec(
     profile: str,
     task: str,

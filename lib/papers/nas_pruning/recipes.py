@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lib.core.memo import reuse_result
 from lib.core.names import Refused, check_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -108,6 +109,7 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
     return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
 
 
+@reuse_result
 def finetuned_whole_spec(
     profile: str, task: str, model: str = MAIN, epochs: int = 0
 ) -> Spec:
@@ -126,6 +128,7 @@ def finetuned_whole_spec(
     return replace(spec, inputs={"start": untrained_spec(profile, model)})
 
 
+@reuse_result
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs: Sequence[int] = ()
 ) -> Spec:
@@ -199,6 +202,7 @@ def augmentation_spec_or_none(
     )
 
 
+@reuse_result
 def search_spec(
     profile: str,
     task: str,
@@ -246,6 +250,7 @@ def search_spec(
     )
 
 
+@reuse_result
 def random_architecture_spec(
     initial_model: Spec, search: Spec | None = None, **gate_options: Any
 ) -> Spec:
@@ -261,6 +266,7 @@ def random_architecture_spec(
     )
 
 
+@reuse_result
 def two_stage_distillation_spec(
     profile: str,
     task: str,
@@ -301,6 +307,7 @@ def two_stage_distillation_spec(
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
+@reuse_result
 def pruned_spec(
     profile: str,
     task: str,
@@ -332,6 +339,7 @@ def pruned_spec(
     )
 
 
+@reuse_result
 def random_retrained_spec(
     profile: str,
     task: str,
@@ -366,6 +374,7 @@ def random_retrained_spec(
     )
 
 
+@reuse_result
 def magnitude_spec(
     profile: str,
     task: str,
@@ -400,6 +409,7 @@ def magnitude_spec(
     return spec
 
 
+@reuse_result
 def model_spec(profile: str, task: str, model: str) -> Spec:
     """Return the Spec of a model of Tables 6 to 9 by its name: a whole one such as
     "BERT-base", or a pruned one such as "30 % BERT-base".
