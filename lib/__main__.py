@@ -152,6 +152,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     missing, or because a parameter, the data or the model does not suit. Notebooks that
     lack a parameter which the command sets are left out."""
     from lib.claims import notebook, planned
+    from lib.core.memo import reuse_results
     from lib.core.store import Store
     from lib.papers.grids import format_reader_sentences, get_reader_attribute
 
@@ -175,22 +176,23 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
             f"  left out {without} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
         )
-    for path in suited:
-        name = names[path]
-        try:
-            if (
-                lacking := values.keys()
-                - notebook.read_parameter_declarations(path).keys()
-            ):
-                parameters = " or ".join(sorted(lacking))
-                print(f"  left out {name}: it takes no {parameters}")
-                continue
-            grids[path] = notebook.execute_grid_code(
-                path, values, include_recorded_rows=False
-            )
-        except Refused as error:
-            absent[path] = error
-            print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
+    with reuse_results():
+        for path in suited:
+            name = names[path]
+            try:
+                if (
+                    lacking := values.keys()
+                    - notebook.read_parameter_declarations(path).keys()
+                ):
+                    parameters = " or ".join(sorted(lacking))
+                    print(f"  left out {name}: it takes no {parameters}")
+                    continue
+                grids[path] = notebook.execute_grid_code(
+                    path, values, include_recorded_rows=False
+                )
+            except Refused as error:
+                absent[path] = error
+                print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
     return NotebookGrids(grids, absent, Store())
 
 

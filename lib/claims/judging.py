@@ -24,6 +24,7 @@ from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import list_models_expected_to_collapse
 from lib.core import disk, paths
+from lib.core.memo import reuse_results
 from lib.core.names import check_known_name
 from lib.core.papers import (
     find_paper_of_notebook,
@@ -129,7 +130,7 @@ def judge_claims(
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
     # The matrix products are small, so more threads would be slower.
-    with threadpool_limits(1):
+    with threadpool_limits(1), reuse_results():
         for name in lists.read_claims() if claim_ids is None else claim_ids:
             check_known_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], profile, look)

@@ -19,6 +19,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 from lib.claims import planned as planned_rows
 from lib.claims.seeds import add_planned_seeds
 from lib.core import disk, paths
+from lib.core.memo import reuse_results
 from lib.core.names import Refused, check_known_name, error_in_one_line
 from lib.core.papers import find_notebook_path as find_notebook_path
 from lib.core.papers import make_notebook_id as make_notebook_id
@@ -259,21 +260,22 @@ def execute_grid_code(
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
-        exec(
-            compile(
-                read_cell_sources_by_tag(notebook_path).get("grid", ""),
-                f"{page}:grid",
-                "exec",
-            ),
-            names,
-        )
-        if callable(grid := names.get("grid")):
-            names["grid"] = planned_rows.list_rows_to_run(
-                grid, profile, names, page, list_changed_parameters(page, names)
+        with reuse_results():
+            exec(
+                compile(
+                    read_cell_sources_by_tag(notebook_path).get("grid", ""),
+                    f"{page}:grid",
+                    "exec",
+                ),
+                names,
             )
-            names["recorded"] = lambda: grid("mini")
-        if callable(recorded := names.get("recorded")):
-            names["recorded"] = recorded() if include_recorded_rows else []
+            if callable(grid := names.get("grid")):
+                names["grid"] = planned_rows.list_rows_to_run(
+                    grid, profile, names, page, list_changed_parameters(page, names)
+                )
+                names["recorded"] = lambda: grid("mini")
+            if callable(recorded := names.get("recorded")):
+                names["recorded"] = recorded() if include_recorded_rows else []
     except FileNotFoundError:
         raise
     except Exception as error:

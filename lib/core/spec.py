@@ -125,8 +125,12 @@ class Spec:
             n: s.id + f"/{s.seed}" * (s.seed is not None)
             for n, s in self.inputs.items()
         }
-        version, args = STEPS[self.step].version, remove_absolute_paths(self.args)
-        return digest_bytes(canonical([self.step, version, args, inputs]).encode())[:12]
+        version = STEPS[self.step].version
+        text = canonical([self.step, version, self.args, inputs])
+        if '"/' in text:
+            args = remove_absolute_paths(self.args)
+            text = canonical([self.step, version, args, inputs])
+        return digest_bytes(text.encode())[:12]
 
     @property
     def name(self) -> str:

@@ -34,6 +34,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.core import disk, paths
+from lib.core.memo import reuse_result, reuse_results
 from lib.core.names import Absent, Refused, check_known_name, derive_seed
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
@@ -210,7 +211,8 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), use_local_data
     try:
-        yield _absent
+        with reuse_results(is_new=True):
+            yield _absent
     finally:
         _absent, _look = before
 
@@ -313,6 +315,7 @@ def list_checkpoint_files(folder: Path) -> list[Path]:
     return [path for path in files if path.name[0] != "."]
 
 
+@reuse_result
 def digest_checkpoint(checkpoint_name: str) -> str:
     """Return the digest of a pretrained checkpoint, which identifies it in a Spec (the
     description of a run): of the local files, or the official digest where they are
@@ -447,6 +450,7 @@ def digest_rows_cached(
     return RowsDigest(rows_digest, names)
 
 
+@reuse_result
 def make_data_descriptor(
     source_name: str,
     task_name: str,

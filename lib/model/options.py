@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import Field, dataclass, fields
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
@@ -91,10 +92,17 @@ def list_non_default_fields(option: "Option") -> dict[str, Any]:
     Only these enter the description of a run, whose hash identifies the run. So a field
     that is added later does not change the identity of earlier runs."""
     return {
-        field.name: value
-        for field in fields(option)
-        if (value := getattr(option, field.name)) != field.default
+        name: value
+        for name, default in _list_defaults(type(option))
+        if (value := getattr(option, name)) != default
     }
+
+
+@cache
+def _list_defaults(option_class: type["Option"]) -> list[tuple[str, Any]]:
+    """Return the names and defaults of the fields of an option, cached for each
+    class."""
+    return [(field.name, field.default) for field in fields(option_class)]
 
 
 class Option:

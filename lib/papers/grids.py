@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
+from lib.core.memo import reuse_result
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import find_papers, import_module_of_each_paper
@@ -147,6 +148,7 @@ def find_profile(profile: str) -> SimpleNamespace:
     return PROFILES[profile]
 
 
+@reuse_result
 def checkpoint_spec(checkpoint_name: str) -> Spec:
     """Return the Spec, the description of a run, that takes a published pre-trained
     checkpoint.
@@ -177,6 +179,7 @@ def get_encoder_name(profile: str) -> str:
     return CALLED.get(profile, f"the encoder of {profile}")
 
 
+@reuse_result
 def backbone_spec(profile: str, family: str = "bert") -> Spec:
     """Return the Spec of the pre-trained encoder from which all models of a profile
     start.
@@ -201,6 +204,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     )
 
 
+@reuse_result
 def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     """Return the Spec of a published checkpoint; with a reader's own encoder, that of
     this encoder."""
@@ -566,6 +570,7 @@ def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     )
 
 
+@reuse_result
 def make_training_data_descriptor(
     profile: str,
     task: str,
@@ -746,6 +751,7 @@ def find_passage_cut(
     )
 
 
+@reuse_result
 def teacher_spec(
     profile: str,
     task: str,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from lib.core.memo import reuse_result
 from lib.core.names import Refused
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.spec import Spec, to_plain_json
@@ -137,6 +138,7 @@ def set_padded_length(train: Train, padded_length: int | None) -> Train:
     )
 
 
+@reuse_result
 def finetuned_spec(
     profile: str,
     task: str,
@@ -215,6 +217,7 @@ def untrained_student_spec(
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
+@reuse_result
 def student_spec(
     profile: str,
     task: str,
@@ -283,6 +286,7 @@ def student_spec(
     )
 
 
+@reuse_result
 def student_trained_on_labels_spec(
     profile: str,
     task: str,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
+from lib.core.memo import reuse_result
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
@@ -121,6 +122,7 @@ def make_train_settings(
     )
 
 
+@reuse_result
 def unpruned_spec(
     profile: str,
     task: str,
@@ -231,6 +233,7 @@ def make_pruning_settings(
     return replace(train, warmup=compute_warmup_share(w, steps)), prune
 
 
+@reuse_result
 def pruned_spec(
     profile: str,
     task: str,

@@ -17,6 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from lib.core.memo import reuse_result
 from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
@@ -261,6 +262,7 @@ def _seed_independent_spec(
     return Spec(step_name, step_arguments, inputs_by_name, seed=0)
 
 
+@reuse_result
 def pretraining_spec(
     profile: str,
     net: Net,
@@ -307,6 +309,7 @@ def stages_1_and_2_supernet_spec(profile: str) -> Spec:
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
+@reuse_result
 def pretrained_network_spec(
     profile: str, network_name: str, corpus_name: str = TEXT
 ) -> Spec:
@@ -344,6 +347,7 @@ def pretrained_network_spec(
     )
 
 
+@reuse_result
 def teacher_spec(profile: str, task: str) -> Spec:
     """Return the Spec of the profile's encoder fine-tuned on a task, the teacher of all
     students there."""
@@ -366,6 +370,7 @@ def make_finetuning_settings(
     return replace(train, **OF_TASK[profile].get(task, {}))
 
 
+@reuse_result
 def task_distillation_spec(
     profile: str,
     task: str,
@@ -405,6 +410,7 @@ def task_distillation_spec(
     )
 
 
+@reuse_result
 def student_spec(
     profile: str,
     task: str,
@@ -508,6 +514,7 @@ def stage_3_supernet_spec(profile: str) -> Spec:
     )
 
 
+@reuse_result
 def candidate_spec(
     profile: str,
     net: Net,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.core.memo import reuse_result
 from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -95,6 +96,7 @@ def find_base_network(profile: str) -> Net:
     return efficientbert.scale_network_to_profile("Base Model", profile)
 
 
+@reuse_result
 def search_spec(
     profile: str, stage: str, method: str = "", evaluation_factor: int = 1
 ) -> Spec:
@@ -178,6 +180,7 @@ def use_searched_network(
     )
 
 
+@reuse_result
 def retraining_spec(
     profile: str, task: str, search: Spec, **training_changes: Any
 ) -> Spec:
@@ -196,6 +199,7 @@ def retraining_spec(
     )
 
 
+@reuse_result
 def final_training_spec(
     profile: str, task: str, net: Net | None = None, search: Spec | None = None
 ) -> Spec:
@@ -219,6 +223,7 @@ def final_training_spec(
     return use_searched_network(spec, search) if search else spec
 
 
+@reuse_result
 def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
     """Return the Spec of a candidate trained as briefly as stages 1 and 2 do, with its
     score on held-out rows.

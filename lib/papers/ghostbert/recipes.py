@@ -18,6 +18,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lib.core.memo import reuse_result
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
@@ -223,6 +224,7 @@ def make_rows_of_augmentations(
     ]
 
 
+@reuse_result
 def named_model_spec(
     profile: str,
     task: str,

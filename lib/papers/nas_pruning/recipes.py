@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lib.core.memo import reuse_result
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -108,6 +109,7 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
     return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
 
 
+@reuse_result
 def finetuned_unpruned_spec(
     profile: str, task: str, model: str = MAIN, epoch_count: int | None = None
 ) -> Spec:
@@ -126,6 +128,7 @@ def finetuned_unpruned_spec(
     return replace(spec, inputs={"start": untrained_spec(profile, model)})
 
 
+@reuse_result
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
 ) -> Spec:
@@ -201,6 +204,7 @@ def augmentation_spec_or_none(
     )
 
 
+@reuse_result
 def search_spec(
     profile: str,
     task: str,
@@ -249,6 +253,7 @@ def search_spec(
     )
 
 
+@reuse_result
 def random_architecture_spec(
     initial_model: Spec,
     search_with_same_sizes: Spec | None = None,
@@ -266,6 +271,7 @@ def random_architecture_spec(
     )
 
 
+@reuse_result
 def two_stage_distillation_spec(
     profile: str,
     task: str,
@@ -310,6 +316,7 @@ def two_stage_distillation_spec(
     )
 
 
+@reuse_result
 def pruned_spec(
     profile: str,
     task: str,
@@ -341,6 +348,7 @@ def pruned_spec(
     )
 
 
+@reuse_result
 def random_architecture_retrained_spec(
     profile: str,
     task: str,
@@ -383,6 +391,7 @@ def random_architecture_retrained_spec(
     )
 
 
+@reuse_result
 def magnitude_spec(
     profile: str,
     task: str,
@@ -417,6 +426,7 @@ def magnitude_spec(
     return spec
 
 
+@reuse_result
 def model_spec(profile: str, task: str, model_label: str) -> Spec:
     """Return the Spec of a model of Tables 6 to 9 by its name: a whole one such as
     "BERT-base", or a pruned one such as "30 % BERT-base".
