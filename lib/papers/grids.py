@@ -29,7 +29,7 @@ from lib.core.papers import find_papers, import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
-from lib.data import grammar, models, own
+from lib.data import DataDescriptor, grammar, models, own
 from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.papers.encoder import find_position_offset, read_configuration, read_shape
@@ -40,8 +40,6 @@ from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 # f(Spec, metrics of its run) -> estimated core-seconds.
 RunTimeEstimator = Callable[[Spec, Json], float]
 RunArguments = Json  # {argument of a step: value}.
-DataDescriptor = Json  # What lib.data.describe_task_rows returns: the rows of a run.
-ScoreTable = dict[Any, dict[tuple[str, str], Any]]  # {row: {(source, column): cell}}.
 
 
 def read_settings(paper_or_table: str) -> SimpleNamespace:

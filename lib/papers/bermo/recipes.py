@@ -16,6 +16,7 @@ from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
 from lib.core.types import Json
+from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.bermo.options import Mix, Prune
 from lib.papers.grids import backbone_spec
@@ -78,7 +79,7 @@ def find_setting(
     return by_task[task if task in by_task else ""]
 
 
-def make_data_descriptor(profile: str, task: str) -> grids.DataDescriptor:
+def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return the descriptor of the rows of a task on which all of BERMo's runs are
     trained."""
     rows = ROWS[profile]

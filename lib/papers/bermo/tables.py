@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lib.papers import published
 from lib.papers.bermo import recipes as bermo
-from lib.papers.grids import ScoreTable
 from lib.stats import compare
+from lib.stats.compare import ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -38,7 +38,6 @@ from lib.papers.efficientbert.search.net import (
 )
 from lib.papers.grids import (
     DataDescriptor,
-    ScoreTable,
     backbone_spec,
     find_encoder_shape,
     find_profile,

@@ -19,6 +19,7 @@ from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
+from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert.options import Search
@@ -82,7 +83,7 @@ def make_search_settings(
 
 def make_proxy_task_descriptor(
     profile: str, row_count: int | None, held_out_count: int
-) -> grids.DataDescriptor:
+) -> DataDescriptor:
     """Return the descriptor of the data on which a search trains and scores candidates:
     rows of the proxy task, and held-out rows of its training set.
 

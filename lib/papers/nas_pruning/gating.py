@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from lib.core.store import Scratch
 from lib.model import gates
 from lib.model.cut import count_prunable_units
+from lib.model.options import Region
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
@@ -33,7 +34,6 @@ COLUMNS = ("target", "ratio", "switched_off", "switched_on")
 # {kind of gate: its name in the operation "keep", which cuts a model}, where they differ.
 NAMES = {"ffn": "neurons"}
 
-Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of its masks}) -> FLOPs.
 
 
