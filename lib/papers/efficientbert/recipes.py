@@ -44,7 +44,7 @@ from lib.papers.grids import (
     initial_checkpoint_spec,
 )
 from lib.stats import compare
-from lib.stats.compare import Column
+from lib.stats.compare import Column, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
