@@ -627,7 +627,7 @@ def describe_reader_choices() -> str:
         return ""
     from lib.papers import frontier
 
-    return "\n".join(frontier.format_default_choices())
+    return "\n".join(frontier.format_defaults_of_method_comparison())
 
 
 def print_changed_table_warnings() -> None:

@@ -93,7 +93,9 @@ class Cell:
     terms: tuple[WeightedTerm, ...]
     # Claimed region. At (0, 0) the measure must be 0 in every run.
     bounds: tuple[float, float]
-    slope: str  # Key of WEIGHTS; "" for a cell that fits no line.
+    # Where a line is fitted to the scores of several models and its slope is compared:
+    # how the models are weighted in the slope (a key of WEIGHTS). Else "".
+    slope: str
 
     @property
     def measured_quantity(self) -> Measure:

@@ -645,7 +645,7 @@ def renew_generated_readme_parts(
     parts = {
         FOUND: format_findings_by_title(verdicts)["README"].strip() + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
-        CHOICES: "; ".join(frontier.format_default_choices()),
+        CHOICES: "; ".join(frontier.format_defaults_of_method_comparison()),
     }
     for mark, text in parts.items():
         before, _, behind = readme_text.split(mark)

@@ -105,7 +105,8 @@ def check_encoder(folder: Path, task: Task | None) -> None:
     """Raise Refused for an encoder that cannot be trained on a task, and Absent where a
     file is missing.
 
-    task: None checks for pairs of texts, and no head."""
+    task: the task to be trained. With None the encoder has to read pairs of texts, and
+    a task head in the folder is not checked."""
     if file := find_missing_file(folder):
         raise Absent(f"no model {str(folder)!r}: {explain_missing_file(folder, file)}")
     for file in data.list_checkpoint_files(folder):

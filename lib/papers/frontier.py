@@ -265,7 +265,7 @@ def count_method_flops(
     return total + (method.added(profile) if method.added else 0)
 
 
-def format_default_choices() -> list[str]:
+def format_defaults_of_method_comparison() -> list[str]:
     """Return lines of help for the command that compares methods on a reader's own
     data: which methods there are, and what budgets and seeds are without a choice."""
     lines = [

@@ -176,8 +176,8 @@ class Report:
         return PagesWithoutRuns([b for b in now if b not in methods], methods)
 
     def describe_pages_made_first(self) -> str:
-        """Return a line that tells the user which pages are shown first; "" where all
-        wait for runs."""
+        """Return a line for the user with the pages that are made at once, since all
+        their runs exist; "" where each page waits for a run."""
         recorded, methods = self.split_pages_that_need_no_runs()
         if not recorded:
             return ""

@@ -30,7 +30,8 @@ def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
 
     Both are normalised first.
 
-    accepted_answers: the accepted texts; [] for a question without an answer."""
+    accepted_answers: the accepted texts; [] for a question without an answer, where
+    only an empty prediction is right."""
     return float(normalise_answer(prediction) in _normalise_answers(accepted_answers))
 
 

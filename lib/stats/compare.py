@@ -589,8 +589,9 @@ def make_score_table_by_task(
     runs of a row and metric collapsed; so are seeds that only one model has
     (`blank_unpaired_scores`). With several metrics, (source, "average") is the mean of
     their means over seeds; its spread is over the seeds that have all of them. Where
-    scores include unseen rows, columns without them follow. A cell without runs is a
-    dash.
+    scores also count unseen rows (labelled rows on which nothing is trained or
+    selected), further columns on the right have the scores without these rows. A cell
+    without runs is a dash.
 
     columns_by_task: {task: its Columns}.
     source_name: where the numbers come from (`describe_source_of_scores`).

@@ -353,13 +353,14 @@ def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
         linear.bias.copy_(bias)
 
 
-def make_training_methods(
+def make_training_callbacks(
     run: RunWriter, student: PreTrainedModel, subnetwork_options: Json | None = None
 ) -> list[loop.Callback]:
     """Return what acts on the training besides the loss: saving of the loss curve and,
     with `subnetwork_options`, a random subnetwork in each step.
 
-    subnetwork_options: fields of the options Shared."""
+    subnetwork_options: the fields of a `Shared`, which says how large a random
+    subnetwork is; None trains the whole student."""
     subnetworks = (
         [SubnetworkTraining(student, Shared(**subnetwork_options), run.seed)]
         if subnetwork_options

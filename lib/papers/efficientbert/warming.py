@@ -87,7 +87,7 @@ def warmup(
         )
     judged, methods = (
         ("dev", "unseen", "held_out"),
-        students.make_training_methods(run, student),
+        students.make_training_callbacks(run, student),
     )
     heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
     objective = students.make_distillation_objective(
@@ -133,7 +133,7 @@ def predistil(
     student = students.make_student(
         run, net, transformers.BertModel, teacher, training.dropout
     )
-    methods = students.make_training_methods(run, student, shared)
+    methods = students.make_training_callbacks(run, student, shared)
     with students.make_distillation_objective(
         student, teacher, Warmup(**warmup), arithmetic
     ) as loss:
@@ -195,7 +195,7 @@ def multitask(
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
-        "callbacks": students.make_training_methods(run, encoder, shared),
+        "callbacks": students.make_training_callbacks(run, encoder, shared),
         "batches": batches,
     }
     matches = students.list_state_matches(encoder, teacher, options)

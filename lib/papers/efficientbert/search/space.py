@@ -330,9 +330,11 @@ class Space:
         [N, F], as in the authors' code.
 
         Each layer gives its formula's prefix list as numbers, padded with -1 to 20
-        entries. A linear map is the number of the layer's id (0 to 15) or, in stage 2,
-        0. The other symbols (add, mul, max, gelu, ..., x, W1, W2) have the numbers
-        behind these. In stage 3 a layer gives the number of its id alone."""
+        entries. A linear map is written as the number (0 to 15) of the layer's size: its
+        number of stacked networks and their expansion ratio. In stage 2, where sizes
+        are fixed, it is 0. The other symbols (add, mul, max, gelu, ..., x, W1, W2) have
+        the numbers that follow. In stage 3 a layer gives the number of its size
+        alone."""
         searched = self.searched_dimensions
         rows = [
             [
