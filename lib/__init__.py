@@ -76,8 +76,9 @@ def rows(
     place: the path of a file or folder, or a `datasets.Dataset` or `DatasetDict`
     (lib.data.own).
     columns: names of the text columns, then of the label, such as "title, body, stars:
-    scores"; "" where the names are recognised. A path may be followed by them, after ":
-    "."""
+    scores", where ": scores" says that the label is a number to predict, and ":
+    classes" that it is a class; "" where names and label are recognised. A path may be
+    followed by them, after ": "."""
     from lib.data import own
 
     if isinstance(place, str):

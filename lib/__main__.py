@@ -506,8 +506,8 @@ def fetch(args: argparse.Namespace) -> None:
 
 @register_command()
 def tidy(args: argparse.Namespace) -> None:
-    """Remove outputs from the notebooks and record their digests. From then on these
-    notebooks are the standard ones."""
+    """Remove outputs from the notebooks and record their digests. A notebook that
+    differs from its digest is one that the reader changed, and its page says so."""
     from lib.claims import notebook
 
     for path in notebook.rewrite_notebooks_in_committed_form():

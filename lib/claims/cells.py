@@ -187,7 +187,8 @@ def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTe
     The conditions in brackets after the last model hold for the models without their
     own.
 
-    default_conditions: conditions on all models, from after the "@"."""
+    default_conditions: conditions on all models, which the text of the Cell has after
+    "@", as in "A over B [m=3] > C over D @ task=SST-2"."""
     models = [
         # pyrefly: ignore[missing-attribute]  # Any text but "" matches.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()

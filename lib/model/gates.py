@@ -6,9 +6,11 @@ architecture search decides what to prune (report on NAS pruning, sections 5.1, 
     "heads"      head                             its context, before the output projection
     "ffn"        feed-forward neuron              its activation
     "embedding"  input of a layer's Q, K and V    that input of all three; the residual stays whole
-    "qkv"        dimension of queries and keys    the query's; the product with the key goes too:
-                 ("qk"), dimension of values      h_q = h_k. Of values the context, before the
-                 ("v")                            output projection
+    "qk"         dimension of queries and keys    that dimension of the query, and so its product
+                                                  with the key
+    "v"          dimension of values              that dimension of the context
+
+The region "qkv" is "qk" and "v" together.
 
 The mask is sigmoid(alpha), and alpha starts at 5. The mask is multiplied into the
 weight matrix that reads or computes what is masked: this is the same function as a

@@ -128,10 +128,11 @@ class Convolution(nn.Module):
 
     Where M = R = 1 it takes [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
     and there is no bias. Each pair of maps has a kernel, and an output sums over the M
-    inputs. `weight` is [R, M, *kernel]; a single kernel is [C, K], [C, C, K],
-    [n, n, K] or [1, 1, K, K] by kind.
+    inputs. `weight` is [R, M, *kernel]. By kind, a kernel is [C, K] ("dwconv"),
+    [C, C, K] ("conv1d_s"), [n, n, K] ("conv1d_f", n tokens) or [K, K] ("conv2d").
 
     channels: C.
+    ghost_options: has K, the number of taps, and the kind.
     generator: draws the initial weights.
     input_maps, output_maps: M and R."""
 

@@ -89,9 +89,10 @@ class BiasAttention(nn.Module):
         position_bias: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of hidden states
-        x [B, T, H].
+        x [B, T, H], where M of the A heads are left after pruning.
 
-        position_bias: the relative position bias [1, A, T, T] that all layers share."""
+        position_bias: the relative position bias [1, A, T, T] that all layers share. Of
+        it the maps of the M heads are added."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
         return compute_multi_head_attention(

@@ -111,9 +111,9 @@ class LayerMix(nn.Module):
     ) -> torch.Tensor:
         """Return the weighted sum [B, T, H] of the L + 1 hidden states [B, T, H].
 
-        mask: the attention mask [B, T], 1 for real tokens, or None. Padding
-        is left out where states are normalised over tokens, and of the mean of the
-        embeddings."""
+        mask: the attention mask [B, T], 1 for real tokens; None where all are. Padding
+        is left out where states are normalised over tokens. The control "embedding"
+        gives the mean of the embedding output over real tokens in place of the sum."""
         first = states[0]
         real = torch.ones_like(first[..., :1])
         if mask is not None:

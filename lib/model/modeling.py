@@ -24,9 +24,9 @@ def __getattr__(name: str) -> type[Any]:
 
     When a model of such a class is built, the operations in its configuration (pruning,
     ghost modules, ...) are applied. The configuration has a `model_type` that
-    transformers does not know. So transformers alone cannot open such a model, which
-    would draw weights of changed shapes at random. Raises AttributeError for a class of
-    no supported family."""
+    transformers does not know, on purpose: alone it refuses to open such a model.
+    Otherwise it would draw all weights of changed shapes at random, without an error.
+    Raises AttributeError for a class of no supported family."""
     base = getattr(transformers, name) if name.startswith(FAMILIES) else None
     if base is None:
         raise AttributeError(

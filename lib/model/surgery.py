@@ -3,8 +3,9 @@ all operations on a model together are called its surgery.
 
     apply_surgery(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
     apply_surgery(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9],
-    ...]}) apply_surgery(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"],
-    "kernel": 3}, seed=1)
+        ...]})
+    apply_surgery(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"],
+        "kernel": 3}, seed=1)
 
 An operation is JSON. The list of a model's operations is saved with the weights, and
 the operations are applied again before weights are loaded. Apply operations before the

@@ -646,8 +646,9 @@ def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
     """Return the settings of a training or of a ranking of heads and neurons, adapted
     to a reader's own data.
 
-    Rows are cut to the reader's length. A training on few rows gets more epochs, so
-    that it has at least STEPS steps. Other profiles get their settings back."""
+    Texts are cut to the number of tokens that the reader chose. A training on few rows
+    gets more epochs, so that it has at least STEPS steps. For a profile without a
+    reader's data or encoder, the settings are returned as they are."""
     if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
         return options
     if profile.length:

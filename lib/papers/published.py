@@ -183,12 +183,13 @@ def _select_remarks_on_places(
     list_file_name: Literal["corrections", "misses"],
     places_in_paper: Sequence[str],
 ) -> list[dict[str, str]]:
-    """Return the rows of a list of remarks on the print that are on some places in the
-    paper, or all rows.
+    """Return the remarks on some tables and figures of a paper, as rows of a CSV file.
 
-    Raises Refused for a place without a row.
+    Raises Refused for a place without a remark.
 
-    places_in_paper: such as "table03"; empty means all."""
+    list_file_name: "corrections", how a printed number has to be read, or "misses", why
+    a printed cost is not matched.
+    places_in_paper: such as "table03"; empty means the whole paper."""
     rows = _read_table_as_text(paper, list_file_name)
     all_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places_in_paper:

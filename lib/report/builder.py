@@ -125,8 +125,9 @@ class HtmlAndDigest(NamedTuple):
 
 
 def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
-    """Return the HTML of a page, and the digest in the comment at its end, which is ""
-    where the file is not complete."""
+    """Return the HTML of a page, and the digest of its files that the comment at its
+    end has (`compute_digest_of_page_files`); "" where a file written in part lacks
+    it."""
     text = page_file.read_text(errors="replace") if page_file.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)

@@ -108,10 +108,11 @@ class Runs:
 
     @property
     def source_frames(self) -> list[SourceFrame]:
-        """Return the collected frames: recorded runs first, if a toy or paper
-        page has any, then the page's own.
+        """Return a frame (a row for each run) for each source of a page's runs, with
+        the name of the source: first the recorded runs, if a toy or paper page has any,
+        then the page's own.
 
-        `source` is the head of columns and panels."""
+        Tables have that name above their columns, figures above their panels."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
         if str(self.profile) in ("toy", "paper") and has_record:

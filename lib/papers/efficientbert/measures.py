@@ -71,10 +71,11 @@ def compute_step_shares_by_seed(
 def list_shares_of_steps_to_match_loss(
     runs_frame: pd.DataFrame, unused_columns: object
 ) -> pd.Series:
-    """Return for each run the share of the steps of training from scratch after which
-    it reaches the last loss of that training.
+    """Return for each run with inherited weights how soon it reaches the last loss of
+    training from scratch, as a share of the steps of the latter.
 
-    Only runs with inherited weights have such a share; it is 0 for a run from scratch.
+    A run from scratch gets 0, so that a difference between the two is the share
+    itself.
 
     runs_frame: a DataFrame with a row for each run.
     unused_columns: not used; all measures by run have it."""

@@ -386,8 +386,8 @@ def task_distillation_spec(
     initial_model: the run that it inherits weights from, or None.
     classifier_task: the task whose classification head is inherited too, where
     `initial_model` was trained on several tasks.
-    train, data_descriptor: training settings, and a descriptor of the data, other than
-    the tables'.
+    train, data_descriptor: training settings, and a descriptor of the data; None takes
+    those of the models in the paper's tables.
     prediction_loss_weight: weight of the loss on logits (equation 4).
     training_changes: fields of `train` with other values; a value of 0 changes nothing.
     """
@@ -471,8 +471,9 @@ def make_split_descriptor(
     """Return the descriptor of a task's training rows, and of held-out rows by which a
     search scores candidates.
 
-    row_count, held_out_count: how many rows of each; None means all. At `paper` they
-    are taken in the order of the file."""
+    row_count: how many training rows; None means all that are not held out.
+    held_out_count: how many rows no run trains on. At `paper` they are the last ones of
+    the file, and elsewhere all rows come in a fixed random order."""
     return grids.make_training_data_descriptor(
         profile, task, row_count, held_out_count, False, in_order=profile == "paper"
     )

@@ -431,9 +431,10 @@ def draw_subnetwork(
 
     It depends on seed and step alone. Each layer draws (k, q), stacked networks and
     inverse ratio of the inner width, from its choices. All layers are drawn again until
-    the number of parameters is in the window, as in the authors' code. Raises Refused
-    where no draw is.
+    the number of parameters is between the bounds, as in the authors' code. Raises
+    Refused where none of DRAWS draws is.
 
+    sharing: has each layer's choices and, as `window`, the bounds.
     embedding_sizes: as `list_embedding_sizes` returns them."""
     dice = random.Random(derive_seed(seed, f"part:{step}"))
     for _ in range(DRAWS):

@@ -301,10 +301,11 @@ def make_full_width_label(family: str) -> dict[str, int]:
 def count_paper_and_true_costs(
     family: str, model_name: str, kept_heads: int
 ) -> PaperAndTrueCosts:
-    """Return FLOPs and parameters of a
-    model at `paper`, for one sentence of 128 tokens.
+    """Return a model's FLOPs as the paper counts them, its true FLOPs, and its
+    parameters, at `paper` for one sentence of 128 tokens.
 
     family: the family of encoders, such as "bert".
+    kept_heads: number of heads that are left in each layer.
     model_name: "Ghost", or another name for a model without ghosts."""
     base, module = (
         find_encoder_shape("paper", family),

@@ -92,7 +92,9 @@ class GateTraining(loop.Callback):
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def trim_gates_at_end(self) -> SearchEnd:
-        """Switch gates until the model has the target cost, at the end of a search."""
+        """Switch gates off, or on again, until the model has the target cost, at the
+        end of a search. Return its metrics, the final alphas and the log of its
+        steps."""
         control, before, logged = (
             self.control,
             flatten_tensors(self.apart),

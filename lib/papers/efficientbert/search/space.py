@@ -167,8 +167,9 @@ class Space:
 
     @cached_property
     def size_choices_within_bounds(self) -> LayerChoices:
-        """Return the ways to choose an id for each layer such that the whole network
-        has `low` to `high` parameters."""
+        """Return the ways to choose the size of each layer (its number of stacked
+        networks and their width) such that the whole network has `low` to `high`
+        parameters: an object that counts them and draws one."""
         costs = [
             [self.ffn_parameters_by_size[i] for i in layer_choices]
             for layer_choices in self.allowed_size_indices_by_layer

@@ -96,10 +96,11 @@ def search(
 def make_search_result(space: Space, net: Net) -> SearchResult:
     """Return the results of a search that later runs take as arguments, as plain JSON.
 
-    "net" is the network found. "supernet" has its formulas, but the most stacked
-    networks and the full width in each layer. "shared" are fields of the options
-    Shared, by which the supernet is trained: each layer draws from all ids (k, q) that
-    fit its formula, and the id found counts twice."""
+    "net" is the network that the search found. "supernet" has the formulas of "net",
+    but the most stacked networks and the full width in each layer. "shared" are fields
+    of the options Shared, by which the supernet is trained: each layer draws its size
+    (k stacked networks, 1/q of the inner width) from all sizes that its formula allows,
+    and the size in "net" with twice the probability of another."""
     largest = {"stack": max(STACKS), "q": min(QS)}
     full_net = replace(
         net, layers=tuple(replace(layer, **largest) for layer in net.layers)
