@@ -87,7 +87,7 @@ def test_published_cells_keep_their_digits(page):
         "b": {("published", "x"): PrintedNumber("0.375")}
         | {("ours", name): "1.2" for name in "xyz"},
     }
-    page.show_table(compare.join_score_tables(parts), "Digits")
+    page.show_table(compare.join_tables_by_row(parts), "Digits")
     for text in (page.html(), (page.folder / f"{NAME}.csv").read_text()):
         assert all(digits in text for digits in ("1.239", "0.375", "0.040", "12"))
         assert "12.0" not in text
@@ -163,7 +163,7 @@ def test_a_figure_overwrites_no_table(page):
 
 def test_what_has_no_run_says_what_it_would_show(page):
     page.show_figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
-    page.show_table(compare.join_score_tables(), "Scores of nothing")
+    page.show_table(compare.join_tables_by_row(), "Scores of nothing")
     page.show_table(
         pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]),
         "Scores in points",

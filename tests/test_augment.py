@@ -271,7 +271,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"}
     run = RunWriter(
         folder=tmp_path,
-        model=tmp_path / "model",
+        model_folder=tmp_path / "model",
         resume=tmp_path / "resume",
         seed=0,
         fractions=[],

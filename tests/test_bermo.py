@@ -361,7 +361,7 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
         "SST-2": (5.0, 6)
     }
-    above = Runs(rows, rows[:0], "mini").estimate_differences_to_others("BERMo")
+    above = Runs(rows, rows[:0], "mini").estimate_differences_to_other_models("BERMo")
     assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
         *gaps.values()
     ]

@@ -221,7 +221,7 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
         row["spec"] for row in evidence.list_grid_rows_of_claim(claim)
     )
     for spec in (first, second, third):
-        store.copy_to_records(done(store, spec))
+        store.copy_run_to_records(done(store, spec))
     assert evidence.list_claim_specs_by_seed(claim, store) == {
         10: [first, second],
         11: [third.float32_spec, fourth.float32_spec],

@@ -295,7 +295,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     shown = {}
 
     class Page:
-        def collect(self, found, if_missing):
+        def collect_frame(self, found, if_missing):
             assert if_missing == "skip" and all(
                 row["spec"].step == "distil" for row in found
             )
@@ -304,10 +304,10 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
                 [dict(row) | more for row, more in zip(found, told, strict=True)]
             )
 
-        def note(self, lines):
+        def show_remarks(self, lines):
             shown["note"] = lines
 
-        def table(self, table, caption, **more):
+        def show_table(self, table, caption, **more):
             shown["table"] = table
 
     ghost_tables.show_distance_to_teacher(

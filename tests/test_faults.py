@@ -208,7 +208,9 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
     start = TEACHER.input_specs_with_seeds["start"]
     recorded = tmp_path / "recorded"
     shutil.copytree(whole[1].runs, recorded)
-    Store(recorded, recorded / "records").copy_to_records(whole[0].find_run(TEACHER))
+    Store(recorded, recorded / "records").copy_run_to_records(
+        whole[0].find_run(TEACHER)
+    )
     cases = {  # what: store, Spec, its sound run, the folder that is damaged below the store
         "run": (whole[0].runs, TEACHER, TEACHER.name),
         "unfinished run": (whole[1].runs, TEACHER, f"{TEACHER.name}.part"),
@@ -303,7 +305,7 @@ def test_what_is_told_as_done_is_on_the_disk_before_it_has_its_name(
     monkeypatch.setattr(os, "replace", lambda a, b: (moved(a), replace(a, b)))
     monkeypatch.setattr(Path, "rename", lambda a, b: (moved(a), rename(a, b))[1])
     run = execute.execute(TEACHER, there, True, checkpoint_interval_seconds=0.0)
-    Store(there.runs, tmp_path / "records").copy_to_records(run)
+    Store(there.runs, tmp_path / "records").copy_run_to_records(run)
     assert (
         "0.part" in moves
         and "0" in moves
@@ -503,7 +505,7 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
     there = copied()
     there = Store(there.runs, there.runs / "records")
     run = there.find_run(TEACHER)
-    there.copy_to_records(run)
+    there.copy_run_to_records(run)
     for name in ("rmtree", "replace"):
         with monkeypatch.context() as patch:
             stop_at(patch, {"rmtree": shutil, "replace": os}[name], name, 1)
@@ -511,9 +513,9 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
                 disk, "remove_path", lambda path: None
             )  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
-                there.copy_to_records(run)
+                there.copy_run_to_records(run)
         assert [r.name for r in there.list_records()] in ([], [TEACHER.name])
-        there.copy_to_records(run)
+        there.copy_run_to_records(run)
         assert [r.name for r in there.list_records()] == [TEACHER.name]
 
 

@@ -49,7 +49,7 @@ def test_a_run_is_opened_by_its_name(runs, here):
 def test_a_record_has_no_weights_and_says_what_makes_it_again(
     runs, here, tmp_path, monkeypatch
 ):
-    Store(here.runs, tmp_path / "records").copy_to_records(runs["model"])
+    Store(here.runs, tmp_path / "records").copy_run_to_records(runs["model"])
     alone = Store(tmp_path / "runs", tmp_path / "records")
     monkeypatch.setattr(opened, "Store", lambda: alone)
     found = lib.load(runs["model"].name)

@@ -327,7 +327,7 @@ def test_plan_and_show(workbook):
     assert "2 results, 0 runs missing" in lib("plan").stdout
     store = Store(root / "runs", root / "records")
     made = [run for run in store.list_runs("finetune-*") if run.origin == "run"]
-    both = sorted(run.name for run in made if store.copy_to_records(run))
+    both = sorted(run.name for run in made if store.copy_run_to_records(run))
     left, at_work = (made[0].folder.with_name(f"{name}.part") for name in "67")
     left.mkdir()
     at_work.mkdir()

@@ -111,7 +111,7 @@ def test_what_is_kept_of_answers(name, task, runs):
 
 
 def test_no_text_lies_beside_the_weights(runs):
-    """What `Store.copy_to_records` would commit: every file but the model's."""
+    """What `Store.copy_run_to_records` would commit: every file but the model's."""
     passages = {
         text
         for name in ("SQuAD1", "SQuAD2")

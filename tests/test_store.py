@@ -88,7 +88,7 @@ def test_a_record_is_the_run_without_weights_and_events(store):
     run = with_arrays(store)
     (run.folder / "model").mkdir()
     for _ in range(2):  # the second one replaces the first
-        store.copy_to_records(run)
+        store.copy_run_to_records(run)
     found = elsewhere(store).find_run(SPEC)
     left = {"model", "events.jsonl"}
     assert {p.name for p in found.folder.iterdir()} == {
@@ -120,7 +120,7 @@ def test_a_record_is_the_run_without_weights_and_events(store):
     "name", ["spec.json", "metrics.json", "predictions.safetensors"]
 )
 def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
-    path = store.copy_to_records(with_arrays(store)) / name
+    path = store.copy_run_to_records(with_arrays(store)) / name
     whole = path.read_bytes()
     for place in np.linspace(12, len(whole) - 12, 40).astype(int):
         torn = bytearray(whole)
@@ -136,7 +136,7 @@ def test_a_folder_is_held_to_its_spec(store, capsys):
     """What is of another Spec is not used."""
     other = SPEC.with_seed(1)
     for spec in (SPEC, other):
-        store.copy_to_records(finished(store, spec, {"accuracy": float(spec.seed)}))
+        store.copy_run_to_records(finished(store, spec, {"accuracy": float(spec.seed)}))
     for root in (store.records, store.runs):
         first, second = root / SPEC.name, root / other.name
         first.rename(root / "aside")
@@ -224,7 +224,7 @@ def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
     run = finished(store)
     assert not list(run.folder.rglob(".*"))
     (run.folder / ".status.json.12").write_text("{")
-    assert not list(store.copy_to_records(run).rglob(".*")) and store.find_run(SPEC)
+    assert not list(store.copy_run_to_records(run).rglob(".*")) and store.find_run(SPEC)
 
 
 def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):

@@ -49,7 +49,11 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
 
     A rate of the taps is of the ghosts alone, a rate of all weights is of both models.
     """
-    ghost = {"taps": TAPS[setting]} if setting in TAPS else {"lr": RATES[setting]}
+    ghost = (
+        {"ghost_kernel_learning_rate": TAPS[setting]}
+        if setting in TAPS
+        else {"learning_rate": RATES[setting]}
+    )
     prune = {} if setting in TAPS else ghost
     return [
         Pair(

@@ -71,8 +71,11 @@ class CellTerm:
 
     models: tuple[ModelSelector, ...]
 
-    def list_rows_of_models(self, rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
-        """Return [rows of the first model, rows of the second, ...] of this term."""
+    def group_rows_by_model(self, rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
+        """Return [those of `rows` that are of the first model of this term, those of
+        the second, ...]; a term with two models is their difference.
+
+        rows: rows of the grids of the claim's notebooks."""
         return [
             [row for row in rows if row_matches_model(row, *model)]
             for model in self.models

@@ -47,7 +47,7 @@ def group_rows_by_model(
     return [
         pair
         for f in forms
-        for pair in zip(f.models, f.list_rows_of_models(rows), strict=True)
+        for pair in zip(f.models, f.group_rows_by_model(rows), strict=True)
     ]
 
 
@@ -162,8 +162,10 @@ def estimate_mean_of_measure(
     """Return the Estimate of a comparison of a measure other than the score, or None
     where some of its runs are missing.
 
-    It is the mean over seeds of the measure's weighted sum over models. For a measure
-    that is true or false it is the difference of shares of runs."""
+    It is the mean over seeds of the measure, summed over models with the Cell's
+    weights, such as 1 for the method and -1 for its rival. For a measure that is true
+    or false, it is the difference between the models' shares of runs in which it is
+    true."""
     import pandas as pd
 
     frame = add_measure_column(cell.measure, pd.DataFrame(rows), columns_by_task)

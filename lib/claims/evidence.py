@@ -302,7 +302,7 @@ def copy_finished_runs_to_records(specs: Iterable[Spec], store: Store) -> None:
     committed records."""
     for run in map(store.find_run, specs):
         if run and run.origin == "run":
-            store.copy_to_records(run)
+            store.copy_run_to_records(run)
 
 
 def describe_claim_progress(

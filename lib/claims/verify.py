@@ -109,11 +109,12 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
     """Return the rows of `runs.csv`, the list of all runs: the run behind each row of
     all notebooks' grids and all claims.
 
-    A row is (notebook or claim id, profile, labels, seed, name of the run). Where a run
-    is recorded in float32 alone, it is the name of that run.
+    A row is (notebook or claim id, profile, labels, seed, name of the run). The name is
+    that of the run in float32 where only that is recorded, not the one in bfloat16.
 
-    A notebook at the profile `paper` has only its variable `grid`, since its other
-    variables are at mini. At a profile with a plan it has the planned rows alone."""
+    At the profile `paper` the rows are those of a notebook's variable `grid`, since its
+    other variables have recorded runs at mini. At a profile with a plan
+    (`lib.claims.planned`) they are the rows that the plan lists."""
     grids = {
         (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
         for claim in evidence.select_claims()

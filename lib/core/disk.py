@@ -113,7 +113,7 @@ def translate_full_disk_errors(folder: str | Path = "") -> Iterator[None]:
         yield
     except Exception as error:
         folder = folder or next(
-            filter(is_disk_full, paths.list_movable_and_temporary_folders().values()),
+            filter(is_disk_full, paths.list_folders_by_environment_variable().values()),
             "",
         )
         number = getattr(error, "errno", None)

@@ -39,8 +39,8 @@ def reuse_result(function: Callable[P, T]) -> Callable[P, T]:
     are equal and of the same types.
 
     It has to return something that nobody changes, or a dict, which is copied. A call
-    with an argument that has no hash, or that is a kind of string, is computed: a
-    reader's profile equals that of another reader."""
+    with an argument that has no hash is computed. So is one with an object of a
+    subclass of str: two readers' profiles are equal as strings, and have other data."""
 
     @functools.wraps(function)
     def look_up(*args: P.args, **keywords: P.kwargs) -> T:

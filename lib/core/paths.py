@@ -109,7 +109,7 @@ def list_movable_folders() -> FolderByVariable:
     }
 
 
-def list_movable_and_temporary_folders() -> FolderByVariable:
+def list_folders_by_environment_variable() -> FolderByVariable:
     """Return {environment variable: folder} of the folders that variables can move, and
     of the temporary folder, under TMPDIR."""
     return {**list_movable_folders(), "TMPDIR": Path(tempfile.gettempdir())}
@@ -118,7 +118,7 @@ def list_movable_and_temporary_folders() -> FolderByVariable:
 def find_folder_environment_variable(path: str | Path) -> str:
     """Return the environment variable, such as "RUNS_ROOT", whose folder a path lies
     in, or "" for none."""
-    for name, root in list_movable_and_temporary_folders().items():
+    for name, root in list_folders_by_environment_variable().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
@@ -131,7 +131,7 @@ def format_environment_variable_advice(path: str | Path | None) -> str:
     path: the path of the file; None is without advice."""
     if not path or not (name := find_folder_environment_variable(path)):
         return ""
-    folder = format_path(list_movable_and_temporary_folders()[name])
+    folder = format_path(list_folders_by_environment_variable()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 

@@ -399,7 +399,7 @@ class Store:
         failed, were stopped or were killed."""
         return sorted(self.runs.glob("*/*.part"))
 
-    def copy_to_records(self, run: Run) -> Path:
+    def copy_run_to_records(self, run: Run) -> Path:
         """Copy a finished run to the folder of committed runs, without its weights and
         its log, and return the new folder."""
         target = self.records / run.name

@@ -729,7 +729,7 @@ def select_training_candidates(
 def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
     """Return the arrays that are needed to score predictions for the unseen (test) rows
     of a descriptor: their labels, which rows count, clusters of rows that share text,
-    and numbers of words (lib.data.unseen.compute_labels_and_clusters).
+    and numbers of words (lib.data.unseen.compute_labels_and_clusters_of_scored_rows).
 
     They are read from the committed folder `data/unseen/` if it has them, so that
     scores can be checked without the data set."""
@@ -744,7 +744,7 @@ def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
         data_descriptor["digest"],
     )
     every = None if unseen_entry["beside"] else read_split(name, task_name, "train")
-    return left.compute_labels_and_clusters(
+    return left.compute_labels_and_clusters_of_scored_rows(
         load_unseen_test_rows(data_descriptor),
         read_split(name, task_name, "dev"),
         every,

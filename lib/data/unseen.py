@@ -152,7 +152,7 @@ def cluster_rows_by_shared_text(
     ]
 
 
-def compute_labels_and_clusters(
+def compute_labels_and_clusters_of_scored_rows(
     unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
 ) -> Arrays:
     """Return the arrays that are needed to score predictions for N unseen (test) rows

@@ -434,7 +434,8 @@ def get_reader_attribute(profile: str, attribute_name: str) -> str:
 
 
 def format_reader_sentences(profile: str) -> list[str]:
-    """Return sentences on the reader's own data and encoder; [] without them."""
+    """Return the sentences by which a page says that it was made from the reader's own
+    data or encoder, and what differs for that; [] without them."""
     return (
         profile.format_input_sentences() if isinstance(profile, ReaderProfile) else []
     )

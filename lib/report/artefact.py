@@ -248,7 +248,7 @@ class Page:
         index: the name of the row index, or a list with a name for each of its
         levels."""
         if not isinstance(frame, pd.DataFrame):
-            frame = compare.join_score_tables(frame, index_names=())
+            frame = compare.join_tables_by_row(frame, index_names=())
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.reader_input_sentences:
             caption = f"{caption.removesuffix('.')}. {self.reader_input_sentences[0]}"

@@ -299,8 +299,8 @@ def read_verdicts_frame() -> pd.DataFrame:
 
 
 def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
-    """Return a forest plot of comparisons, in which a reader chooses paper, unit and
-    word.
+    """Return a forest plot of comparisons, in which a reader chooses the paper, the
+    unit of the differences (such as points) and the verdict (such as "agrees").
 
     The region that a paper claims is shaded, and the printed value is a diamond.
 

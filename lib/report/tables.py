@@ -148,7 +148,7 @@ class Runs:
     ) -> list[ScoreTable]:
         """Return tables of mean scores in points over seeds, each as {model: {(task,
         metric): text}}. There is one for the page's own runs and one for the recorded
-        runs at mini; `compare.join_score_tables` puts them beside the printed table.
+        runs at mini; `compare.join_tables_by_row` puts them beside the printed table.
 
         columns: the metrics that the paper's table has."""
         return [
@@ -312,7 +312,7 @@ class Runs:
         ]
         return list(dict.fromkeys(chain(*parts)))
 
-    def estimate_differences_to_others(
+    def estimate_differences_to_other_models(
         self, method: str, columns: Sequence[Column] = ()
     ) -> EstimatesBySource:
         """Return {(source, "rival, 3/12, task"): Estimate} of the score of `method`

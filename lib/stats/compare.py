@@ -350,7 +350,8 @@ def read_development_score(run: Run | None, column: Column) -> float:
 def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
     """Return a run's score by a Column's metric, from 0 to 1; nan where it has none.
 
-    It is on the split's rows and, for the development split, on unseen rows too
+    It is on the split's rows. With development rows, unseen rows count too: labelled
+    rows on which no run trained or selected, so that intervals are narrower
     (`read_labels_and_predictions`). A metric that is no score of examples, such as the
     share of remaining weights, is returned as recorded."""
     metrics = getattr(run, "metrics", ())
@@ -450,8 +451,8 @@ def average_scores_over_tasks(frame: pd.DataFrame) -> pd.DataFrame:
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
 
-def join_score_tables(
-    *tables: Mapping[Any, Mapping[Any, Any]],
+def join_tables_by_row(
+    *values_by_column_by_row: Mapping[Any, Mapping[Any, Any]],
     index_names: Sequence[str] = ("m", "model"),
 ) -> pd.DataFrame:
     """Return one DataFrame from several tables {row: {column: value}}, with values
@@ -465,7 +466,7 @@ def join_score_tables(
 
     merged: dict[Any, dict[Any, Any]] = {}
     heads: dict[Any, None] = {}
-    for part in tables:
+    for part in values_by_column_by_row:
         for key, row in part.items():
             merged.setdefault(key, {}).update(row)
             heads |= dict.fromkeys(row)

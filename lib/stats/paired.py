@@ -68,7 +68,8 @@ class Pair:
     # for regression, or classes or scores [N].
     a: np.ndarray
     b: np.ndarray
-    # "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or one of MARKS.
+    # "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or one of MARKS, by which
+    # each example has a mark of its own.
     metric: str
     # Number from 0 of each example's cluster [N]: the jackknife leaves out whole
     # clusters. None makes each example a cluster.

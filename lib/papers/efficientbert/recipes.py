@@ -636,7 +636,7 @@ def make_table_of_scores(
         parts.append(
             {m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()}
         )
-    return rename_teacher_row(compare.join_score_tables(*parts))
+    return rename_teacher_row(compare.join_tables_by_row(*parts))
 
 
 def latency_spec(

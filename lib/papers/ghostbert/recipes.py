@@ -125,12 +125,14 @@ def select_table_widths(
     return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
-def select_swept_widths(
-    profile: str, chosen_widths: Sequence[int] = ()
+def list_swept_widths(
+    profile: str, widths_in_twelfths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the tables that change one setting at a time, in twelfths of
-    the whole: the chosen ones, or the profile's."""
-    return select_possible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
+    the whole: the given ones, or those of the profile where none are given."""
+    return select_possible_widths(
+        profile, tuple(widths_in_twelfths) or SWEPT_CUT[profile]
+    )
 
 
 def make_ghost_options(profile: str, **changes: Any) -> Ghost:

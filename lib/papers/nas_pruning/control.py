@@ -120,10 +120,12 @@ class TrimmedGates(NamedTuple):
 
 @dataclass
 class Control:
-    """A Control moves N gates to a target cost. It holds no alphas; its methods take
-    and return them.
+    """A Control switches N gates off and on during a search until the model costs the
+    FLOPs that were asked for.
 
-    Raises Refused for a target out of reach."""
+    A gate multiplies a part of the model, such as a head, by sigmoid(alpha), and is off
+    below 1/2. A Control holds no alphas: its methods take them and return changed ones.
+    Raises Refused for a cost that no choice of gates has."""
 
     options: Gates
     # {region: number of gates}, in the order of the N gates. A region is the gates of one
@@ -225,7 +227,7 @@ class Control:
             new = alphas.copy()
             new[taken] = np.where(on[taken], -LIMIT, LIMIT)
         else:
-            new = self.jump_alphas_of_largest_gradients(alphas, wish)
+            new = self.switch_gates_with_largest_gradients(alphas, wish)
         switched = self.find_active_gates(new)
         note = [
             goal / self.full,
@@ -247,11 +249,12 @@ class Control:
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
 
-    def jump_alphas_of_largest_gradients(
+    def switch_gates_with_largest_gradients(
         self, alphas: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """Return the alphas [N] after a step of the report's rule, by which all chosen
-        gates jump at once.
+        """Return the alphas [N] after a step of the report's rule: the alphas of the
+        gates with the largest gradients change by JUMP, against the gradient, so that
+        these gates are switched at once.
 
         A region whose gates would all be off keeps the one with the smallest gradient.
         """

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from lib.core.options import Region
 from lib.core.store import Scratch
 from lib.model import gates
 from lib.model.cut import count_prunable_units
-from lib.model.options import Region
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured

@@ -134,7 +134,7 @@ def show_scores(
         closing_text="; share of the FLOPs before and after the final trim"
     )
     page.show_table(
-        compare.join_score_tables(
+        compare.join_tables_by_row(
             dict(printed_scores), *list_measured_score_tables(runs, search_runs)
         ),
         caption,
@@ -153,7 +153,7 @@ def draw_gains(
 
     gain_label: the label of the axis, with the unit."""
     page.show_forest_plot(
-        runs.estimate_differences_to_others(baseline_model, columns),
+        runs.estimate_differences_to_other_models(baseline_model, columns),
         axis_label=gain_label,
         name="gains",
     )
@@ -205,7 +205,7 @@ def show_test_score_table(
     cut = f"{encoder} cut to {share} % of its FLOPs" if same else model_labels[1]
     estimates = {
         (source, row.replace(model_labels[1], cut)): gap
-        for (source, row), gap in runs.estimate_differences_to_others(
+        for (source, row), gap in runs.estimate_differences_to_other_models(
             model_labels[0], nas.COLUMNS
         ).items()
     }

@@ -106,7 +106,8 @@ class Space:
 
     @property
     def searched_dimensions(self) -> tuple[str, ...]:
-        """Return what the stage searches: "formula", "ids" or both."""
+        """Return what this stage of the search changes in a layer: "formula" (that of
+        its feed-forward networks), "ids" (their number and width) or both."""
         return SEARCHED[self.stage]
 
     def to_json(self) -> SpaceDescriptor:
