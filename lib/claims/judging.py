@@ -282,7 +282,8 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
     if checks.agrees_with_printed_text(value, claim["value"]):
         word = equal
     summary = "holds" if value else "does not hold"
-    summary += f", by {len(read)} printed cells" * bool(read)
+    cells_read = f"{len(read)} printed cell{'s' * (len(read) > 1)}"
+    summary += f", by {cells_read}" * bool(read)
     if isinstance(value, set):
         run = ", ".join(sorted(f"{float(v):g}" for v in value))
         summary = f"{run} run, {claim['value']} printed"
