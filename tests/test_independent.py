@@ -91,6 +91,26 @@ def recorded(claim, profile, model, where):
     }
 
 
+@cache
+def specs():
+    """{canonical text of a recorded Spec: folder of its run}."""
+    return {
+        json.dumps(json.loads(file.read_text()), sort_keys=True): file.parent
+        for file in DATA.glob("records/*/*/spec.json")
+    }
+
+
+def of_one_dtype(ours, theirs):
+    """The folders of a pair's runs; where one computed in bfloat16 and the other in
+    float32, the first is that of the same Spec in float32, or None."""
+    pair = [json.loads((folder / "spec.json").read_text()) for folder in (ours, theirs)]
+    texts = [json.dumps(spec, sort_keys=True) for spec in pair]
+    halves = ["bfloat16" in text for text in texts]
+    if halves[0] == halves[1]:
+        return ours, theirs
+    return tuple(specs().get(text.replace("bfloat16", "float32")) for text in texts)
+
+
 def judged(folder):
     """(right [N], cluster [N]) of a run on development rows and judged unseen rows."""
     spec = json.loads((folder / "spec.json").read_text())["args"]["data"]["unseen"]
@@ -126,7 +146,9 @@ def test_a_judged_cell(row):
         )
         for side in "ab"
     )
-    seeds = sorted({*a} & {*b})
+    for seed in {*a} & {*b}:
+        a[seed], b[seed] = of_one_dtype(a[seed], b[seed])
+    seeds = sorted(seed for seed in {*a} & {*b} if a[seed] and b[seed])
     seeds = [seed for seed in seeds if not (collapsed(a[seed]) or collapsed(b[seed]))]
     n = len(seeds)
     assert n == row["count"]
