@@ -99,10 +99,10 @@ def plan_student_surgery(
     """Return the surgery and the input runs that turn a fine-tuned teacher into an
     untrained student.
 
-    The surgery is a cut to the width, if it is not
-    whole, and ghost modules. The inputs are the teacher and the ranking of its heads
-    and neurons. Linear layers that a ghost replaces are not cut (GhostBERT, section
-    4.2). Raises ValueError for a width or ghosts that the encoder cannot have.
+    The surgery is a cut to the width, if it is not whole, and ghost modules. The
+    inputs are the teacher and the ranking of its heads and neurons. Linear layers that
+    a ghost replaces are not cut (GhostBERT, section 4.2). Raises ValueError for
+    a width or ghosts that the encoder cannot have.
 
     width_in_paper_heads: the width, such as 3 of 12.
     ghosts: options of the ghost modules; None for none."""

@@ -279,8 +279,8 @@ def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
 def list_rows_of_table_1(
     kept_head_counts: Iterable[int],
 ) -> dict[str, TableRow]:
-    """Return {row: TableRow} of Table 1 and its
-    control, in the table's order.
+    """Return {row: TableRow} of Table 1 and its control, in the table's
+    order.
 
     kept_head_counts: numbers of kept heads, for the families that are pruned."""
     lines = {}

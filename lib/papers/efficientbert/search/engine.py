@@ -133,8 +133,8 @@ def digest_history_entry(entry: Json) -> str:
 def iterate_verified_history_lines(
     history_bytes: bytes,
 ) -> Iterator[HistoryLine]:
-    """Yield the lines of a search history, up to the
-    first line that is incomplete or damaged."""
+    """Yield the lines of a search history, up to the first line that is incomplete
+    or damaged."""
     for line in history_bytes.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             value = json.loads(line)
