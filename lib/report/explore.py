@@ -69,7 +69,7 @@ LOOK: Json = {
 
 
 # (coordinates [N] of both axes, {scale of z: z [N, N]}).
-Surface: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
+GridAndHeights: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -451,7 +451,7 @@ def plot_model_differences(
 
 
 def plot_turnable_surfaces(
-    surface_by_name: Mapping[str, Surface],
+    surface_by_name: Mapping[str, GridAndHeights],
     scale_with_one_range: str,
     title: str,
     notebook_id: str,

@@ -43,7 +43,7 @@ GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted f
 
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
-LayerWidths = Mapping[str, float]  # {"heads", "ffn": width of a layer}.
+GateWidths = Mapping[str, float]  # {"heads", "ffn": width of a layer}.
 FlopsFunction = Callable[[Mapping[Region, float]], float]
 
 
@@ -95,7 +95,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Sequence[LayerWidths],
+    widths_by_layer: Sequence[GateWidths],
     token_count: int = gated.TOKENS,
 ) -> FlopsFunction:
     """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder.
