@@ -16,8 +16,11 @@ the memory allocator. Repeats are interleaved, and CPU time stands beside wall t
 Each part yields the lines of its table, one for each measurement."""
 
 import argparse
+import json
+import os
 import platform
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,7 +46,7 @@ from lib.core.steps import find_step_function
 from lib.core.store import Scratch, Store
 from lib.data import texts
 from lib.model import backbone
-from lib.papers import grids
+from lib.papers import frontier, grids
 from lib.papers.bermo import recipes as bermo
 from lib.papers.efficientbert import measures
 from lib.papers.efficientbert import recipes as efficientbert
@@ -550,6 +553,142 @@ def cutting(turns=50, ratio=0.3, batch=8):
         yield line | {"cut_seconds": cut, "flops_ratio": fewer}
 
 
+# ---- ROWS OF ONE'S OWN
+
+# Models of the page 92_your_task that can also be made with Trainer and Torch-Pruning.
+SIX = ("Whole", "Whole, distilled", "Width", "Torch-Pruning Taylor")
+SIX += ("Layer dropping", "Int8")
+HALF = 6  # Width of the students, in twelfths
+
+
+def write_own_rows(folder, rows):
+    """Write so many rows of SST-2 as a reader's files: four fifths to train, a fifth to
+    judge."""
+    split = data.read_splits("glue", "SST-2")["train"]
+    first = 4 * rows // 5
+    for name, part in (("train", range(first)), ("dev", range(first, rows))):
+        table = {"text": [split.a[i].strip() for i in part]}
+        table["label"] = ["good" if split.y[i] else "bad" for i in part]
+        folder.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(table).to_csv(folder / f"{name}.tsv", sep="\t", index=False)
+
+
+def make_encoder_of_base_shape(folder):
+    """Write an untrained BERT-base with the tokenizer of MODEL. Times do not depend on
+    the weights; its scores mean nothing."""
+    start = data.require_checkpoint_folder(MODEL)
+    torch.manual_seed(0)
+    transformers.BertModel(transformers.BertConfig()).save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(start).save_pretrained(folder)
+    return folder
+
+
+def measure_command(words, **variables):
+    """Return (seconds of wall and of CPU [2], last line of the output) of a command and
+    of all processes that it starts. Raises CalledProcessError where it fails."""
+
+    def now():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return np.array([time.perf_counter(), used.ru_utime + used.ru_stime])
+
+    began, environment = now(), os.environ | variables
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        env=environment,
+        cwd=paths.ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return now() - began, done.stdout.strip().splitlines()[-1]
+
+
+def list_own_specs(profile, rows_folder, model_folder, seed):
+    """Return {model of SIX: its Spec} on a reader's rows."""
+    own = grids.make_reader_profile(profile, str(rows_folder), str(model_folder))
+    (task,) = grids.select_tasks(own, by_profile=frontier.TASKS)
+    return {
+        name: frontier.TABLE[name].make(own, task, HALF).with_seed(seed) for name in SIX
+    }
+
+
+def write_settings_by_hand(file, specs, rows_folder, model_folder):
+    """Write the settings of by_hand.py: the epochs, rates and rows that our runs
+    have."""
+    last, teacher = specs["Width"], specs["Whole"]
+    names = ("epochs", "lr", "batch", "warmup", "weight_decay", "clip")
+    stages = {"teacher": teacher, "finetune": last, "distil": last.inputs["start"]}
+    job = {
+        "rows": str(rows_folder),
+        "model": str(model_folder),
+        "training_rows": teacher.args["data"]["rows"],
+        "max_length": teacher.args["train"]["max_length"],
+        "share": HALF / 12,
+        "bf16": LEAN.dtype == "bfloat16",
+        "threads": paths.count_cores(),
+        "seed": teacher.seed,
+        "stages": {
+            stage: {name: getattr(Train(**spec.args["train"]), name) for name in names}
+            for stage, spec in stages.items()
+        },
+    }
+    file.write_text(json.dumps(job))
+
+
+def own_rows(repeats=REPEATS, rows=2000, profiles=("mini",)):
+    """One line for each profile, repeat and contender: seconds to make and score six
+    models on rows of one's own.
+
+    "ours" is the page 92_your_task as a reader starts it. "by hand" is by_hand.py, with
+    the same rows, epochs, rates and batches, and with a thread for each core. Both have
+    the whole machine and start with nothing."""
+    for profile, repeat in product(profiles, range(repeats)):
+        with tempfile.TemporaryDirectory() as scratch_folder:
+            folder = Path(scratch_folder)
+            write_own_rows(folder / "rows", rows)
+            model = (
+                make_encoder_of_base_shape(folder / "encoder")
+                if profile == "base"
+                else data.require_checkpoint_folder(MODEL)
+            )
+            specs = list_own_specs(profile, folder / "rows", model, repeat)
+            write_settings_by_hand(
+                folder / "settings.json", specs, folder / "rows", model
+            )
+            roots = {
+                f"{name}_ROOT": str(folder / name.lower())
+                for name in ("RUNS", "RECORDS", "FIGURES")
+            }
+            words = ["-m", "lib", "run", "92_your_task", "--profile", profile]
+            words += ["--data", folder / "rows", "--model", model]
+            words += [
+                "--methods",
+                json.dumps(SIX),
+                "--budgets",
+                HALF,
+                "--seeds",
+                repeat,
+            ]
+            ours, _ = measure_command(words, **roots)
+            store = Store(folder / "runs", folder / "records")
+            scores = {
+                name: 100 * store.find_run(spec).metrics["accuracy"]
+                for name, spec in specs.items()
+            }
+            script = paths.ROOT / "notebooks" / "by_hand.py"
+            by_hand, said = measure_command([script, folder / "settings.json"])
+        for name, seconds, made in (
+            ("ours", ours, scores),
+            ("by hand", by_hand, json.loads(said)),
+        ):
+            line = {"profile": profile, "contender": name, "repeat": repeat}
+            line |= {"rows": rows, "models": len(made), "dtype": LEAN.dtype}
+            line |= {"cores": paths.count_cores(), "wall_seconds": seconds[0]}
+            line |= {"cpu_seconds": seconds[1], "wall_ratio": seconds[0] / ours[0]}
+            line |= {"cpu_ratio": seconds[1] / ours[1]}
+            yield line | {"mean_score": np.mean([*made.values()])}
+
+
 def machine():
     """Where and when a bench ran, for its table. The features tell what a processor can
     do; its name may not."""
@@ -565,7 +704,9 @@ def machine():
 
 
 PARTS = (training, profile, distilling, augmenting, pruning, cutting, searching)
-# A quick bench calls its parts with these arguments.
+PARTS += (own_rows,)
+# A quick bench calls its parts with these arguments. It leaves out `own_rows`, which
+# takes minutes for any number of rows, as each training has 240 steps at least.
 QUICK = {
     "training": {"repeats": 1, "rows": 128},
     "profile": {"rows": 64},
@@ -619,11 +760,15 @@ def main(words=None):
     parser.add_argument("--quick", action="store_true", help="a sample of seconds")
     args = parser.parse_args(words)
     started = time.strftime("%Y-%m-%dT%H%M%S")
-    for name in args.part or names:
+    for name in args.part or (QUICK if args.quick else names):
         journal = paths.FIGURES / "scratch" / "bench" / f"{name}-{started}.csv"
         print(f"{name}: {paths.format_path(journal)}", flush=True)
         try:
-            lines = [*record(names[name](**QUICK[name] if args.quick else {}), journal)]
+            lines = [
+                *record(
+                    names[name](**QUICK.get(name, {}) if args.quick else {}), journal
+                )
+            ]
         except FileNotFoundError as error:
             print(f"  left out: {error}", flush=True)
             continue

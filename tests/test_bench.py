@@ -1,16 +1,22 @@
-"""Bench: the cost of a training step of the pruning methods, at the smallest size."""
+"""Bench: the cost of a training step of the pruning methods, at the smallest size; and
+what one would write by hand in the project's place."""
 
+import json
 from pathlib import Path
 
 import bench
+import by_hand
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+import torch_pruning
+import transformers
 
 from lib import data
 from lib.core import paths
 from lib.core.options import Numerics, Train
-from lib.core.spec import Spec
+from lib.core.spec import Spec, find_ancestors
 from lib.core.store import Store
 
 pytestmark = pytest.mark.papers("efficientbert", "bermo", "nas_pruning")
@@ -136,3 +142,92 @@ def test_a_quick_bench_times_a_cut_network_and_leaves_the_tables_as_they_are(
     assert (lines[["whole_seconds", "cut_seconds"]] > 0).all(axis=None)
     assert lines["flops_ratio"][0] == pytest.approx(1 / 0.3, rel=0.02)
     assert not (tmp_path / "figures").exists()
+
+
+def test_by_hand_half_of_each_layer_is_cut_and_the_hidden_size_stays():
+    sizes = {"hidden_size": 24, "intermediate_size": 48, "vocab_size": 50}
+    config = transformers.BertConfig(
+        num_hidden_layers=2, num_attention_heads=4, **sizes
+    )
+    model = transformers.BertForSequenceClassification(config)
+    strong = model.bert.encoder.layer[0].attention.self
+    with torch.no_grad():  # Heads 1 and 3 of the first layer are the strong ones.
+        for linear in (strong.query, strong.key, strong.value):
+            linear.weight.view(4, 6, 24)[[1, 3]] *= 100
+    kept = strong.value.weight.view(4, 6, 24)[[1, 3]].reshape(12, 24).clone()
+    importance = torch_pruning.importance.MagnitudeImportance(p=2)
+    by_hand.cut_heads_and_neurons(model, 0.5, importance)
+    for layer in model.bert.encoder.layer:
+        attention, dense = layer.attention.self, layer.intermediate.dense
+        assert attention.num_attention_heads == 2
+        assert attention.value.weight.shape == (12, 24)
+        assert dense.weight.shape == (24, 24)
+    assert torch.equal(strong.value.weight, kept)
+    assert model(input_ids=torch.ones(3, 5, dtype=torch.long)).logits.shape == (3, 2)
+
+
+def test_by_hand_a_student_like_its_teacher_has_no_distance():
+    config = transformers.BertConfig(
+        hidden_size=24,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=48,
+        vocab_size=50,
+    )
+    teacher = transformers.BertForSequenceClassification(config).eval()
+    rows = {"input_ids": torch.ones(2, 5, dtype=torch.long)}
+    rows["attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
+    arguments = transformers.TrainingArguments(use_cpu=True, report_to="none")
+
+    def distance(student):
+        trainer = by_hand.DistillationTrainer(student, arguments, teacher=teacher)
+        return float(trainer.compute_loss(student.eval(), rows).detach())
+
+    assert distance(teacher) == 0
+    fewer = transformers.BertForSequenceClassification(config)
+    fewer.load_state_dict(teacher.state_dict())
+    by_hand.drop_layers(fewer, 0.5)
+    assert len(fewer.bert.encoder.layer) == 2
+    states = [
+        model(**rows, output_hidden_states=True).hidden_states
+        for model in (fewer.eval(), teacher)
+    ]
+    mask = rows["attention_mask"].unsqueeze(-1)
+    squares = [
+        (((s - t) ** 2 * mask).sum() / (7 * 24)).item()
+        for s, t in zip(states[0], states[1][::2], strict=True)
+    ]
+    assert distance(fewer) == pytest.approx(sum(squares), rel=1e-5) and sum(squares) > 0
+
+
+def test_a_command_is_measured_with_the_processes_that_it_starts():
+    count = "sum(range(30_000_000))"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {count!r}])"
+    (wall, cpu), said = bench.measure_command(["-c", f"{child}; print('a'); print(7)"])
+    assert said == "7" and wall > 0.1 and cpu > 0.1
+    with pytest.raises(bench.subprocess.CalledProcessError):
+        bench.measure_command(["-c", "raise SystemExit(3)"])
+
+
+def test_both_contenders_train_on_the_same_rows_with_the_same_settings(tmp_path):
+    try:
+        model = data.require_checkpoint_folder(bench.MODEL)
+        bench.write_own_rows(tmp_path / "rows", 500)
+    except FileNotFoundError:
+        pytest.skip(f"{bench.MODEL} or SST-2 is not at hand")
+    specs = bench.list_own_specs("mini", tmp_path / "rows", model, 3)
+    assert list(specs) == list(bench.SIX)
+    file = tmp_path / "settings.json"
+    bench.write_settings_by_hand(file, specs, tmp_path / "rows", model)
+    job = json.loads(file.read_text())
+    assert job["training_rows"] == 320 and job["seed"] == 3 and job["share"] == 0.5
+    trained = {
+        (spec.args["train"]["epochs"], spec.args["train"]["lr"])
+        for spec in find_ancestors([*specs.values()])
+        if spec.step in ("distil", "finetune")
+    } | {(specs["Whole"].args["train"]["epochs"], specs["Whole"].args["train"]["lr"])}
+    trained |= {
+        (specs["Width"].args["train"]["epochs"], specs["Width"].args["train"]["lr"])
+    }
+    stages = job["stages"].values()
+    assert {(stage["epochs"], stage["lr"]) for stage in stages} == trained
