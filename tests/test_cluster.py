@@ -165,7 +165,7 @@ def slurm(tmp_path, monkeypatch):
 
 
 def test_a_job_asks_for_what_its_run_needs(slurm):
-    few, many = Resources(1, False, 1.2e9), Resources(4, True, 5e9)
+    few, many = Resources(1, False, 1.2e9), Resources(4, True, 28e9, 5e9)
     told = "slurm:slurm_partition=night,timeout_min=90"
     with closing(
         backends.open_executor(told, [few, many], 20, slurm / "logs")

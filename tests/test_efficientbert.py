@@ -322,14 +322,14 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     for seed in range(60):
         below = np.exp(0.1 * draw.normal(size=100))
         above = 3.0 * below * np.exp(0.2 * draw.normal(size=100))
-        e = paired.estimate_ratio_of_medians(above, below, draw_count=400, seed=seed)
+        e = paired.estimate_median_ratio(above, below, draw_count=400, seed=seed)
         inside += e.low <= 3.0 <= e.high
     assert 50 <= inside <= 60
     slow = np.repeat(
         np.exp(0.2 * draw.normal(size=10)), 10
     )  # blocks of ten that share their noise
     wide, thin = (
-        paired.estimate_ratio_of_medians(slow, np.ones(100), block_size=block)
+        paired.estimate_median_ratio(slow, np.ones(100), block_size=block)
         for block in (10, 1)
     )
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)

@@ -37,6 +37,9 @@ LAST = 20.0  # Seconds that a stopped worker has to save its state before it is 
 # data), any other run on a CPU, and a run on a GPU. The first two were measured; the
 # last is computed for the largest model and batch of the papers.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
+# Memory in bytes of the host that a run on a GPU may take: an estimate for CUDA's
+# libraries, the data, and the weights on their way to the GPU.
+HOST = 8e9
 # {checkpoint: peak memory in bytes of one worker on a CPU} for encoders of BERT-base's
 # size, which need more than PEAK says. These are estimates.
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
@@ -62,6 +65,7 @@ class Resources:
     cores: int = 1
     uses_gpu: bool = False
     memory: float = 1.0  # Bytes: of the GPU's memory where the run uses one.
+    host_memory: float = 0.0  # Bytes beside a GPU; without a GPU `memory` is all.
 
 
 def estimate_resources(spec: Spec) -> Resources:
@@ -70,9 +74,10 @@ def estimate_resources(spec: Spec) -> Resources:
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
     small = "data" not in spec.args or uses_generated_tasks(spec.args)
-    memory = PEAK[device or "toy" * small]
-    memory = memory if device else max(memory, estimate_peak_memory_bytes(spec))
-    return Resources(numerics.get("threads", 1), bool(device), memory)
+    memory = max(PEAK["toy" * small], estimate_peak_memory_bytes(spec))
+    if device:
+        return Resources(numerics.get("threads", 1), True, PEAK[device], HOST)
+    return Resources(numerics.get("threads", 1), False, memory)
 
 
 def estimate_peak_memory_bytes(spec: Spec) -> float:

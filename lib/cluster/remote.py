@@ -189,7 +189,7 @@ class Slurm:
         resources: the cores, GPU and memory that the job asks for."""
         asked = {
             "cpus_per_task": resources.cores,
-            "mem_gb": ceil(resources.memory / 1e9),
+            "mem_gb": ceil((resources.host_memory or resources.memory) / 1e9),
         }
         self.jobs.update_parameters(
             **asked, slurm_gpus_per_node=int(resources.uses_gpu) or None

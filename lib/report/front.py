@@ -262,6 +262,6 @@ def list_answer_sentences_of_paper(
     claims, and one with the counts of their words."""
     central = [verdicts_by_id[id] for id in judging.list_central_claims(paper)]
     return [
-        *verdicts.list_answer_sentences(central)[:2],
+        *verdicts.list_answer_sentences(central, judged_profile=judging.SCALE)[:2],
         f"{verdicts.format_verdict_counts(central)}.",
     ]

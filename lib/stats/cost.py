@@ -34,7 +34,7 @@ class Shape:
 
     Raises Refused where the number of heads does not divide the hidden width."""
 
-    family: str  # `model_type` of transformers, one of lib.papers.grids.FAMILIES.
+    family: str  # `model_type` of transformers, one of lib.papers.encoder.FAMILIES.
     layers: int
     hidden: int
     heads: int

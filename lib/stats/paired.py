@@ -480,7 +480,7 @@ def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Esti
     return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 
 
-def estimate_ratio_of_medians(
+def estimate_median_ratio(
     numerators: ArrayLike,
     denominators: ArrayLike,
     block_size: int = 10,

@@ -107,7 +107,7 @@ def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
     )
     first = times.pop(args["reference"])
     return {
-        name: paired.estimate_ratio_of_medians(first, seconds)
+        name: paired.estimate_median_ratio(first, seconds)
         for name, seconds in times.items()
     }
 
