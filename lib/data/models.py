@@ -141,13 +141,15 @@ def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
 def copy_checkpoint(
     checkpoint_name: str, expected_digest: str, target_folder: Path
 ) -> None:
-    """Copy the files of a local pretrained checkpoint to a folder, such as that of a
-    run that starts from it.
+    """Copy the files of a local pretrained checkpoint into another folder.
 
-    Raises Refused where the checkpoint has another digest than expected, or a file has
-    changed since it was downloaded.
+    A training run keeps a copy of the checkpoint from which it starts. Refused is
+    raised where the checkpoint has another digest than expected, or where a file has
+    changed since it was downloaded. Absent is raised where the checkpoint is missing.
 
-    expected_digest: the digest that the Spec of the run has for this checkpoint."""
+    expected_digest: the digest of the checkpoint in the Spec (the description of the
+    run).
+    target_folder: the folder to copy to; it is created if missing."""
     folder = require_checkpoint_folder(checkpoint_name)
     if (folder / disk.MANIFEST).exists() and (
         why := disk.describe_folder_damage(folder)
