@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 def _find_repository_root() -> _Path | None:
     """Return the root of the repository's checkout that contains the working folder.
 
-    It is None where no checkout does. A Python environment may have been installed from
-    another checkout. Commands, notebooks and workers still use the code of the checkout
-    in which they are started."""
+    It is None where no checkout does. Else this package is imported from that checkout,
+    even if the Python environment was installed from another one."""
     try:
         place = _Path.cwd()
     except OSError:  # The working folder was deleted.
@@ -246,7 +245,8 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
     so that `save` writes it too. Raises Refused for an unknown operation, and for one
     that cannot follow an earlier one.
 
-    op: {"op": name of the operation, argument: value}.
+    op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
+    the names, each with the function that takes the arguments.
     more: arguments that are not saved, such as the importance scores of `rank`."""
     from lib.model import surgery
 

@@ -133,9 +133,9 @@ def parse_profile_and_parameters(
 ) -> tuple[str, ParameterValues]:
     """Return (profile, {parameter of a notebook: value}) that a command line asks for.
 
-    The profile is the size of the experiments, such as "mini". It carries the user's
-    data and model where the command names some. The parameters are those that notebooks
-    get in place of their defaults, such as seeds.
+    The profile is the size of the experiments, such as "mini". With --data or --model
+    it is a ReaderProfile, a str whose attributes are the user's data and model. The
+    parameters are those that notebooks get in place of their defaults, such as seeds.
 
     args: the parsed command line, with profile, data, model, length, methods, budgets
     and seeds."""
@@ -158,11 +158,10 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     """Return the planned runs of the notebooks that a command names.
 
     The result is (grids, errors, store). `grids` is {notebook's path: {variable of the
-    notebook: Rows}}, where a Row is one planned experiment with labels. `errors` has
-    the notebooks whose runs cannot be listed, because data are missing, or because a
-    parameter, the data or the model does not suit. `store` finds the results of the
-    runs. Notebooks that lack a parameter which the command sets are left out, with a
-    line that says so.
+    notebook: Rows}}, where a Row is one planned experiment with labels. `errors` is
+    {notebook's path: error} of those whose runs cannot be listed, such as for missing
+    data. `store` finds the results of the runs. Notebooks that lack a parameter which
+    the command sets are left out, and a line on stdout names them.
 
     args: the parsed command line; `pattern` has the parts of notebooks' names."""
     from lib.claims import notebook, planned
@@ -218,7 +217,8 @@ def describe_first_reader_training(
     The user sees it before a long wait. It is "" without data of the user, or where
     nothing is to be trained.
 
-    profile: the size of the experiments, with the user's data.
+    profile: the size of the experiments, such as "mini", as a ReaderProfile: a str
+    whose attribute `data` names the user's data.
     missing_specs: the descriptions of the runs that are still to do, in their order.
     time_forecast: predicts the time of a run."""
     from lib.papers import grids
@@ -242,7 +242,8 @@ def run_baselines_and_print_scores(
     They are run before any encoder is trained, as they take seconds. A user may see
     that counting words already suffices. Without data of the user nothing is done.
 
-    profile: the size of the experiments, with the user's data.
+    profile: the size of the experiments, such as "mini", as a ReaderProfile: a str
+    whose attribute `data` names the user's data.
     baseline_specs: descriptions of runs; those of other kinds of work are skipped.
     time_forecast: predicts the time of a run, and has the store of results."""
     from lib.cluster import sweep
@@ -674,8 +675,9 @@ TABLES += ("data/records/*.csv",)
 def describe_reader_choices() -> str:
     """Return help text on the values that options for a user's own data accept.
 
-    It lists the compression methods and the default budgets and seeds. It is "" where
-    packages are missing, so that `--help` still works."""
+    It lists the compression methods, and the default FLOPs budgets (in twelfths of the
+    whole model's) and seeds. It is "" where packages are missing, so that `--help`
+    still works."""
     if list_missing_packages():
         return ""
     from lib.papers import frontier

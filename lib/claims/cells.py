@@ -251,9 +251,9 @@ def parse_comparison_side(
     """Parse one side of a comparison, such as "k = 3 | k = 5", into weighted terms.
 
     Return [(weight, CellTerm), ...], where a CellTerm is a model or the difference of
-    two. A single term has the weight 1. Several terms, with " | " between, are weighted
-    by the last number in each text, so that their sum is, for example, a slope of the
-    score over the kernel size k.
+    two. A single term has the weight 1. For several terms, with " | " between, the
+    weights are computed from the last number in each text (here 3 and 5). The weighted
+    sum is then, for example, the slope of the score over the kernel size k.
 
     default_conditions: conditions on the runs of all models, ((label, accepted values),
     ...).

@@ -45,9 +45,8 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
 
     Return {(text of a comparison, task): effect}, to be compared with the measured
     effects. For a mean over tasks, the key has all its tasks with "/" between, so that
-    the printed mean is over the same tasks as the measured one. The formulas over the
-    paper's tables are in `effects.csv`; one formula serves several tasks where it has
-    "{task}" in it.
+    the printed mean is over the same tasks as the measured one. They are computed from
+    the paper's printed tables by Python expressions in `effects.csv`.
 
     claim_id: such as "G1"."""
     paper, values = lists.read_claims()[claim_id]["paper"], {}
@@ -84,11 +83,11 @@ def round_half_away(value: float | Fraction, decimals: int) -> Fraction:
 
 
 class PrintedCells:
-    """A PrintedCells reads cells of one paper's printed tables for a formula.
+    """A PrintedCells reads cells of one paper's printed tables and notes each of them.
 
-    Formulas check the numbers that a paper prints. `texts_read` collects every cell
-    that was read, {(table, column, row number): text}, so that a check can show which
-    cells it rests on."""
+    Python expressions that check printed numbers use it (`evaluate_formula`).
+    `texts_read` collects every cell that was read, {(table, column, row number): text},
+    so that a check can show which cells it rests on."""
 
     def __init__(self, paper: str) -> None:
         self.paper = paper
@@ -116,8 +115,9 @@ class PrintedCells:
     ) -> list[PrintedValue]:
         """Return one column of a printed table, in all rows that the keys select.
 
-        Numbers are exact Fractions, empty cells None, other cells text. Formulas, which
-        check printed numbers, call it `col`. Raises Refused where no row fits.
+        Numbers are exact Fractions, empty cells None, other cells text. Python
+        expressions that check printed numbers call it by the name `col`. Raises Refused
+        where no row fits.
 
         row_keys: one text for each of the first columns of the table. A row fits where
         these columns equal the texts or, if no row does, begin with them; "*" fits
@@ -133,8 +133,8 @@ class PrintedCells:
     ) -> PrintedValue:
         """Return one cell of a printed table: a Fraction, a text, or None if empty.
 
-        Formulas, which check printed numbers, call it `cell`. Raises Refused where no
-        row fits the keys, and ValueError where several do.
+        Python expressions that check printed numbers call it by the name `cell`. Raises
+        Refused where no row fits the keys, and ValueError where several do.
 
         row_keys: one text for each of the first columns of the table. A row fits where
         these columns equal the texts or, if no row does, begin with them; "*" fits
@@ -147,8 +147,8 @@ class PrintedCells:
     ) -> list[Fraction | str]:
         """Return the non-empty cells of a printed table's row in a span of columns.
 
-        Numbers are exact Fractions, other cells text. Formulas, which check printed
-        numbers such as an average, call it `row`.
+        Numbers are exact Fractions, other cells text. Python expressions that check
+        printed numbers, such as an average, call it by the name `row`.
 
         first_colon_last_column: the span as "A:B", from column A to column B, both
         included.
@@ -168,9 +168,9 @@ class PrintedCells:
         """Return whether the runs at full size use all printed settings of a claim.
 
         The runs are those of profile `paper`, which has the sizes of the papers. They
-        are planned, but need not be made. `settings.csv` lists the settings: a printed
-        cell and its place in the arguments of the runs. Formulas, which check printed
-        numbers, call this function `settings`.
+        are planned, but need not be made. `settings.csv` lists each setting: the cell
+        in which it is printed, and the argument of the runs that must agree with it.
+        Python expressions that check printed numbers call this method `settings`.
 
         claim_id: such as "G115"."""
         lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
@@ -188,10 +188,10 @@ class PrintedCells:
         The runs are those of profile `paper`, which has the sizes of the papers. They
         are planned, but need not be made.
 
-        settings_csv_row: the table, column and row of the printed cell (a second row in
-        `times` is multiplied with it), and the step and place of the setting in the
-        arguments of the runs. With the `relation` "is", the printed value must be the
-        only one in all these runs; with "among", one of them."""
+        settings_csv_row: the table, column and row of the printed cell, and the step
+        (kind of work) and argument of the runs that must agree with it. With the
+        `relation` "is", the printed value must be the only one in all these runs; with
+        "among", one of them."""
         rows = filter(None, (settings_csv_row["row"], settings_csv_row["times"]))
         cells = [
             self.read_cell(settings_csv_row["table"], settings_csv_row["column"], row)
@@ -226,8 +226,8 @@ class PrintedCells:
         """Return the keys of a printed table's rows whose printed average is wrong.
 
         It is wrong where it differs from the mean of the row's columns, rounded to one
-        decimal (halves away from zero). Rows with an empty cell are left out. Formulas,
-        which check printed numbers, call this function `off`.
+        decimal (halves away from zero). Rows with an empty cell are left out. Python
+        expressions that check printed numbers call this method `off`.
 
         first_colon_last_column: the averaged columns as "A:B", from A to B.
         average_column: the column with the printed average.
@@ -258,11 +258,11 @@ def read_setting_values(
 ) -> set[PrintedValue]:
     """Return all values that a setting has in a notebook's runs planned at full size.
 
-    A formula compares them with the setting that the paper prints; there this function
-    is named `setting`. Numbers are exact Fractions, other values text. Full size is the
-    profile `paper`. The values are read from the descriptions (Specs) of all runs of
-    one step (kind of work) that the notebook lists, or that a listed run depends on.
-    Raises Refused where no run has the setting.
+    Python expressions that check printed numbers call it by the name `setting`, to
+    compare the values with the printed one. Numbers are exact Fractions, other values
+    text. Full size is the profile `paper`. The values are read from the descriptions
+    (Specs) of all runs of one step (kind of work) that the notebook lists, or that a
+    listed run depends on. Raises Refused where no run has the setting.
 
     dotted_setting_path: the place of the setting in the step's arguments, such as
     "train.epochs".
@@ -302,8 +302,9 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
     """Return all values of a label, such as `seed`, in a notebook's full-size runs.
 
     These are the runs that the notebook lists at profile `paper`, which has the sizes
-    of the papers. Numbers are exact Fractions, other values text. Formulas call this
-    function `axis`, for example to compare the number of seeds with the printed one."""
+    of the papers. Numbers are exact Fractions, other values text. Python expressions
+    that check printed numbers call it by the name `axis`, for example to compare the
+    number of seeds with the printed one."""
     labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
         None
     }
@@ -313,8 +314,9 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
 def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
     """Compute an operation of a feed-forward network, such as GELU, at some numbers.
 
-    A formula compares the result with the expression that a paper prints; there this
-    function is named `operation`. It raises KeyError for an unknown operation.
+    Python expressions that check a paper call it by the name `operation`, to compare
+    the result with the equation that the paper prints. Raises KeyError for an unknown
+    operation.
 
     operation_name: the name as a paper prints it, such as "Leaky ReLU".
     operands: as many numbers as the operation takes."""
@@ -326,10 +328,10 @@ def apply_named_operation(operation_name: str, *operands: float | Fraction) -> f
 def call_lib_counting_function(import_path: str, *args: Any, **keywords: Any) -> Any:
     """Call one of this package's counting functions by its import path.
 
-    Return its result. A formula compares it with a printed count; there this function
-    is named `ours`, as in ours("papers.efficientbert.search.net:ffn_parameters", 768,
-    3072). An argument that names an encoder, such as "bert-base", is replaced by its
-    Shape (the encoder's sizes).
+    Return its result. Python expressions that compare it with a printed count call it
+    by the name `ours`, as in ours("papers.efficientbert.search.net:ffn_parameters",
+    768, 3072). An argument that names an encoder, such as "bert-base", is replaced by
+    its Shape (the encoder's sizes).
 
     import_path: a module below `lib`, a colon, and the name of a function in it."""
     module, name = import_path.split(":")
@@ -343,8 +345,8 @@ def evaluate_expression(
     """Return the value of an expression as a paper prints it, such as "c * x^2".
 
     "^" is the power, and all names of the module `math` and `max` can be used.
-    Formulas, which check printed numbers, call it `given`, as in given("c * x^2", "c =
-    2", x=3), which is 18.
+    Python expressions that check printed numbers call it by the name `given`, as in
+    given("c * x^2", "c = 2", x=3), which is 18.
 
     constant_assignments: the printed constants, with "; " between them.
     variables: the values of the other names in the expression."""
@@ -360,8 +362,7 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
     """Return the runs that a notebook lists at profile `paper`, the full size.
 
     Each Row has the labels of a run and its Spec (the description of the run). Checks
-    compare the settings in them with the printed ones; no run is made. No data set is
-    needed, since the digests of the official files are known."""
+    compare the settings in them with the printed ones; no run is made."""
     from lib.claims import notebook
 
     (path,) = notebook.find_notebooks([notebook_id])
@@ -374,9 +375,9 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
 def count_encoder_flops_or_parameters(
     counter_name: str, shape: str = "bert-base", **counter_options: Any
 ) -> Fraction:
-    """Return the FLOPs or the parameters of an encoder of a known shape, as a Fraction.
+    """Return the FLOPs or the parameters of an encoder as an exact Fraction.
 
-    A formula compares this count with a printed one; there this function is named
+    Python expressions that compare this count with a printed one call it by the name
     `counted`.
 
     counter_name: a function of `lib.stats.cost`: "flops" or "parameters" for the model,
@@ -446,17 +447,19 @@ def evaluate_formula(paper: str, formula: str) -> FormulaResult:
 def formula_calls_lib(formula: str) -> bool:
     """Return whether a formula asks this package for a setting or a count.
 
-    All other formulas compare printed numbers with each other. So it tells whether a
-    disagreement is between the paper and this package, or within the paper."""
+    A formula is a Python expression that checks a printed number. All other formulas
+    compare printed numbers with each other. So it tells whether a disagreement is
+    between the paper and this package, or within the paper."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
 def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     """Return whether the value of a formula agrees with what a paper prints.
 
-    It agrees where it is True, equals the printed number or text, or equals the printed
-    number after rounding to the printed decimals (halves away from zero). A set, such
-    as all values of a setting, agrees if it has a single value and that one agrees."""
+    A formula is a Python expression that checks a printed number. Its value agrees
+    where it is True, equals the printed number or text, or equals the printed number
+    after rounding to the printed decimals (halves away from zero). A set, such as all
+    values of a setting, agrees if it has a single value and that one agrees."""
     expected = parse_printed_number(printed_text)
     if isinstance(value, set):
         return len(value) == 1 and agrees_with_printed_text(
@@ -474,10 +477,10 @@ def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
 def list_printed_inconsistencies() -> list[dict[str, Any]]:
     """Return the contradictions between the papers' printed numbers, as dicts.
 
-    They are the rows of `inconsistencies.csv`, which names for each the place and the
-    printed value. The key `found` is added: the value that the row's formula gives from
-    the printed tables, or None for a row without a formula. A notebook lists them for
-    readers."""
+    They are the rows of `inconsistencies.csv`, with keys such as `paper`, `locator`
+    (the place in the paper), `printed` (the value there) and `how` (a Python expression
+    that computes the value from the printed tables, or ""). The key `found` is added:
+    the value of that expression, or None. A notebook lists them for readers."""
     return [
         row
         | {

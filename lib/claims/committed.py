@@ -21,9 +21,9 @@ SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.pa
 def format_digest_csv_lines() -> list[str]:
     """Return a line "path,digest" for each committed file that a reader sees, sorted.
 
-    The files are README, published tables, figures and others that match SEEN. The
-    digests are computed from the files on disk. `files.csv` stores these lines, so that
-    a file that was edited by hand is found later."""
+    The globs in SEEN select the files, such as README, published tables and figures.
+    The digests are computed from the files on disk. `files.csv` stores these lines, so
+    that a file that was edited by hand is found later."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
     return sorted(
         f"{path.relative_to(paths.ROOT).as_posix()},{digest_bytes(path.read_bytes())}\n"
@@ -63,8 +63,9 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
 def list_files_changed_since_commit(*path_patterns: str) -> list[str]:
     """Return an error message of one line for each file with uncommitted changes.
 
-    Commands warn by it that results may differ, or that an edited table explains an
-    error. It asks `git diff HEAD`. Without git or outside a checkout the list is empty.
+    Commands warn by it that results may differ from the published ones, or that an
+    edited file may be the cause of an error. It asks `git diff HEAD`. Without git or
+    outside a checkout the list is empty.
 
     path_patterns: git globs of the files to look at, relative to the root of the
     repository."""

@@ -144,9 +144,10 @@ def pair_runs(
 ) -> list[WeightedPairs]:
     """Pair the runs of the compared models by task and seed.
 
-    Return a list of (pairs, weight), one for each difference of two models. The effect
-    of the comparison is the sum of weight * mean difference. A seed at which a model
-    collapsed (scored no better than chance) makes no pair, unless the model is one of
+    Return a list of (pairs, weight), one for each difference of two models. A Pair has
+    the predictions of both models on the same examples, at one seed. The effect of the
+    comparison is the sum of weight * mean difference. A seed at which a model collapsed
+    (scored no better than chance) makes no Pair, unless the model is one of
     `models_expected_to_collapse`.
 
     cell: the comparison.

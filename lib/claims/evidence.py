@@ -277,9 +277,9 @@ class SavedWeights:
     """A SavedWeights is the set of runs whose weights may be deleted to free the disk.
 
     `execute_and_record_missing_runs` adds each run whose weights it saved, and deletes
-    them when no other run needs them. The set is a file of digests, one of each run's
-    manifest (list of files), so it outlives a command that is stopped. Weights that a
-    user saved are not in it: a run that is made again has another manifest."""
+    them when no other run needs them. Weights that a user saved are not in it. The set
+    is a file of digests, one of each run's manifest (list of files), so it outlives a
+    command that is stopped."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
@@ -287,7 +287,8 @@ class SavedWeights:
     def digest_manifest(self, spec: Spec) -> str:
         """Return the digest of a run's manifest (list of files), or "" without one.
 
-        The set identifies a run by this digest, which changes if the run is made again.
+        The set of runs whose weights may be deleted is a file of these digests. The
+        digest changes if the run is made again.
 
         spec: the description of the run."""
         manifest = self.store.runs / spec.name / disk.MANIFEST

@@ -103,15 +103,14 @@ def list_rows_of_notebook(
 ) -> list[Row]:
     """Return the runs that one notebook lists at a profile, as Rows.
 
-    A Row has the labels of a run and its Spec (the description of the run). At mini
-    they are the rows of all variables of the notebook that hold lists of runs. At
-    another profile they are those of the variable `grid` alone, as the other variables
-    are always at mini.
+    A Row has the labels of a run and its Spec (the description of the run). At profile
+    mini they are all runs that the notebook shows. At another profile they are the runs
+    that it makes, since runs that it shows without making them are always at mini.
 
     profile: the size of the experiments, such as "mini".
-    seeds: seeds for a notebook that has a parameter `seeds`; () for its own. If seeds
-    are given, the variable `recorded` (runs that are shown, but not made) is left out,
-    since it has its own seeds."""
+    seeds: seeds for a notebook that has a parameter `seeds`; () for the notebook's own.
+    With seeds, the notebook's function `recorded` is not called, whose runs are shown
+    without making them."""
     (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
@@ -247,7 +246,7 @@ def collect_judging_inputs(
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini".
-    planned_seed_count: the number of planned seeds; 0 for the number in the rows."""
+    planned_seed_count: the number of planned seeds; 0 to count those of the runs."""
     return words.JudgingInputs(
         grids.list_columns_by_task(
             profile, list_metric_columns_of_claims(claim["paper"])
@@ -281,8 +280,8 @@ def format_claimed_effect_range(result: words.Result) -> str:
     """Return the region in which a claim says that the effect lies, as text.
 
     It stands behind the comparison in words, such as " (at most 0.5)" or " (within −0.5
-    to 0.5)". It is "" for a region with one end, at no effect, since the words then say
-    the direction, and for a single value.
+    to 0.5)". It is "" where these words suffice: for a single value, and where a claim
+    says only in which direction the effect goes.
 
     result: a measured comparison."""
     low, high = result.cell.bounds
@@ -311,13 +310,13 @@ def format_claimed_bound(claimed_bound: float) -> str:
 def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
     """Check a claim on printed numbers by its formula and return its Verdict.
 
-    The Verdict's word is "equal" where the formula agrees with the print. Otherwise it
-    is "differs" if the formula calls this package for a setting or a count, or reads no
-    printed cell. Else it is "contradicts other printed cells", since the paper
-    disagrees with itself. The Verdict also has the computed value as text.
+    The Verdict's word is "equal" where the formula's value agrees with the printed one.
+    If it does not, the word is "contradicts other printed cells" for a formula that
+    computes with printed cells alone, since the paper then disagrees with itself, and
+    "differs" for any other formula. The Verdict also has the computed value as text.
 
     claim: a statement of a paper, as a row of `claims.csv`; the column `check` has the
-    formula."""
+    formula, a Python expression."""
     value, read = checks.evaluate_formula(claim["paper"], claim["check"])
     equal, differs, inconsistent = words.CHECKS
     word = (
@@ -349,9 +348,9 @@ def mark_repeated_comparisons(
     """Mark comparisons that another claim makes too, so that each is counted once.
 
     Return {claim id: Verdict (a claim with its measured comparisons)}, where `same_as`
-    of a repeated comparison names the other claim. Repeats that were planned are marked
-    already. Here those in points are found whose estimates became equal to 8 decimals,
-    as where two means over tasks have runs of the same tasks alone.
+    of a repeated comparison names the other claim. Repeats that were known before the
+    runs are marked already. Here others are found: differences in points on the same
+    tasks, with the same claimed region and the same estimate to 8 decimals.
 
     verdicts: {claim id: Verdict}. Claims that are not in it are read from the committed
     `verdicts.csv`.
@@ -473,9 +472,10 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     """Return the rows of `verdicts.csv`, the committed results of all comparisons.
 
     A comparison is one test of a paper's claim. There is one row for each comparison on
-    a task, as {column: text}: among others the estimate, its 95 % interval, p-values,
-    and the outcome such as "agrees". Without the file it is []. Comparisons with models
-    of a paper whose code was deleted are left out."""
+    a task, as {column: text} with the columns of HEAD, such as `estimate`, `low` and
+    `high` (95 % interval), `p` (p-value) and `word` (the outcome, such as "agrees").
+    Without the file it is []. Comparisons with models of a paper whose code was deleted
+    are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
@@ -530,9 +530,9 @@ def format_verdicts_csv_rows(
     """Return the rows of `verdicts.csv`, the committed table of all tested comparisons.
 
     There is one tuple for each comparison of a claim on each of its tasks, with the
-    columns of HEAD. `family` is the paper over whose comparisons the p-value is
-    corrected, or "" where it is not. The last two columns are the outcome and p-value
-    by an earlier rule, which was planned first.
+    columns of HEAD, such as `estimate`, `p` (p-value) and `word` (the outcome, such as
+    "agrees"). `family` is the paper over whose comparisons the p-value is corrected, or
+    "" where it is not.
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     plan = {
@@ -750,10 +750,11 @@ def make_forest_plot_rows(
     """Return the data of a forest plot: a row for each comparison measured in points.
 
     A comparison that is counted under another claim, or is a single task of a mean, is
-    left out. The columns are `source`, `at` (claim and axis label), `mean`, `low` and
-    `high` (95 % interval), `printed` (effect of the paper), `interest` (smallest effect
-    of interest where none is printed), `least` and `most` (ends of the region that the
-    paper claims), `seeds` (their number) and `word` (the outcome, such as "agrees").
+    left out. The columns are `source` ("ours, mini" for all), `at` (claim and axis
+    label), `mean`, `low` and `high` (95 % interval), `printed` (effect of the paper),
+    `interest` (smallest effect of interest where none is printed), `least` and `most`
+    (ends of the region that the paper claims), `seeds` (their number) and `word` (the
+    outcome, such as "agrees").
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     import pandas as pd

@@ -269,16 +269,15 @@ def execute_grid_code(
     """Execute the cell of a notebook that lists its runs, without making any.
 
     Return {variable: Rows}, where a Row has the labels and the description (Spec) of a
-    run. The runs of the variable `grid` are made before the notebook's page. Those of
-    other variables are only looked up, and shown if they exist. If `grid` is a function
-    of a profile (size of the experiments), `recorded` has its rows at profile mini.
+    run. The runs of the variable `grid` are those that the notebook makes. Those of
+    other variables, such as `recorded`, are only looked up, and shown if they exist.
     Where no seeds are given, rows have the seeds that are planned for the comparisons
     of claims. Raises Refused for unusable parameters and for most errors in the cell; a
     missing file raises FileNotFoundError.
 
     parameter_values: {parameter: value}; the others have their defaults.
-    include_recorded_rows: whether the variable `recorded` is filled where it is a
-    function, which may take long."""
+    include_recorded_rows: whether to call a function that lists the runs of `recorded`,
+    which may take long."""
     names = complete_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
@@ -377,9 +376,9 @@ def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
 def read_parameter_defaults(notebook_path: Path) -> ParameterValues:
     """Return {parameter: default value} of a notebook.
 
-    A page with other values is an experiment. The defaults stand in its cell tagged
-    "parameters". Raises Refused where there is no such cell, or where its code
-    fails."""
+    They stand in the notebook's cell tagged "parameters", and hold for each parameter
+    that a user does not set. Raises Refused where there is no such cell, or where its
+    code fails."""
     return {
         name: parameter.default
         for name, parameter in read_parameter_declarations(notebook_path).items()
@@ -436,8 +435,8 @@ def list_changed_parameters(
 ) -> list[str]:
     """Return the parameters of a notebook that differ from the committed defaults.
 
-    A page with changed parameters is an experiment and must not replace the standard
-    one.
+    By it, the HTML page of a notebook with changed parameters gets a folder of its own
+    and does not replace the page with the defaults.
 
     parameter_values: {parameter: value}; a parameter that is left out counts as
     unchanged."""
@@ -463,9 +462,8 @@ def find_notebook_page_folder(
     differences): the folder, and sentences on the differences from the committed page.
     A page that a command makes from an unchanged notebook with its default values is a
     standard page and has no differences. Any other page is an experiment with a folder
-    of its own, so that it never replaces a standard page. Its name says in short what
-    differs, and ends with a digest of the data, the model, the parameters and the
-    cells.
+    of its own, so that it never replaces a standard page. The name of that folder says
+    in short what differs.
 
     parameter_values: the values of all parameters.
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
@@ -514,11 +512,11 @@ def find_notebook_page_folder(
 def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | None:
     """Return the summary that a notebook wrote as JSON beside its page, or None.
 
-    The list of all pages is made from these summaries. They have the profile (size of
-    the experiments), the answer that the page gives, its differences from the standard
-    page, its files, and more. It is None where the file is missing, cut off, or written
-    by another version of this code. In the last case a line is printed that says how to
-    make the page again.
+    The list of all pages is made from these summaries, which are dicts. Their keys
+    include `profile` (size of the experiments), `answer` (sentences on what was found),
+    `differs` (sentences on differences from the standard page) and `files` (names of
+    the page's files). It is None where the file is missing, cut off, or written by
+    another version of this code.
 
     folder: the folder of the page."""
     path = folder / f"{notebook_id}.json"
@@ -541,8 +539,8 @@ def format_notebook_run_command(notebook_id: str, profile: str) -> str:
 
     Pages show it where runs are missing.
 
-    profile: the size of the experiments, such as "mini", or a `ReaderProfile` (a
-    profile with a user's own data or model)."""
+    profile: the size of the experiments, such as "mini". A ReaderProfile, a str with a
+    user's data and encoder as attributes, adds the options that name them."""
     return " ".join(
         ["python -m lib run", notebook_id, *grids.list_command_options(profile)]
     )

@@ -162,8 +162,8 @@ def list_rows_to_run(
     A Row has the labels and the description (Spec) of a run. At a profile with a plan
     they are the runs of the plan's lines. At another one they are all rows of
     `grid_function`, without those that the paper's settings leave out at this profile.
-    If a user changes an argument of `grid_function`, or brings data, they are all its
-    rows.
+    If a user changes an argument of `grid_function`, or brings data, they are all rows
+    of `grid_function`.
 
     grid_function: the notebook's function from a profile and further arguments to Rows.
     profile: the size of the experiments, such as "mini".
@@ -200,8 +200,9 @@ def read_omitted_values_by_label(
 ) -> dict[str, list[Any]]:
     """Return {label: values} of the runs that a notebook leaves out at a profile.
 
-    A run with one of these values is not made, so that the profile toy stays a quick
-    first look. The settings file of the notebook's paper lists them.
+    An example is {"norm": ["channels", "tokens"]}: a run whose label `norm` has one of
+    these values is not made, so that the profile toy stays a quick first look. The
+    settings file of the notebook's paper lists them.
 
     profile: the size of the experiments, such as "toy"."""
     paper = find_paper_of_notebook(notebook_id)
@@ -212,8 +213,8 @@ def read_omitted_values_by_label(
 def make_row_key(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return a hashable key by which equal rows of a list of runs are found.
 
-    It has the row's labels, without `recipe`, and its Spec (the description of the
-    run), as (name, value) sorted by name."""
+    It has the row's labels and its Spec (the description of the run), as (name, value)
+    sorted by name. Rows that differ in the label `recipe` alone count as equal."""
     return tuple(
         (name, value) for name, value in sorted(row.items()) if name != "recipe"
     )

@@ -113,9 +113,9 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
     """Return the rows of `runs.csv`, which lists the run behind each published number.
 
     There is a tuple for each run that a notebook lists or a claim uses: (notebook or
-    claim id, profile, labels, seed, name of the run), sorted. A profile is a size of
-    the experiments: mini, paper, or one with a plan of runs. The name is that of the
-    run in float32 if only that one was recorded instead of bfloat16.
+    claim id, profile, labels, seed, name of the run), sorted. The profile is the size
+    of the experiments, such as "mini", and the labels are a text such as "m=3;
+    task=CoLA".
 
     store: where records (committed runs without weights) are looked up."""
     grids = {
@@ -266,10 +266,10 @@ def drop_rows_of_papers_without_code(
 ) -> tuple[CellsByLineKey, CellsByLineKey]:
     """Drop the lines of two tables that need a paper whose code was deleted.
 
-    Return (committed lines, computed lines), which can then be compared. Lines of
-    notebooks on several papers are dropped, as these notebooks list fewer runs without
-    that paper. A line that only the committed file has is kept if its notebook belongs
-    to a single installed paper: then it is a fault.
+    Return (committed lines, computed lines), which can then be compared. A notebook on
+    several papers lists fewer runs without that paper, so its lines are dropped from
+    both. A line that was not computed is dropped too, except for a notebook on a single
+    installed paper, where it is a fault that must be reported.
 
     committed_cells, computed_cells: {key of a line: its other cells}."""
     pages = {

@@ -106,7 +106,8 @@ class Result:
     printed, interest: the effect that the paper prints; the smallest effect of
     interest.
     beside: whether it is a single task of a mean, so totals leave it out.
-    collapsed, counts: texts on collapsed runs (no better than chance), and on shares.
+    collapsed: how many runs scored no better than chance, as text.
+    counts: the counts behind a share of runs, such as "8 of 8 against 0 of 8".
     sentence, short: the comparison in words, and as an axis label.
     same_as: another claim that makes the same comparison and counts it.
     holm: the p-value after Holm's correction."""
@@ -267,7 +268,7 @@ class Result:
 
     @property
     def is_difference(self) -> bool:
-        """Return whether the number is a difference, which is shown with its sign.
+        """Return whether the effect is a difference, which is shown with its sign.
 
         Ratios and values of a single model are shown without "+"."""
         quantity = self.cell.measured_quantity
@@ -463,7 +464,7 @@ class JudgingInputs:
     the smallest effects of interest, in which the task "" stands for all.
     unpruned_scores: {task: score of the unpruned model in points}. A model with less
     than half of it has learned too little to be compared.
-    planned: the number of planned seeds; 0 for the number in the rows.
+    planned: the number of planned seeds; 0 to count those of the runs.
     models_expected_to_collapse: labels of models that the claim expects to fail."""
 
     # {task: its Columns}, the metrics by which it is scored.
@@ -521,7 +522,8 @@ def judge_cells(
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     result_rows: rows of a table of results, each with the labels, run, state and
     metrics of a run.
-    inputs: the metrics, printed effects and others, besides the runs."""
+    inputs: the metrics of each task, the effects to test against, the scores of
+    unpruned models, and the models that the claim expects to fail."""
     results, seen, lost, compared = [], set(), set(), []
     for cell in parse_cells(claim["cells"]):
         try:
@@ -589,7 +591,8 @@ def make_results_of_cell(
     other has one for the mean of all testable tasks, followed by one for each task.
 
     rows: rows of the compared runs, each with labels, run and metrics.
-    inputs: the metrics, printed effects and others, besides the runs."""
+    inputs: the metrics of each task, the effects to test against, the scores of
+    unpruned models, and the models that the claim expects to fail."""
     by_task: dict[str, list[ResultRow]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):

@@ -57,8 +57,8 @@ class TimeForecast:
     """A TimeForecast predicts how many CPU core seconds a training run will take.
 
     It learns from finished runs: those of the same Spec (description of a run) at other
-    seeds, or else similar runs (`make_similar_runs_key`). Progress lines and plans show
-    the expected time.
+    seeds, or else similar runs, such as other fine-tunings in the same dtype. Progress
+    lines and plans show the expected time.
 
     The function `prior` estimates seconds by a count of the run's work, such as its
     rows. The prediction is the prior of the new run, times the median over finished
@@ -100,9 +100,8 @@ class TimeForecast:
     ) -> None:
         """Add the measured time of a finished run, to predict the times of other runs.
 
-        Committed runs of two steps (kinds of work) are left out: `digits`, a training
-        on images, and `latency`. Small and large ones have the same arguments, so they
-        would be taken as similar.
+        Committed runs of the kinds `digits` (a training on images) and `latency` are
+        ignored, because small and large ones cannot be told apart by their Specs.
 
         spec: the description of the run.
         seconds: its CPU seconds over all cores.
@@ -238,11 +237,11 @@ def estimate_schedule_seconds(
 
 
 def make_similar_runs_key(spec: Spec) -> tuple[Any, ...]:
-    """Return a key that is equal for runs that take about the same time for equal work.
+    """Return a key that is equal for similar runs, by which their times are forecast.
 
-    It has the step, whether the data are generated toy data, the numerics (dtype,
-    threads, device), the step that made the initial model, and whether there is a
-    teacher. A time forecast groups finished runs by it."""
+    It has the step (kind of work), whether the data are generated toy data, the
+    numerics (dtype, threads, device), the step that made the initial model, and whether
+    there is a teacher. Similar runs take about the same time for as many rows."""
     begin = spec.inputs.get("start")
     numerics = (spec.args.get("numerics") or {}).values()
     is_generated, is_student = uses_generated_tasks(spec.args), "teacher" in spec.inputs
@@ -427,11 +426,9 @@ class ProgressBar:
     ) -> float | None:
         """Return the clock seconds until all runs are made, or None without a forecast.
 
-        It is the time that the remaining CPU seconds are expected to take on all
-        workers, times the clock seconds that passed so far for each CPU second. This
-        ratio is above 1 where other work slows the machine. It is computed as if a
-        quarter of the whole work (CALM) had already run at a ratio of 1, so that a few
-        slow first seconds do not decide.
+        The forecast of the remaining work is multiplied by the clock seconds that each
+        CPU second has taken so far, as other work may slow the machine. A few slow
+        first seconds have little weight in this ratio.
 
         finished_fractions: the fraction of each run that is done, 0 to 1, in the order
         of the runs.

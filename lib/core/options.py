@@ -95,9 +95,7 @@ class Train(Option):
 class Targets(Option):
     """A Targets says what a fine-tuned model learns from: labels, a teacher, or both.
 
-    GhostBERT's text speaks of labels, and its Table 8 of a teacher, so all kinds exist.
-
-    kind: "hard" for the labels, "soft" for the teacher's logits.
+    kind: "hard" for the labels, "soft" for the teacher's logits, or "both".
     sum_classes: whether the cross entropy with the teacher is summed over classes, as
     in DynaBERT's code, instead of averaged over them, as in TinyBERT's.
     temperature: the divisor of both models' logits before the softmax."""
@@ -138,8 +136,8 @@ class Importance(Option):
     cumulative: whether gradients are never set to zero between batches, as in Hou et
     al.'s code. Each batch then adds the absolute value of the sum of all gradients so
     far.
-    by: the module of lib.methods that computes the scores; "" is first-order Taylor
-    importance."""
+    by: "" for first-order Taylor importance, or the file in lib/methods whose function
+    computes the scores, such as "taylor_importance" (that of Torch-Pruning)."""
 
     # Rows on which importance is measured: training rows that are held out, or the
     # development rows, as in Hou et al.'s code. The latter is optimistic, as models are
@@ -182,8 +180,8 @@ class Augment(Option):
     p: the probability that a word is replaced in a new sentence.
     candidates: the number of similar words from which the replacement of a word is
     drawn.
-    neighbours: the vectors by which similar words are found for a word of several word
-    pieces."""
+    neighbours: by what similar words are found for a word of several word pieces: the
+    token "embeddings" of a pretrained model."""
 
     # New sentences that are drawn for each sentence; repeated ones are dropped.
     # TinyBERT's code has 10 to 30, by task.

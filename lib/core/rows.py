@@ -94,8 +94,7 @@ class Row(Columns):
     def with_spec(self, spec: Spec, **extra_labels: Any) -> "Row":
         """Return a copy of this experiment with another Spec, the description of a run.
 
-        So a table can show a further result, such as a search, under the labels of this
-        one.
+        So a table can show the result of another run under the same labels.
 
         extra_labels: labels that are added to those of this Row, or replace them."""
         return Row(spec, **self.labels | extra_labels)
@@ -113,7 +112,8 @@ class Outcome(Columns):
     run. A metric that has the name of one of these entries is left out.
 
     run: the stored result of the training or measurement, or None.
-    state: "finished", "running", "failed", "stopped", "died" or "missing".
+    state: "finished", "running", "failed", "stopped", "died" (its process was killed)
+    or "missing" (no attempt).
     error: the error of the last attempt in one line; "" where there was no attempt."""
 
     row: Row

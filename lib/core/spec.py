@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 class Output:
     """An Output stands for an argument that is known only after another run.
 
-    It is the value of a metric of an input, a run that is executed before. For example,
+    It is one of the results of an input, a run that is executed before. For example,
     Output("search", "net") is the network that the run "search" will find.
 
     input: the name of the input in the Spec, the description of the later run.
-    key: the name of the metric."""
+    key: the name of the result."""
 
     input: str
     key: str
@@ -51,8 +51,8 @@ class Spec:
     input of an unknown name.
 
     step: the kind of work, such as "finetune".
-    args: {name: JSON value, dataclass of settings, or Output}, the arguments of the
-    step.
+    args: the arguments of the step, {name: JSON value, dataclass of settings, or Output
+    (a result of an input, not known yet)}.
     inputs: {name, such as "teacher": Spec of a run that must exist before}.
     seed: None for a Spec that takes the seed of the experiment that needs it."""
 
@@ -250,8 +250,9 @@ def to_plain_json(value: Any) -> Any:
 
     So the description can be stored, compared and hashed. A dataclass of settings
     becomes a dict of the fields that differ from their defaults. A tuple becomes a
-    list. An Output, the later metric of an input, becomes {"$output": [input, metric]}.
-    Raises Refused for other types, which JSON could not give back unchanged."""
+    list. An Output, a result that an earlier run (input) will give, becomes {"$output":
+    [name of the input, name of the result]}. Raises Refused for other types, which JSON
+    could not give back unchanged."""
     if type(value) in PLAIN:
         return value
     if isinstance(value, dict):

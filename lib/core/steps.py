@@ -78,7 +78,7 @@ def collect_steps() -> dict[str, Step]:
     They are the shared ones and those that each reproduced paper adds. A paper's
     `steps.py` has a dict STEPS, {name: {"version", "inputs", "args", "module"}}, where
     "inputs" and "args" are names separated by blanks. The entry "on_task": True adds
-    the arguments of every training on a task. "weights": True says that a model is
+    the arguments "data", "train" and "numerics". "weights": True says that a model is
     saved."""
     steps = {}
     for name, (version, inputs, args, module) in (MAKING | MEASURING).items():
@@ -102,10 +102,9 @@ STEPS = collect_steps()
 def find_step_function(step_name: str) -> Callable[..., Any]:
     """Return the function that does a kind of work, such as "finetune".
 
-    It is called as f(run, **arguments), writes its results by `run`, and returns
-    {metric: value}. Its module is imported only now, as it may import torch. Some
-    functions take one object `training` in place of the arguments data, train, numerics
-    and span. For these a wrapper is returned that makes the object of the arguments."""
+    It is called as f(run, **arguments) and returns {metric: value}. `run` is the
+    RunWriter by which it logs and saves files. Its module is imported only now, as it
+    may import torch."""
     step = getattr(import_module(STEPS[step_name].module), step_name)
     if "training" not in signature(step).parameters:
         return step

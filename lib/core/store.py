@@ -224,9 +224,9 @@ def read_run_index() -> list[dict[str, str]]:
     """Return the lines of the committed table `runs.csv`, each as {column: cell}.
 
     The table says by which run (training or measurement) a line of a published table
-    was computed. Its columns are page (notebook or claim), profile (size of the
-    experiments), labels (task, model and so on), seed and run (name of the run's
-    folder). The list is empty where there is no such file."""
+    was computed. Its columns are page (name of a notebook, or id of a tested claim),
+    profile (size of the experiments), labels (such as "model=BERT; task=SST-2"), seed
+    and run (name of the run's folder). The list is empty where the file is missing."""
     path = paths.records_root() / "runs.csv"
     return disk.read_csv(path) if path.exists() else []
 
@@ -405,9 +405,10 @@ class Store:
         """Return the status of an unfinished training or measurement, corrected.
 
         The dict is the content of its `status.json`: "state", "seconds" (of a clock),
-        "core_seconds" (of CPU), "attempts" (their number) and others. A killed process
-        cannot correct this file. So a state other than "failed" or "stopped" becomes
-        "running" where a process holds the lock of the run, and "died" where none does.
+        "core_seconds" (of CPU), "attempts" (their number) and, where the work wrote
+        them, entries such as "progress" or "error". A killed process cannot correct
+        this file. So a state other than "failed" or "stopped" becomes "running" where a
+        process holds the lock of the run, and "died" where none does.
 
         unfinished_folder: the folder `<seed>.part` of the run."""
         status = read_run_status(unfinished_folder)
@@ -601,8 +602,8 @@ class FolderStamp(NamedTuple):
 class RunWriter(Scratch):
     """A RunWriter is the folder of a training or measurement in progress, for writing.
 
-    The function that does the work gets it. It logs and saves arrays and weights by it,
-    and reads the results of earlier runs, its inputs.
+    The function that does the work logs and saves arrays and weights by it, and reads
+    the results of earlier runs, the inputs.
 
     store: has the folder of this machine's runs.
     spec: the description of the run, which has a seed.

@@ -140,15 +140,11 @@ TABLED = ("glue", "squad", "senteval")
 def import_source(source_name: str) -> ModuleType:
     """Return the Python module that reads a source of data, such as "glue" or "toy".
 
-    A source is a benchmark, generated toy data or a user's files. All sources are read
-    by the same calls. The function `load(task, folder)` of the module returns {split
-    name: Split (rows)}. If the source has official test rows with labels, the module
-    has UNSEEN, the names of the tasks with test rows, and the function
-    `load_official_test_rows(task, folder)`.
-
-    The modules of "toy" (generated data) and "own" (a user's files) have no argument
-    `folder`. The module of "own" has no table of tasks, but functions `task(name)` and
-    `files(name)`.
+    A source is a benchmark, generated toy data or a user's files. The function
+    `load(task, folder)` of the module returns {split name: Split (rows)}; for "toy"
+    (generated data) and "own" (a user's files) it has no argument `folder`. If the
+    source has official test rows with labels, the module has UNSEEN, the names of the
+    tasks with such rows, and the function `load_official_test_rows(task, folder)`.
 
     source_name: "glue", "squad", "senteval", "treebank", "toy" or "own". Raises Refused
     for another name."""
@@ -186,8 +182,9 @@ def list_source_folders(source_name: str) -> tuple[Path, ...]:
 def has_source_folder(source_name: str) -> bool:
     """Return whether the folder of a source's official files exists on this machine.
 
-    Where it does not, the data are identified by committed digests instead. The result
-    is True for generated rows and for a user's files, which have no such folder.
+    Where it does not, the digests of the data are read from the file
+    `data/digests.json` of this project. The result is True for generated rows and for a
+    user's files, which have no such folder.
 
     source_name: the source of data, such as "glue"."""
     folders = list_source_folders(source_name)
@@ -252,11 +249,11 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
 def read_committed_data_digests() -> DataDigests:
     """Return {name: digest} of official data, from the file `data/digests.json`.
 
-    The file is committed. Names are such as "glue/CoLA", "models/<checkpoint>" or
-    "texts/<corpus>/4000". For a subset of rows, such as test rows, the value is a dict
-    of the number of its rows, its digest and how it was chosen. A training run is
-    identified by the digests of its data, so committed results are found on a machine
-    that lacks the data. Returns {} without the file."""
+    A training run is identified by the digests of its data, so committed results are
+    found on a machine that lacks the data. Names are such as "glue/CoLA",
+    "models/<checkpoint>" or "texts/<corpus>/<number of documents>". For a part of the
+    rows of a task, such as its test rows, the value is a dict with "digest" and "rows"
+    (their number) instead. Returns {} without the file."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
     return read_data_digests_cached(disk.read_file_stamp(paths.DIGESTS))
@@ -449,11 +446,11 @@ def digest_splits(
 
 
 def digest_task_rows(source_name: str, task_name: str) -> str:
-    """Return the digest by which a training run identifies all rows of its task.
+    """Return the digest by which a training run identifies the rows of its task.
 
-    It is 16 hex digits, computed from the parsed rows without test rows. For a user's
-    file (source "own") the class names, or the lowest and the highest score, are part
-    of it too."""
+    It is 16 hex digits, computed from the parsed rows; test rows are left out. For a
+    user's file (source "own") the class names, or the lowest and the highest score, are
+    part of it too."""
     labels = ()
     if source_name == "own":
         user_task = task(source_name, task_name)
@@ -528,31 +525,29 @@ def make_data_descriptor(
     """Return a data descriptor: a dict that says which rows of a task a run uses.
 
     It is part of a Spec (the description of a training run). It always has "source",
-    "task" and "digest" (of all rows). It has "rows", "held_out", "in_order", "unseen":
-    {"rows", "beside", "words", "digest"} and "drawn": {"rows", "digest"} where the
-    arguments ask for them. `load` reads the rows and checks the digests, so every
-    machine gets the same rows. Where the data are missing, the committed digests are
-    taken, so that runs can be planned; `load` then raises Absent.
+    "task" and "digest" (of all rows). Where the arguments ask for them it has "rows",
+    "held_out", "in_order", "unseen": {"rows", "beside", "words", "digest"} and "drawn":
+    {"rows": number of rows to draw from, "digest"}. `load` reads the rows and checks
+    the digests, so every machine gets the same rows. Where the data are missing, the
+    committed digests are taken, so that runs can be planned; `load` then raises Absent.
 
     rows: the number of training rows; None takes all that are not held out.
     held_out: the number of further training rows that are held out, to measure
     importance and to select models.
     unseen: the largest number of unseen rows: labelled rows on which models are scored,
     but never trained or selected.
-    beside: the number of training rows, first in a fixed random order, on which any run
-    of the task may train or select. Unseen rows are taken from the rows after these.
-    The default is `rows` + `held_out`, or 0 where the source has official test rows
-    with labels, which are then the unseen rows.
+    beside: the number of training rows, the first of a fixed random order, that are
+    never unseen rows; these are taken from the rows after them. The default is `rows` +
+    `held_out`. Where the source has official test rows with labels, the default is 0,
+    and they are the unseen rows.
     in_order: whether to train on the first rows of the file and to hold out its last
     ones, instead of random rows.
     words: the least number of words of an unseen row that is taken from training rows.
     drawn: whether each seed draws its own training rows. Unseen rows are then chosen
     first, and the seeds draw from all training rows that share no text with them.
 
-    Raises Refused where there are too few rows, and where `drawn` and `in_order` are
-    both given. For unseen rows from the training rows it is also raised where
-    `in_order` is given, where neither `rows` nor `beside` is, and, unless `drawn`,
-    where `rows` is None or `beside` is less than `rows` + `held_out`."""
+    Raises Refused where there are too few rows, and for arguments that contradict each
+    other, such as `drawn` and `in_order`."""
     key, digests = f"{source_name}/{task_name}", read_committed_data_digests()
     task(source_name, task_name)
     rows_digest = find_local_or_committed_digest(
@@ -717,15 +712,15 @@ def read_unseen_test_rows(
 ) -> Split:
     """Return the unseen rows of a task: labelled test rows that no model is trained on.
 
-    Models are scored on them, and not selected by them. Raises Refused where every
-    other training row shares text with the skipped rows.
+    Models are scored on them, and not selected by them. Raises Refused where there is
+    no such row.
 
     source_name, task_name: the source of data and its task, such as "glue" and "CoLA".
     unseen_descriptor: {"rows": largest number of unseen rows, "beside": number of
-    skipped training rows, "words": least number of words, 0 by default}. With "beside"
-    0 the unseen rows are official test rows of the source. Otherwise they are training
-    rows after the first "beside" rows of a fixed random order, with which they share no
-    text."""
+    training rows that are never unseen rows, "words": least number of words, 0 by
+    default}. With "beside" 0 the unseen rows are official test rows of the source.
+    Otherwise they are training rows after the first "beside" rows of a fixed random
+    order, with which they share no text."""
     beside, count = unseen_descriptor["beside"], unseen_descriptor["rows"]
     if not beside:
         split = import_source(source_name).load_official_test_rows(
@@ -761,12 +756,12 @@ def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
 
 
 def make_training_candidates_key(data_descriptor: DataDescriptor) -> str:
-    """Return the name in `data/digests.json` of the rows that seeds draw from.
+    """Return the name, in `data/digests.json`, of a pool of training rows.
 
-    That committed file has the digest of these rows under names such as
-    "glue/CoLA/pool". Each seed draws its own training rows from them. Where unseen rows
-    (labelled test rows) were taken from the training rows, their digest is the last
-    part of the name, since the remaining rows depend on them.
+    Each seed draws its own training rows from this pool. The committed file has the
+    digest of the pool under a name such as "glue/RTE/pool". Where unseen rows (labelled
+    test rows) were taken from the training rows, their digest is added to the name,
+    because the pool depends on them.
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     the run uses."""
@@ -780,8 +775,7 @@ def read_training_candidates(data_descriptor: DataDescriptor) -> Split:
 
     The pool is in the order of the file. Where unseen rows (labelled test rows) were
     taken from the training rows, the pool has all training rows that share no text with
-    them. Where the unseen rows are official test rows, the pool has all training rows;
-    an official test row that repeats a training text does not count in scores.
+    them. Otherwise it has all training rows.
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     the run uses."""
@@ -819,10 +813,11 @@ def select_training_candidates(
 def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
     """Return the arrays needed to score predictions for unseen rows (test rows).
 
-    For N unseen rows, K of which count in scores, and D development rows: "labels" [N],
-    "judged" [K] (positions of the rows that count), "cluster" [D + K] (the number of a
-    row's group; rows that share text are in one group) and "words" [D + N] (number of
-    words), with development rows first.
+    For N unseen rows and D development rows: "labels" [N], "judged" [K] (positions of
+    the unseen rows that are scored; the others are short or repeat a training text),
+    "cluster" [D + K] (the number of a row's group; rows that share text are in one
+    group, for confidence intervals) and "words" [D + N] (number of words), with
+    development rows first.
 
     They are read from the committed folder `data/unseen/` if it has them, so that
     scores can be checked without the data set. Otherwise they are computed from the

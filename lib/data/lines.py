@@ -303,8 +303,9 @@ def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
 
 
 def download_dataset(dataset_name: str) -> DatasetDict:
-    """Download a data set from the Hugging Face hub, and return {split: rows}. Raises
-    ConnectionError in one line where it cannot be had.
+    """Download a data set from the Hugging Face hub, and return {split: rows}.
+
+    Raises ConnectionError where it cannot be downloaded.
 
     dataset_name: "owner/name" or "owner/name/configuration", such as
     "nyu-mll/glue/cola"."""

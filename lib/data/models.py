@@ -38,16 +38,15 @@ def shorten_hub_name(checkpoint_name: str) -> str:
 
 
 def fetch_checkpoint(checkpoint_name: str) -> Path:
-    """Copy a pretrained checkpoint to `data/models/<name>`, from DATA_ROOT/models or
-    else from the Hugging Face hub, and return its folder.
+    """Copy a pretrained checkpoint to `data/models/<name>`, and return its folder.
 
-    Raises OSError in one line where the hub cannot be reached. Raises Refused for an
-    unknown name, where the weights are not the official ones, or where a pickle has
-    anything but tensors.
+    It comes from DATA_ROOT/models or else from the Hugging Face hub. Raises OSError
+    where the hub cannot be reached. Raises Refused for an unknown name, where the
+    weights are not the official ones, or where a pickle has anything but tensors.
 
     checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
-    with a pickle (`pytorch_model.bin`), beside which its weights are then written as
-    safetensors."""
+    with a pickle (`pytorch_model.bin`), which is not copied, but converted to
+    safetensors in the same folder."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
         with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
             convert_pickle(pickle, weights_path)
@@ -123,7 +122,7 @@ def convert_pickle(pickle_path: Path, weights_path: Path) -> None:
 
 def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
     """Download a checkpoint from the Hugging Face hub into a folder, as safetensors or
-    as a pickle, and return the folder. Raises OSError in one line where that fails."""
+    as a pickle, and return the folder. Raises OSError where that fails."""
     from huggingface_hub import snapshot_download
 
     options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}

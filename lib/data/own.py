@@ -300,8 +300,8 @@ def _read_files_cached(
 
     location: the full path of the file or folder.
     column_choice: the columns to read, such as "body, stars: scores", or "".
-    file_digests: the digests of the files. They are not read here; other digests make
-    the cache read changed files again."""
+    file_digests: the digests of the files, a part of the cache's key, so that changed
+    files are read again."""
     if _is_saved_dataset(Path(location)):
         from datasets import load_from_disk
 
@@ -340,10 +340,10 @@ def _read_dataset_tables(
 ) -> DatasetTables:
     """Return the tables of a `datasets.Dataset` or `DatasetDict`, one for each split.
 
-    The result is ({split: table, a list of (place, cells)}, {column: "classes" or
-    "scores"}, remarks for the user). The second part has the columns whose feature type
-    has class names, or is a float, so that the kind of a label is not guessed. Raises
-    Refused without a split "train".
+    The result is ({split: table, a list of (split and row, cells)}, {column: "classes"
+    or "scores"}, remarks for the user). The second part has the columns whose feature
+    type has class names, or is a float, so that the kind of a label is not guessed.
+    Raises Refused without a split "train".
 
     location: the name of the data, for errors."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}

@@ -66,8 +66,8 @@ def _list_files_to_read(official_file: Path) -> list[Path]:
     """Return the files to read in place of an official file of a benchmark.
 
     They are the official file itself if it exists, or else its rows downloaded from the
-    hub (a .jsonl file), or else all substitutes of another origin, such as
-    "dev.subset.tsv" for "dev.tsv". The list is empty where there are none."""
+    hub (a .jsonl file), or else all files with a part or a reconstruction of it, such
+    as "dev.subset.tsv" for "dev.tsv". The list is empty where there are none."""
     for path in (official_file, official_file.with_suffix(".jsonl")):
         if path.is_file():
             return [path]

@@ -135,13 +135,14 @@ def find_best_spans(
 
     Returns (spans, margins). Spans are int64 [N, 2], start and end (exclusive) in
     characters of the passage. The score of a span is the sum of its start and end
-    logit. Margins are float64 [N], the score of "no answer" (token 0, the lowest over
-    the windows) minus the score of the best span. The best span is returned even where
-    the margin is positive, so that the caller decides about "no answer". Without a
-    valid span it is -1 and -1, and the margin is infinite. Raises Refused for logits
-    that are NaN.
+    logit. Margins are float64 [N], the score of "no answer" minus the score of the best
+    span. "No answer" is scored as a span of token 0, [CLS], in the window where this
+    score is lowest. The best span is returned even where the margin is positive, so
+    that the caller decides about "no answer". Without a valid span it is -1 and -1, and
+    the margin is infinite. Raises Refused for logits that are NaN.
 
-    start_logits, end_logits: [W, T], or W arrays at least as long as their windows.
+    start_logits, end_logits: a logit for each token: W arrays, at least as long as
+    their windows, or one array with W rows.
     features: the windows, as `tokenise_questions` made them.
     split: the questions and passages of which the features were made.
     n_best: a span begins at one of the `n_best` tokens with the highest start logits of
@@ -205,9 +206,10 @@ class PairFormat(NamedTuple):
 def _read_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
     """Return how a tokenizer puts special tokens around a pair of texts.
 
-    The result is (special ids before the first text, between the texts, after the
-    second text, the token types of the two texts, int32 [2]). Windows of a passage are
-    put together with it, without tokenising the passage again."""
+    The result has four parts: the ids of the special tokens before the first text,
+    between the texts, and after the second text, and the token types of the two texts,
+    int32 [2]. Windows of a passage are put together with it, without tokenising the
+    passage again."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)

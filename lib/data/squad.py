@@ -83,10 +83,10 @@ def build_split(rows: Sequence[Question]) -> Split:
 def read_questions(path: Path) -> list[Question]:
     """Return all Questions (question, passage, answers) in a file of SQuAD's layout.
 
-    Answers at a wrong position are marked, not refused. Raises Refused where the file
-    does not have the layout data[].paragraphs[].qas[].
+    A question with an answer at a wrong position has `is_placed` False. Raises Refused
+    where the file does not have the layout data[].paragraphs[].qas[].
 
-    path: an official JSON file, or a .jsonl file with the hub's rows."""
+    path: an official JSON file, or a .jsonl file with rows of the Hugging Face hub."""
     rows = []
     try:
         for row in _iterate_questions(path):
@@ -120,9 +120,9 @@ def _iterate_questions(path: Path) -> Iterator[Json]:
 def _parse_answers(answer_field: Json | list[Json]) -> list[tuple[str, int]]:
     """Return the answers of a question as [(text, start in characters)]; [] for none.
 
-    answer_field: the question's entry "answers": a list of answers, or the hub's dict
-    with a list of texts and a list of starts. A start may be a string of digits. An
-    empty text at -1 means that there is no answer."""
+    answer_field: the question's entry "answers": a list of answers, or, as the Hugging
+    Face hub has it, a dict with a list of texts and a list of starts. A start may be a
+    string of digits. An empty text at -1 means that there is no answer."""
     if isinstance(answer_field, dict):
         pairs = zip(answer_field["text"], answer_field["answer_start"], strict=True)
     else:

@@ -138,8 +138,8 @@ def _make_cola_row(
 def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
     """Draw random Events (meanings of clauses) for the texts of one row of a toy task.
 
-    They are in the passive voice, and each has an agent and a patient. All nouns are
-    different, and none are synonyms, so that each noun means one participant."""
+    Each has an agent and a patient, as in "the pig was chased by the dog". All nouns
+    are different, and none are synonyms, so that each noun means one participant."""
     while True:
         events = [sample_event(rng, passive=True) for _ in range(event_count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
@@ -182,10 +182,9 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
 def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
     """Return a paraphrase of an Event (meaning of a clause), or the paraphrase negated.
 
-    It is the second text of a toy pair. The negated text has one word more or less,
-    "not". For balance, a paraphrase that is not negated has half a synonym more on
-    average (1.25 against 0.75), so that the number of words that both texts share does
-    not reveal the label.
+    It is the second text of a toy pair. Negation adds or removes the word "not". For
+    balance, a paraphrase that is not negated has more synonyms on average, so that the
+    number of words that both texts share does not reveal the label.
 
     same_meaning: whether the meaning stays; otherwise the event is negated."""
     if same_meaning:
@@ -223,8 +222,7 @@ def _draw_pair_with_clauses(
     noun the clause belongs.
 
     same_meaning: whether the second text has the same meaning. Otherwise it negates the
-    event, or its relative clause modifies the patient where that of the first text
-    modifies the agent, or the reverse."""
+    event, or its relative clause is at the other noun."""
     meaning = "same" if same_meaning else pick_option(rng, ("other", "denied"))
     [p] = _draw_events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
@@ -275,8 +273,8 @@ def _make_squad_row(rng: Random, label: int) -> SquadTexts:
 
     The span is (start, end) in characters of the passage, end exclusive, or (-1, -1)
     for no answer. The passage has two sentences: A does something to B, and B does the
-    same to C. In 60 % of the rows, the sentence that is not asked about says instead
-    what D does alone.
+    same to C. In 60 % of the rows, the sentence that is not asked about is replaced by
+    one about another participant, such as "the pig slept".
 
     label: 0 asks for the agent of a sentence, 1 for its patient. 2 asks for one of the
     two, drawn at random, but with the event negated, so that there is no answer."""

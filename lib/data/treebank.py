@@ -206,14 +206,14 @@ def _find_target_word(
     """Find the word whose tense or number a probing task asks about: (label, lemma).
 
     The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. The word is the
-    first that has the depth of the main clause. Where no word has that depth, it is the
-    word nearest to the root, provided that all words agree in tense or number, so that
-    the answer is clear. Returns None otherwise.
+    first at `main_clause_depth`. Where no word has that depth, it is the word nearest
+    to the root, provided that all words agree in tense or number, so that the answer is
+    clear. Returns None otherwise.
 
     part_of_speech: "VERB" or "NOUN".
     feature_by_position: {position of a word: its tense or number, such as "Past"}.
-    main_clause_depth: the depth in the dependency tree of such a word of the main
-    clause: 0 for the verb, 1 for a noun."""
+    main_clause_depth: the depth in the dependency tree of the main clause's verb, the
+    root (0), or of its subject and object (1)."""
     level = compute_depths(sentence)
     words = [
         i
@@ -285,12 +285,13 @@ class SwappedClauses(NamedTuple):
 
 
 def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
-    """Swap the two coordinated main clauses of a sentence: (words, longer first).
+    """Swap the two coordinated main clauses of a sentence.
 
     "He left , but she stayed ." becomes "She stayed , but he left .". The probing task
-    CoordinationInversion asks whether a sentence was changed so. The second value is 1
-    if the clause that was first is the longer one, -1 if it is the shorter one, and 0
-    for equal lengths. Returns None where the sentence has no two such clauses."""
+    CoordinationInversion asks whether a sentence was changed so. Returns (words of the
+    new sentence, comparison); the comparison is 1 if the clause that was first is the
+    longer one, -1 if it is the shorter one, and 0 for equal lengths. Returns None where
+    the sentence has no two such clauses."""
     words, root = sentence.words, sentence.heads.index(-1)
     links = list(zip(sentence.heads, sentence.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
@@ -336,10 +337,10 @@ class FrequencyClass(NamedTuple):
 class _Treebank:
     """A _Treebank has the sentences of a treebank, the source of probing tasks.
 
-    It has all different sentences of 5 to 40 words, the classes of WordContent and
-    TopConstituents, and the frequencies of words, by which OddManOut replaces a word by
-    one that is as frequent. Raises Absent where not exactly one file of each split is
-    there.
+    It has all different sentences of 5 to 40 words, and what is counted in them: the
+    frequent words and constituent sequences that are the classes of SentEval's tasks
+    WordContent and TopConstituents, and word frequencies for its task OddManOut. Raises
+    Absent where not exactly one file of each split is there.
 
     folder: the folder with the CoNLL-U files of training, development and test."""
 
@@ -494,9 +495,9 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
     """Derive a probing task of SentEval from a treebank, and return its splits.
 
     The result is {"train", "dev", "test": Split}. The annotated sentences of the
-    treebank take the place of SentEval's parsed fiction. The sentences of all files are
-    pooled and split anew, 70/15/15. The index of a row is the number of its sentence in
-    the pool. The result is cached.
+    treebank are used instead of SentEval's own. The sentences of all files are pooled
+    and split anew, 70/15/15. The index of a row is the number of its sentence in the
+    pool. The result is cached.
 
     Raises Absent where one of the three files is missing. Raises Refused with file and
     line where one is malformed, and where they have too few sentences.

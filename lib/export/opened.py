@@ -76,12 +76,14 @@ class OpenedRun:
     def predictions(self) -> pd.DataFrame:
         """Return the model's predictions on the development rows, a line for each row.
 
-        The index is the number of the row in its data set. For a classifier the columns
-        are `label`, `said` (the predicted class), `right` (whether they are equal) and
-        `confidence` (the probability of the predicted class). For a regression they are
-        `label` and `said` (the predicted score), on the scale of the task's data. For
-        answer spans they are the arrays that were saved, and the index counts from 0.
-        Raises FileNotFoundError where no predictions were saved."""
+        For a classifier the columns are `label`, `said` (the predicted class), `right`
+        (whether they are equal) and `confidence` (the probability of the predicted
+        class). For a regression they are `label` and `said` (the predicted score), on
+        the scale of the task's data. The index is the number of the row in its data
+        set. For answer spans this number is the column `index`; `labels` and `spans`
+        are the true and the predicted answer (start and end in characters), `exact` and
+        `span_f1` its match and F1, and `null` is the score of no answer minus that of
+        the span. Raises FileNotFoundError where no predictions were saved."""
         arrays = self.run.read_arrays("predictions")
         if "logits" not in arrays:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})

@@ -115,7 +115,7 @@ def save(
     Operations that changed the model's layers, such as pruning, are listed in the saved
     configuration, because the weights alone do not say how to build the layers.
 
-    folder: the folder to write; None writes nothing, for results without weights."""
+    folder: the folder to write; None writes nothing, where only metrics are stored."""
     if folder is None:
         return
     done = get_surgery_operations(model)
@@ -261,7 +261,7 @@ def load_pretrained_model(
 def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Yield (name, dtype) of each tensor of a saved model, without loading the tensors.
 
-    The dtype is text as safetensors spells it, such as "F32". So a folder's heads and
+    The dtype is text as safetensors spells it, such as "F32". So a task head or
     quantised weights are recognised before the model is opened."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:

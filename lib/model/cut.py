@@ -199,9 +199,9 @@ def keep_heads_neurons_or_dimensions(
 def count_prunable_units(layer: AnyModule) -> PartCounts:
     """Return the numbers of heads, neurons and dimensions of one transformer layer.
 
-    Pruning checks its indices against them. The dict is {"heads", "neurons",
-    "embedding" (inputs of the query, key and value projections), "qk" (outputs of the
-    query projection), "v" (outputs of the value projection): number}."""
+    Pruning checks its indices against them. The dict is {kind: number}, with the kinds
+    "heads", "neurons", "embedding" (inputs of the query, key and value projections),
+    "qk" (outputs of the query projection) and "v" (outputs of the value projection)."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,
@@ -217,7 +217,8 @@ class ThinLinear(nn.Linear):
 
     It reads only the columns of its input that stay, and puts zeros in place of removed
     outputs. So heads can lose different dimensions, although the matrix products inside
-    attention need heads of one size (report on NAS pruning, section 7.2.2).
+    attention need heads of one size (report on pruning by differentiable NAS, section
+    7.2.2).
 
     linear: the layer to prune; the weights that stay are copied.
     rows, columns: the indices of outputs and inputs that stay; None keeps all."""

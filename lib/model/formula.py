@@ -41,8 +41,8 @@ class Operation:
 
     operands: the number of operands, 1 or 2.
     numpy: the function, of one or two arrays.
-    torch: the same function, of the module torch and one or two tensors, so that this
-    file does not import torch.
+    torch: the same function for tensors, f(torch, x) or f(torch, x, y). It is given the
+    module torch, so that this file need not import it.
     padding: the value that leaves the other operand unchanged, such as 0 for a sum. A
     narrower operand may be padded with it to the width of the wider one."""
 
@@ -119,9 +119,10 @@ class FormulaError(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """A Node is a node of the syntax tree of a formula such as "W2 gelu(W1 x)".
+    """A Node is a node in the syntax tree of a feed-forward network's formula.
 
-    Raises Refused for an unknown operation or a wrong number of operands.
+    An example of a formula is "W2 gelu(W1 x)". Raises Refused for an unknown
+    operation or a wrong number of operands.
 
     op: "x" (the input), "W1" or "W2" (linear maps), or the name of an elementwise
     operation such as "gelu" or "add".
@@ -139,7 +140,8 @@ class Node:
     def __str__(self) -> str:
         """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)".
 
-        `parse` gives the same tree back."""
+        It is the function of a feed-forward network. `parse` makes the same tree of the
+        text."""
 
         def enclose(operand: Node, *looser_operations: str) -> str:
             return f"({operand})" if operand.op in looser_operations else str(operand)
@@ -159,30 +161,32 @@ X = Node("x")
 
 
 def iterate_nodes(node: Node) -> Iterator[Node]:
-    """Yield all nodes of a formula's syntax tree, each before its operands.
+    """Yield all nodes in the syntax tree of a feed-forward network's formula.
 
-    This is prefix order. Operands come from left to right."""
+    Each node comes before its operands (prefix order), and operands come from left to
+    right. An example of a formula is "W2 gelu(W1 x)"."""
     yield node
     for child in node.args:
         yield from iterate_nodes(child)
 
 
 def measure_height(node: Node) -> int:
-    """Return the height of a formula's syntax tree, such as 3 for `W2 gelu(W1 x)`.
+    """Return the height of a formula's syntax tree, such as 3 for "W2 gelu(W1 x)".
 
-    It is the number of edges from the node to its deepest leaf. An architecture search
-    limits it."""
+    It is the number of edges from the node to its deepest leaf. A search for formulas
+    of feed-forward networks limits it."""
     return 1 + max(map(measure_height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Node:
-    """Return the syntax tree of a formula text, such as "W2 gelu(W1 x)".
+    """Return the syntax tree of the formula of a feed-forward network.
 
-    Raises FormulaError where the text is no formula. Python's own parser is used:
-    before it reads the text, each application such as `gelu x` is written as a power,
-    `gelu ** x`. Like an application, a power binds more tightly than a product and
-    groups to the right."""
+    An example of a formula is "W2 gelu(W1 x)". Raises FormulaError where the text is no
+    formula."""
+    # Python's parser reads the text, in which each application such as `gelu x` was
+    # written as a power, `gelu ** x`: like an application, a power binds more tightly
+    # than a product and groups to the right.
     try:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
         for part in ast.walk(body):
@@ -197,8 +201,9 @@ def parse(text: str) -> Node:
 def _convert_syntax(syntax: ast.expr) -> Node:
     """Convert a node of Python's syntax tree (ast) to a Node of a formula's tree.
 
-    Python reads the formula after each application such as `gelu x` was written as a
-    power, `gelu ** x`. Raises Refused for syntax that formulas do not have."""
+    A formula is the function of a feed-forward network, such as "W2 gelu(W1 x)". Before
+    Python reads it, each application such as `gelu x` is written as a power
+    (`gelu ** x`). Raises Refused for syntax that formulas do not have."""
     match syntax:
         case ast.Name("x"):
             return X

@@ -38,11 +38,12 @@ from .parts import (
 
 
 class GatePlan(NamedTuple):
-    """A GatePlan tells which gates (trained masks) of a kind a layer gets, and where.
+    """A GatePlan tells where a layer gets gates (trained masks) of one kind.
+
+    A kind is what the gates mask, such as "heads" or "ffn" (neurons).
 
     gate_count: the number of gates.
-    channels_per_gate: how many consecutive channels each gate masks, such as the head
-    size.
+    channels_per_gate: the consecutive channels that a gate masks, such as a head size.
     side_by_path: {path of a linear layer inside the transformer layer: "inputs" or
     "outputs"}, which says where that linear layer is masked."""
 

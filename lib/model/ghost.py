@@ -253,15 +253,15 @@ class PerHeadGhostedLayer(GhostedLayer):
     equal slices of the neurons, adds to dense(x): its part of x times its columns of
     the weight.
 
-    All M of them are computed by one product, [B, M, T, H], with no more operations
-    than the dense layer has. The int8 weights of a quantised layer are multiplied as
-    floats, which is exact for up to 1,000 columns of a head."""
+    One matrix product computes H_h for all M heads or slices, [B, M, T, H], with no
+    more operations than the dense layer has."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
         scales = None
         if isinstance(self.dense, Int8):
             integers, scale = quantise_to_int8(x.float())
+            # Sums of int8 products are exact in floats for up to 1,000 columns.
             inputs, weight = integers.float(), weight.float()
             scales = scale.unsqueeze(1) * self.dense.scale
         slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -394,8 +394,8 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
 
     Ghost modules are convolutions that generate additional features. Causes are options
     that exclude each other, a position that is named twice or has a ghost module
-    already, and a model whose heads were not pruned as the positions "qk" and "v" need
-    it."""
+    already, and a position "qk" or "v" (attention maps or contexts of pruned heads)
+    where the heads were not pruned in the way that it needs."""
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,

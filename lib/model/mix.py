@@ -106,10 +106,11 @@ class LayerMix(nn.Module):
             self.shift = nn.Parameter(torch.zeros(state_count))
 
     def weights(self) -> torch.Tensor:
-        """Return the weights [L + 1] of the hidden states in the sum, without gamma.
+        """Return the weights [L + 1] of the hidden states in the sum, softmax(alpha).
 
-        They are softmax(alpha). In the control "mean" all are equal; in the control
-        "embedding" the embedding output has 1 and all layers have 0."""
+        They leave out gamma, the trained factor of the sum. In the control "mean" all
+        are equal; in the control "embedding" the embedding output has 1 and all layers
+        have 0."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -197,8 +198,8 @@ class LayerMix(nn.Module):
         """Replace the encoder's last state by the weighted sum of the stored states.
 
         It is the forward hook of the encoder, and returns the changed output of the
-        encoder. Pooler and task head then read the sum. States are cast to float32, the
-        dtype of alpha, because the differences between layers are small.
+        encoder. Pooler and task head then read the sum. It is computed in float32, the
+        dtype of alpha.
 
         module_output: the encoder's output, whose `last_hidden_state` is replaced."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []

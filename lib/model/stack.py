@@ -28,8 +28,8 @@ class Network(nn.Module):
     """A Network has the parameters of one feed-forward network of EfficientBERT.
 
     These are the linear maps W1 (hidden_size to inner_size) and W2 (back), dropout and
-    LayerNorm. The function that combines them is a formula such as "W2 gelu(W1 x)",
-    which the enclosing Stack has, because all its networks share it."""
+    LayerNorm. The function that combines them is a formula such as "W2 gelu(W1 x)". All
+    networks of a transformer layer share it, so it is stored in their Stack."""
 
     def __init__(
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
@@ -68,11 +68,11 @@ class Network(nn.Module):
 
 
 class Norm(nn.Module):
-    """A Norm applies the LayerNorm of the last active feed-forward network of a Stack.
+    """A Norm applies the LayerNorm of the last active feed-forward network of a layer.
 
-    Which network is the last active one changes while a supernet is trained. This
-    module stays the same, so that a hook on it always records the output of the
-    layer."""
+    The layer has several such networks in a row (a Stack). How many of them are active
+    changes while a supernet is trained. This module stays the same, so that a hook on
+    it always records the output of the layer."""
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
@@ -221,8 +221,8 @@ def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
 
     net: the architecture as JSON: {"hidden": hidden size, "width": largest number of
     inner channels, "heads", "mismatch": "truncate" or "pad" for operands of different
-    widths, "layers": (formula such as "W2 gelu(W1 x)", number of networks, divisor of
-    "width") of each layer}."""
+    widths, "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
+    networks, q], where each network has width // q inner channels}."""
     config: Any = model.config
     before = count_parameters(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob

@@ -24,18 +24,21 @@ Net = Any
 
 
 def convert_net_to_json(net: Net | NetJson) -> NetJson:
-    """Return the JSON dict of a net, the description of an EfficientBERT architecture.
+    """Return the description of an EfficientBERT architecture (a net) as a JSON dict.
 
-    A net is given as an object with the method `to_json`, or as JSON already. It says
-    hidden size, heads, and the feed-forward networks of each layer."""
+    The keys are "hidden" (size), "heads", "width" (inner channels), "embedding",
+    "mismatch" (of operands' widths) and "layers" (feed-forward networks of each layer).
+
+    net: an object with the method `to_json`, or the dict itself."""
     return net if isinstance(net, dict) else net.to_json()
 
 
 def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
     """Return the architecture of an EfficientBERT model (its net) as a JSON dict.
 
-    It says hidden size, heads, and the feed-forward networks of each layer. Raises
-    Refused for a model that has no stacks of feed-forward networks."""
+    The keys are "hidden" (size), "heads", "width" (inner channels), "embedding",
+    "mismatch" (of operands' widths) and "layers" (feed-forward networks of each layer).
+    Raises Refused for a model that has no stacks of feed-forward networks."""
     for op in get_surgery_operations(model):
         if op["op"] == "stack":
             return op["net"]
@@ -97,11 +100,12 @@ def activate_subnetwork(
 ) -> None:
     """Let a supernet compute as one of the smaller networks that it contains, in place.
 
-    In each layer the first feed-forward networks are used, with their first channels
-    and the formulas of the smaller network. No weight is changed. In training, inactive
-    channels get a gradient of zero, so AdamW's momentum and weight decay still change
-    them. Inactive networks get no gradient, and do not change. Raises Refused where the
-    smaller network does not fit into the supernet.
+    In each layer the first feed-forward networks are used, with their first channels.
+    The smaller network says how many, and which function they compute (a formula such
+    as "W2 gelu(W1 x)"). No weight is changed. In training, inactive channels get a
+    gradient of zero, so AdamW's momentum and weight decay still change them. Inactive
+    networks get no gradient, and do not change. Raises Refused where the smaller
+    network does not fit into the supernet.
 
     architecture: the description of the smaller network (a net), as an object or JSON;
     None activates the whole supernet again."""

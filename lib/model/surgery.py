@@ -76,9 +76,9 @@ def apply_surgery(
 def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
     """Return the function that changes a model in a named way, such as "cut" (pruning).
 
-    It is in OPERATIONS, this module's table of functions, or else it is the function
-    `prune` of the module of that name in `lib.methods` or, for an exported model, in
-    its folder. Raises Refused for an unknown name."""
+    Built-in functions are in the table OPERATIONS. Any other name is that of a module
+    with a function `prune`, which is returned. Such modules are pruning methods in
+    `lib.methods`, or files of an exported model. Raises Refused for an unknown name."""
     if operation_name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:

@@ -96,9 +96,9 @@ def student_by_method_spec(
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned by a further method.
 
-    Such a method is a module of lib.methods, which belongs to none of the papers. If
-    the module has a function `compute_importance_scores`, the function ranks heads and
-    neurons, on the same rows as the ranking of the papers' students. The training is
+    Such a method is in none of the papers. Its module in lib.methods says which heads
+    and neurons, or which layers, the student keeps. If the module has a function
+    `compute_importance_scores`, the function ranks heads and neurons. The training is
     that of all methods that are compared.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
@@ -189,9 +189,9 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
     """Return {name: Method} of compression methods that are not those of one paper.
 
     A Method says how a model is made at each FLOPs budget. The methods are the
-    uncompressed model, width pruning, controls, int8, the methods in lib.methods, and
-    combinations of papers. A combination is left out where one of its papers is not
-    installed."""
+    uncompressed model, width pruning, controls, int8, the pruning methods in
+    lib.methods, and combinations of papers. A combination is left out where the code of
+    one of its papers is missing."""
     points = {
         "Whole": Method("whole", full_width_finetuned_spec, "all", once=True),
         "Width": Method("paper", students.student_spec),
@@ -226,8 +226,8 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
 def collect_methods() -> dict[str, Method]:
     """Return {name: Method} of all compression methods that can be compared.
 
-    A Method says how a model is made at each FLOPs budget. The methods come from all
-    installed papers, and have the order of the tables of results."""
+    A Method says how a model is made at each FLOPs budget. The methods are those of all
+    papers, controls and combinations, in the order of the tables of results."""
     points = list_methods_of_no_single_paper()
     for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
@@ -248,10 +248,11 @@ def list_flops_budgets_in_twelfths(
     A budget is m, where the model has m/12 of the whole model's FLOPs. The result has
     the chosen budgets, or else those of the profile, but not those at which the encoder
     would keep no whole number of heads, or which a search cannot reach. It is (0,) for
-    a method with a single model, and empty for searches on a user's questions about
-    passages, which they do not support.
+    a method with a single model, and empty for a pruning search on a user's own
+    question-answering data, which it does not support.
 
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     method_name: a key of `collect_methods()`, such as "NAS"."""
     method = TABLE[method_name]
     if method.once:
@@ -313,9 +314,9 @@ def count_method_flops(
 def format_defaults_of_method_comparison() -> list[str]:
     """Return lines of help for the command that compares methods on a user's own data.
 
-    They list all methods, those that are compared without a choice, and the FLOPs
-    budgets (m of 12 parts), seeds and token limits that each size of experiment has by
-    default."""
+    They list all methods, those that are compared by default, and the default FLOPs
+    budgets (m, for m/12 of the whole model's FLOPs), seeds and token limits of each
+    size of experiment."""
     lines = [
         f"methods: {' · '.join(TABLE)}",
         f"without --methods: {', '.join(OWN)}",
@@ -348,11 +349,12 @@ def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str
     """Return a line of text on the scores of two baselines without a neural network.
 
     They are the majority class and a bag of words. The line warns where they score so
-    high that no model can be shown to be better on that many development rows.
+    high that not even a perfect model could be shown to be better on the development
+    rows.
 
     metrics: the metrics of a run of the step (kind of run) `bag_of_words`.
-    is_fraction: whether the score is a share of right rows. Its interval is then known
-    even if every row is right; otherwise the warning begins just below 100 points."""
+    is_fraction: whether the score is a share of right rows, such as accuracy. For other
+    scores the line warns only where a baseline has 100 points."""
     scores = read_baseline_scores(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)

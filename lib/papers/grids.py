@@ -49,8 +49,9 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
     `settings.toml`, or one beside this module. A table below the name of a class of
     options, such as [Train.TEACHER], becomes {profile: options}, where a profile is a
     size of experiment; fields below `all` hold for every profile that does not set
-    them. A Train also has the fields that all trainings of a profile share. The table
-    COLUMNS becomes a tuple of Columns, metrics of tasks.
+    them. Options of the class Train, for a training, also get the fields that all
+    trainings of a profile share. The table COLUMNS becomes a tuple of Columns, metrics
+    of tasks.
 
         >>> read_settings("students").DISTIL["paper"].epochs
         3
@@ -175,8 +176,8 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
     For a user's own encoder it is the family of that encoder, or "bert" where no paper
     uses this family.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     if folder := get_reader_attribute(profile, "model"):
         kind = read_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
@@ -197,8 +198,8 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     All its models start from this encoder. A user's own encoder replaces it, whatever
     the family. Raises Refused for a family that the experiment does not have.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     family: such as "bert" or "roberta"."""
     if folder := get_reader_attribute(profile, "model"):
         return Spec(
@@ -225,8 +226,8 @@ def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     A user's own encoder takes the place of any checkpoint. Raises Refused for an
     unknown name.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     checkpoint_name: such as "bert-base-uncased"."""
     return (
         backbone_spec(profile)
@@ -258,8 +259,8 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     Costs and widths are computed from it, without loading the model. Raises Refused for
     a family that the experiment does not have.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     family: such as "bert"; a user's own encoder has one shape for all families."""
     if folder := get_reader_attribute(profile, "model"):
         return read_shape(folder)
@@ -393,7 +394,8 @@ class ReaderProfile(str):
         """Return sentences for a report page on the user's own data and encoder.
 
         The first one names them, and also stands in captions. Others say how many rows
-        are trained on and which settings hold."""
+        the data have, how many of them are trained on, and that all other settings are
+        those of the experiment's size."""
         parts = [f"data: {self.task_title}"] * bool(self.data)
         parts += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(parts)}."]
@@ -436,8 +438,8 @@ def find_token_limit(profile: str) -> int:
 
     It is the number that a user chose for own data, or else that of the profile.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
@@ -445,8 +447,9 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     """Return the profile that the parameters of a notebook name.
 
     A profile is an experiment's size, such as "mini"; with a user's own data or encoder
-    it is a ReaderProfile. A notebook without the parameter `data` may use `model` for
-    something else, so there only the parameter `profile` counts.
+    it is a ReaderProfile, a str that has them as attributes. A notebook without the
+    parameter `data` may use `model` for something else, so there only the parameter
+    `profile` counts.
 
     notebook_parameters: {parameter: value}, with at least `profile`."""
     parameters = (
@@ -463,8 +466,8 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
     The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
     and `length`. It is the reverse of `find_profile_of_parameters`.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     if not isinstance(profile, ReaderProfile):
         return {"profile": profile[:]}
     reader_parts = {
@@ -480,8 +483,8 @@ def list_command_options(profile: str) -> list[str]:
     They also name a user's own data and encoder, quoted for a shell. Messages show the
     command with which a result is made again.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return [
         f"--{name} {shlex.quote(str(value))}"
         for name, value in get_notebook_parameters(profile).items()
@@ -505,8 +508,8 @@ def format_reader_sentences(profile: str) -> list[str]:
     They name data and encoder, and say how many rows are used and that a paper's claims
     are not judged. The list is empty for the papers' own data and encoders.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return (
         profile.format_input_sentences() if isinstance(profile, ReaderProfile) else []
     )
@@ -519,8 +522,8 @@ def hash_reader_inputs(profile: str) -> list[str]:
     there is no own data, or no own encoder. Results of other inputs are told apart by
     them.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     name, model = (get_reader_attribute(profile, what) for what in PARAMETERS[1:])
     digests = [
         name and data.digest_local_rows("own", name)[0],
@@ -535,8 +538,8 @@ def list_reader_data_warnings(profile: str) -> list[str]:
 
     The list is empty without such data or without problems.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return profile.data_warnings if isinstance(profile, ReaderProfile) else []
 
 
@@ -578,8 +581,8 @@ def select_tasks(
     A user's own data are a single task that replaces all. Raises Refused for an unknown
     profile or task.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     by_profile: {profile: tasks of the page}."""
     check_known_name("profile", profile, by_profile)
     if title := get_reader_attribute(profile, "task_title"):
@@ -619,8 +622,8 @@ def pick_values(
     """Return {label: value} for the chosen labels, in the order of `values_by_label`.
 
     Without a choice it has all of them. Notebooks use it for what a user selects, such
-    as a few rows of a table. Raises Refused for an unknown label, with a list of the
-    known ones.
+    as the labels "Width" and "NAS" of two compression methods. Raises Refused for an
+    unknown label, with a list of the known ones.
 
     label_noun: what a label is, such as "method", for the error message."""
     for name in chosen_labels:
@@ -654,8 +657,8 @@ def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     It has the source, the task, the number of rows and a digest. It is an argument of a
     Spec, the description of a run, so that a run is only repeated on the same rows.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return make_training_data_descriptor(
         profile, task, ROWS[profile].get(task), HELD_OUT[profile]
     )
@@ -676,8 +679,8 @@ def make_training_data_descriptor(
     a Spec, the description of a run. So a run is only repeated on the same rows. At
     some sizes of experiment each seed draws its own training rows.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     row_count: number of training rows; None means all.
     held_out_row_count: number of further training rows, by which candidates of a search
     are scored or heads are ranked.
@@ -711,11 +714,11 @@ def make_common_run_arguments(
 
     A Spec is the description of a run. The arguments are {"data": which rows,
     "numerics": dtype, threads and device}, for question answering "span" (how passages
-    are cut into windows), and `further_arguments`. Of these "train" and "importance"
-    are adapted to a user's own data.
+    are cut into windows), and `further_arguments`. The settings "train" (of a training)
+    and "importance" (of a ranking of heads) are adapted to a user's own data.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     data_descriptor: which rows, if not those of the profile.
     passage_cuts_by_profile: {profile: how passages are cut}."""
     task_args = {
@@ -742,8 +745,8 @@ def find_reader_passage_cut(profile: str) -> Span | None:
     It is None where the data are not questions on passages, and for the papers' own
     data.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     name = get_reader_attribute(profile, "data")
     return SPAN[profile] if name and data.task("own", name).span else None
 
@@ -756,8 +759,8 @@ def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
     has at least 240 steps. Without a user's data or encoder the settings stay as they
     are.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     options: Train, Importance, or a dict, which stays as it is."""
     if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
         return options
@@ -792,8 +795,8 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
     The mean number of tokens of a row is that in the metrics, if it is there, else that
     of the data. The result is None without such data, as other run times are known.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     if not get_reader_attribute(profile, "data"):
         return None
     usual, reads = (
@@ -861,8 +864,8 @@ def find_passage_cut(
     The Span that is returned has lengths in tokens. It is None for other tasks, which
     need no windows.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     passage_cuts_by_profile: {profile: how passages are cut}."""
     return (
         passage_cuts_by_profile[profile]
@@ -884,8 +887,8 @@ def teacher_spec(
     It learns the labels. Its model is the teacher and the start of most students, and
     the baseline of most tables.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     family: family of encoders, such as "bert".
     train: training settings; None means those of the profile.
     passage_cuts_by_profile: {profile: how passages are cut}, for question answering."""
@@ -909,8 +912,8 @@ def augmented_rows_spec(
     code: one copy of each row, at "paper" up to 30. One augmentation serves all seeds;
     only where each seed draws its own training rows does each seed have its own.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     data_descriptor: which rows are augmented, if not those of the profile."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
@@ -930,8 +933,8 @@ def list_columns_by_task(
     paper prints, or else its first one. At "mini" and "base" it has a single one, so
     that each task counts once in a mean.
 
-    profile: size of the experiment, such as "mini", or a ReaderProfile, which also has
-    a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     printed_columns: the Columns of the paper's table."""
     if name := get_reader_attribute(profile, "data"):
         title = get_reader_attribute(profile, "task_title")

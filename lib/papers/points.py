@@ -34,7 +34,8 @@ class Method:
     make: f(profile, task, m) -> Spec, the description of the run that trains the
     student.
     keeps: which heads and neurons stay: the share m/12 of each layer ("width"), "all",
-    those that a search "found", or the name of a module of lib.methods.
+    those that a search "found", or the name of a module of lib.methods, which says what
+    a further method keeps.
     once: whether it has a single model instead of one at each budget.
     flops: f(profile) -> FLOPs of its model, if `keeps` does not give them.
     added: f(profile) -> FLOPs on top of those of the kept heads and neurons.

@@ -138,9 +138,9 @@ def make_printed_score_table(
 
     paper, table_name: folder and file name, without suffix, of the committed table.
     label_columns: the column that names the rows, or several whose texts are joined.
-    kept_head_counts: if given, only rows of models with these numbers of kept heads are
-    returned, and a row is (m, name), with m such as "3/12"; in a table without a column
-    "m" every row has 1/12.
+    kept_head_counts: if given, only models with these numbers of kept heads are
+    returned, and a row is (width, name). The width is text such as "3/12" in the column
+    "m", or "1/12" in a table without this column.
     rename_row: f(printed name of a row) -> its name in our tables.
     column_names: {printed column: its name in our tables}. Columns that begin with
     "Avg" become "average"."""

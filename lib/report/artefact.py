@@ -127,9 +127,9 @@ class Page:
     def reader_profile(self) -> str:
         """Return the notebook's profile, the size of its experiments, such as "toy".
 
-        It is a str. If the notebook's parameters name a user's own data or model, the
-        str also has these as attributes (class `ReaderProfile`). The notebook lists its
-        experiments for this profile."""
+        The notebook lists its experiments for this profile. If its parameters name a
+        user's own data or model, the result is of the class `ReaderProfile`: a str with
+        the attributes `data` and `model`, which name them."""
         return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
 
     @property
@@ -150,10 +150,9 @@ class Page:
         (the description), `run` (the finished run or None), `state`, `error` and the
         metrics of the run. The page reports how many runs are missing, and why.
 
-        if_missing: "run" executes missing runs first, unless a command makes the page,
-        since the command has executed them before. "make" executes them in any case,
-        where earlier results decide which runs are needed. "skip" executes nothing and
-        reports nothing as missing."""
+        if_missing: what happens to missing runs. "run" executes them first if the
+        notebook is run by hand; a command that makes pages has executed them before.
+        "make" executes them always. "skip" neither executes nor reports them."""
         lost, specs = {}, [row.spec for row in rows]
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
@@ -202,13 +201,13 @@ class Page:
         the experiments, such as "toy") and one at the profile mini for comparison. Runs
         of the second table are only looked up, never executed.
 
-        rows_or_grid: the Rows, or a function that returns them for a profile and
-        parameters of the notebook. A function is also called with "mini".
-        recorded_rows: the Rows at mini, or a function that returns them. It is ignored
-        where `rows_or_grid` is a function.
-        transform_rows: a function from the Rows of a function `rows_or_grid` to the
-        Rows that are collected instead, such as those of the searches that found the
-        networks."""
+        rows_or_grid: the Rows of the first table, or a function that returns Rows for a
+        profile and parameters of the notebook, which is called for both tables.
+        recorded_rows: the Rows of the second table, or a function that returns them. It
+        is used only where `rows_or_grid` is no function.
+        transform_rows: a function that replaces the Rows which the function
+        `rows_or_grid` returned. For example, Rows of trained networks are replaced by
+        those of the architecture searches that found them."""
         if callable(rows_or_grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.list_rows_to_run(
@@ -345,11 +344,11 @@ class Page:
 
         The figure is closed. Without data a sentence says that nothing is measured yet,
         and no file is written. At the profile toy (tiny experiments) a line on the
-        figure warns that its numbers are of toy scale. The line is left out for a
-        user's own data, and where `name` contains "recorded".
+        figure warns that its numbers are of toy scale.
 
         data: the numbers that the figure draws.
-        name: a suffix of the files' names, where a page has several figures.
+        name: a suffix of the files' names, where a page has several figures. If it
+        contains "recorded", the figure shows committed results and has no warning.
         rests_on_no_runs: whether the warning is left out, since the figure shows no
         results of training."""
         if data.dropna(how="all").empty:
@@ -401,12 +400,12 @@ class Page:
 
         It also keeps a sentence on each difference, for the answer below the page's
         title. A difference without an Estimate (mean with 95 % interval) is left out,
-        with its printed value. Where no difference has the three seeds that an interval
-        needs, a sentence replaces the figure. At the profile toy (tiny experiments) the
-        figure is drawn nevertheless.
+        and so is its printed value. Where no difference has the three seeds that an
+        interval needs, a sentence replaces the figure. At the profile toy (tiny
+        experiments) the figure is drawn nevertheless.
 
-        estimates_by_row: {(source of the numbers, such as "this run, toy", name of a
-        row): Estimate or None}.
+        estimates_by_row: {(source, name of a row): Estimate or None}. The source tells
+        where the numbers come from, such as "this run, toy".
         printed_differences: {name of a row: difference in points that a paper prints}.
         axis_label: what is subtracted from what, and the unit in brackets.
         name: a suffix of the files' names."""
@@ -433,8 +432,8 @@ class Page:
 
         estimates_by_row: {(source of the numbers, name of a row): Estimate or None}.
         The source ends with a profile, as in "this run, toy".
-        difference_label: what is subtracted from what. The name of the row replaces a
-        last part such as "another model"."""
+        difference_label: what is subtracted from what. In "Ghost minus another model",
+        the name of the row, such as "Prune, SST-2", replaces "another model"."""
         method, is_named, _ = difference_label.rpartition(" another")
         start = f"{method} " if is_named else f"{difference_label}, "
         start = start[:1].upper() + start[1:]
@@ -526,13 +525,13 @@ class Page:
             site.write_profile_index(self.reader_profile[:])
 
     def add_own_number_to_answer(self, answer_sentences: list[str]) -> list[str]:
-        """Return the answer of a page, at the profile toy with a number of its runs.
+        """Return a page's answer, led at the profile toy by a result of its own runs.
 
-        The answer is the sentences below the title. At toy (tiny experiments) the
-        answer comes from committed results of larger experiments, while a user wants to
-        see a number of the runs that were just made. So this number leads. It is the
-        first difference that the page draws, or else the range of its scores. At any
-        profile, where none of the page's runs exists, a sentence that says so leads.
+        The answer is the sentences below the title. At toy (tiny experiments) it comes
+        from committed results of larger experiments, while a user wants to see a result
+        of the runs that were just made. This is the first difference that the page
+        draws, or else the range of its scores. At any profile, where none of the page's
+        runs exists, a sentence that says so leads.
 
         answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
@@ -593,10 +592,10 @@ def describe_score_range(
 def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
     """Return a label of an experiment in words, such as "seed 3" or "task CoLA".
 
-    The name of a model stands alone, and a width is "3/12 of the width". The text is ""
-    for the width of an unpruned model, which is 0.
+    The name of a model stands alone. The label "m" (number of kept attention heads) is
+    "3/12 of the width" in words, or "" where it is 0, which marks an unpruned model.
 
-    row: {label: value} of the experiment; `m` is the number of kept attention heads."""
+    row: {label: value} of the experiment."""
     if label_name == "m":
         return f"{format_model_width(row)} of the width" if row["m"] else ""
     return (
@@ -609,10 +608,10 @@ def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
 def list_caveats(runs: Runs) -> list[str]:
     """Return sentences that warn the readers of a page of scores that can mislead.
 
-    They name seeds whose score lies far from the median of their model. For each task
-    where it was measured, they also give the correlation that the pretrained encoder
-    reaches without any training. Only results at the profiles mini and base (sizes of
-    the experiments) are examined.
+    They name seeds whose score lies far from the median of their model. For sentence
+    similarity (STS-B) they also give the correlation that the encoder reaches without
+    fine-tuning, since a model owes that much of its score to pretraining. Only results
+    at the profiles mini and base (sizes of the experiments) are examined.
 
     runs: the results of a notebook's experiments."""
     lines = []
@@ -637,11 +636,10 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     """Open the Page by which a notebook shows its results and writes its files.
 
     Every notebook calls it in its second code cell. It checks the notebook's
-    parameters, chooses the folder for files, and sets the style of figures. The
-    notebook's variable `profile` (size of the experiments) becomes a str that also has
-    the user's own data and model, if the parameters name some. Raises Refused, a
-    ValueError, for a parameter that is misspelt, of the wrong type or out of range,
-    also for one that papermill injected.
+    parameters, chooses the folder for files, and sets the style of figures. It sets the
+    notebook's variable `profile` (size of the experiments) to `Page.reader_profile`.
+    Raises Refused, a ValueError, for a parameter that is misspelt, of the wrong type or
+    out of range.
 
     notebook_globals: the globals() of the notebook."""
     plot.set_style()

@@ -57,8 +57,8 @@ def digest_code_of_pages() -> str:
     """Return one digest of all files on which every notebook's HTML page depends.
 
     They are the code, settings and templates of this package, the numbers that the
-    papers print, and the written findings. A page that was made with another digest is
-    out of date."""
+    papers print, and data/found.md, the text of the findings. A page that was made with
+    another digest is out of date."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
@@ -117,9 +117,8 @@ class PageBuilder:
         """Return the JSON summary that the notebook's last cell wrote, or None.
 
         It has the answer, the parameters, the runs and the files of the page. It is
-        None where the JSON file is missing or unreadable, or where the HTML file is
-        incomplete. After a run by hand in JupyterLab there is a summary although no
-        HTML was made."""
+        None where the JSON file is missing or unreadable, or where an HTML file was
+        written only in part."""
         is_complete = (
             split_html_and_digest(self.html_path).digest or not self.html_path.exists()
         )
@@ -194,9 +193,10 @@ def is_up_to_date(builder: PageBuilder, contents_digest: str) -> bool:
 def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
-    A standard page at the profile mini (size of the experiments) is also written in
-    Markdown, for a code host. If another process makes the same page, this one waits
-    for it. Raises Refused where a cell of the notebook fails.
+    At the profile mini (size of the experiments), the page of an unchanged notebook is
+    also written in Markdown, for a code host such as GitHub. If another process makes
+    the same page, this one waits for it. Raises Refused where a cell of the notebook
+    fails.
 
     builder: the notebook and the folder of the page.
     contents_digest: the digest of what the page is made from

@@ -86,7 +86,8 @@ class LiveFigure:
     several: {list in which several values can be chosen: {value: whether chosen at
     first}}.
     layout: options of Plotly's layout.
-    changes: {chosen value: {path in the layout: what the choice sets there}}.
+    changes: {chosen value: {path in the layout, such as "xaxis.title.text": what the
+    choice sets there}}.
     row: pixels that each drawn row adds to the height; 0 for a fixed height."""
 
     title: str
@@ -221,12 +222,13 @@ def find_page_runs(notebook_id: str, profile: str) -> Runs:
 def make_frontier_table(profile: str) -> pd.DataFrame:
     """Return a DataFrame of the score and costs of each model on each task.
 
-    The columns are those of `lib.papers.frontier.make_points_table`, such as `score` in
-    points, its 95 % interval `low` to `high`, `seeds` (their number) and `flops` (in
-    millions). Three more are `source` (where the numbers come from), `runs` (the names
-    of a model's runs) and `ms` (milliseconds of 8 sentences of 128 tokens, nan where
-    not measured). A model of fewer than SEEDS (3) seeds has no interval. The frame is
-    empty where there are no runs.
+    The columns are task, model, method, kind (of the method), m (FLOPs budget in
+    twelfths), seeds (their number), score (in points), low and high (its 95 % interval,
+    from SEEDS (3) seeds on), flops, parameters and bytes (each in millions), ms
+    (milliseconds of 8 sentences of 128 tokens, if measured), source (where the numbers
+    come from), runs (names of the runs), and gap, gap_low, gap_high, beside and budget
+    (a comparison with width pruning, see `lib.papers.frontier.make_points_table`). The
+    frame is empty where there are no runs.
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
@@ -265,8 +267,8 @@ def join_run_names(runs: Iterable[Run]) -> str:
 def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     """Return an interactive figure of scores against cost, with the Pareto front.
 
-    A reader chooses the task, the kind of cost (such as FLOPs), where the runs are
-    from, and the methods.
+    A reader chooses the task, the kind of cost (such as FLOPs), the source of the runs
+    (such as "recorded, mini"), and the methods.
 
     frontier_table: tables of `make_frontier_table` of one or more profiles (sizes of
     the experiments), concatenated."""
@@ -329,7 +331,7 @@ def read_verdicts_frame() -> pd.DataFrame:
     It is the file `verdicts.csv` with a further column `paper` (title of the paper). A
     row has the measured difference, its 95 % interval, the printed value, the region
     that the paper claims, and an outcome such as "agrees". Numbers that are missing are
-    nan. A comparison that is counted under another claim is left out."""
+    nan. A comparison that several claims share has one row."""
     rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
@@ -398,7 +400,8 @@ def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
 def format_comparison_label(row: Mapping[Any, Any]) -> str:
     """Return the label of a row of a forest plot: what is compared, and the outcome.
 
-    It is in HTML lines of at most 60 letters: "G1 Ghosts minus pruning: ✓ agrees".
+    It is in HTML lines of at most 60 letters: "G1 Ghosts minus pruning: ✓ agrees",
+    where G1 is the id of the claim.
 
     row: a row of `read_verdicts_frame`, which is a comparison that tests a claim."""
     text = f"{row['claim']} {row['sentence']}: {verdicts.add_symbol_to_verdict_word(row['word'])}"
@@ -520,7 +523,8 @@ def plot_turnable_surfaces(
 
     One surface is shown at a time. The reader chooses it and the scale of z.
 
-    surface_by_name: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}.
+    surface_by_name: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}. A
+    scale is named as in "linear z", and its array has the values to draw.
     scale_with_one_range: the scale on which all surfaces have one range of z, so that
     they can be compared.
     notebook_id: id of the notebook that has the numbers in a table; the figure links to
@@ -551,11 +555,11 @@ def plot_turnable_surfaces(
 
 
 def describe_best_model(frontier_table: pd.DataFrame) -> str:
-    """Return a sentence on the model with the best score at half the FLOPs.
+    """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
-    It gives this score and that of the unpruned model, with intervals, for the answer
-    below a page's title. The task is the first one that has intervals, else the first
-    of all. Raises Refused where the unpruned model was not run on it.
+    It gives the scores of both models with intervals, for the answer below a page's
+    title. The task is the first one in the table that has intervals, else the first of
+    all. Raises Refused where the unpruned model was not run on this task.
 
     frontier_table: the table of `make_frontier_table` with scores and costs, not
     empty."""

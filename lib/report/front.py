@@ -69,12 +69,10 @@ def find_page_heading(notebook_id: str) -> str:
 def list_ordered_pages(profile: str) -> list[str]:
     """Return the ids of the notebooks that have a page at a profile, in index order.
 
-    The index lists pages paper by paper. A committed notebook whose file was deleted is
-    listed, so that its loss is noticed. If a user removed the whole folder of a paper,
-    deleted notebooks are left out.
+    The index lists pages paper by paper. A notebook whose file was deleted is listed
+    too, so that its loss is noticed, unless the user removed a whole paper.
 
-    profile: size of the experiments, such as "mini". At a large one only notebooks with
-    planned experiments have a page."""
+    profile: size of the experiments, such as "mini"."""
     names = [
         name
         for name in notebook.read_notebook_digests()
@@ -149,8 +147,8 @@ def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
     """Return whether a comparison counts in the totals on a paper's central claims.
 
     It must test a central claim of this paper at the profile mini (size of the
-    experiments). One task of a mean over tasks, or a comparison that is counted under
-    another claim, does not count.
+    experiments). A comparison that another claim shares and counts is not counted
+    again, nor is a single task beside the mean over tasks.
 
     verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
     claim = lists.read_claims()[verdict_row["claim"]]

@@ -332,8 +332,7 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
 
     comparisons: a frame with the columns of `make_forest_plot_data`. The text in its
     column `word`, such as "agrees", stands beside the row.
-    axis_label: what is subtracted from what, and the unit in brackets. In "score minus
-    that of another model (points)", "another" becomes "the row's"."""
+    axis_label: what is subtracted from what, and the unit in brackets."""
     comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(comparisons["at"])
     title = format_forest_plot_title(
@@ -645,8 +644,8 @@ def draw_scores_of_random_draws(
 
     scores_by_group: {group: scores [N]}, such as two methods; draw i of all groups is a
     pair.
-    highlighted_group: the group with the look of a paper's method. The other is
-    subtracted from it.
+    highlighted_group: the group that has a colour of its own, and from which the other
+    is subtracted.
     reference_score, reference_name: a score that is drawn as a vertical line, if any,
     and its name."""
     if text := describe_paired_random_draws(scores_by_group, highlighted_group):

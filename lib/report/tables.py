@@ -144,7 +144,7 @@ class Runs:
 
         An example is "on development rows and, at mini, unseen rows of 9 words and more
         (recorded, mini)". Unseen rows are labelled rows that neither training nor the
-        choice of settings used."""
+        choice of settings used; shorter ones do not count."""
         sources = ", ".join(source for source, *_ in self.source_frames)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
@@ -193,10 +193,10 @@ class Runs:
     ) -> pd.DataFrame:
         """Return a DataFrame of scores from 0 to 100, a line for each run and metric.
 
-        It has the labels of the runs, `column` (title of the metric), `score`,
-        `development` (score on development rows alone), `source` (where a run is from,
-        such as "recorded, mini") and `scale` (its profile, the size of the
-        experiments).
+        It has the labels of the runs, `column` (title of the metric), `score` (on all
+        rows that training did not use), `development` (score on the development rows
+        among them), `source` (where a run is from, such as "recorded, mini") and
+        `scale` (its profile, the size of the experiments).
 
         columns: the metrics of tasks that the paper's table prints. A task without any
         has its first metric.
@@ -223,11 +223,10 @@ class Runs:
         The result is {(source, group): Estimate}. The source tells where the runs are
         from, such as "recorded, mini". A group is a value of `group_column`. The
         Estimate has the mean difference in points over pairs of equal seed, and its 95
-        % interval. A group without a pair, or with a model that learned too little to
-        be compared, is left out. A seed in which a model collapsed (no better than
-        chance) makes no pair, unless the paper claims that this model fails. If the
+        % interval. A group without a pair is left out, and so is one in which at least
+        half of a model's runs fail to learn (`estimate_difference_of_frames`). If the
         difference was planned as a test of a claim, only the planned seeds count, and
-        the Estimate has the region that the paper claims.
+        the Estimate also has the region that the paper claims.
 
         method, baseline: names of the models; `baseline` is subtracted.
         group_column: a label of the experiments by which they are grouped. With several
@@ -279,8 +278,9 @@ class Runs:
 
         Each frame has the results of one model. The Estimate has the mean difference in
         points and its 95 % interval. It is None where no seed has both models, or where
-        at least half of a model's runs learned too little. If the difference was
-        planned as a test of a claim, only the planned seeds count, and the Estimate has
+        at least half of a model's runs fail to learn: they score no better than chance,
+        or less than half of the unpruned model's score. If the difference was planned
+        as a test of a claim, only the planned seeds count, and the Estimate also has
         the region that the paper claims.
 
         method_frame, baseline_frame: rows with task, seed, model and run.
@@ -470,13 +470,12 @@ def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
     """Return (table, swaps levels), a table with only the columns that a page shows.
 
     A column is (source, title), and the first word of a title is a task. A source that
-    begins with "published" or "printed" has a paper's numbers. Each measured column is
-    put beside the printed columns of its task, and the levels are to be swapped, so
-    that the task stands above the source. Printed columns of other tasks, and scores on
-    development rows alone, are left out: the table's CSV file has them. Where no task
-    is common, all printed columns come first. A table without two column levels is
-    unchanged. "Swaps levels" is True where the caller is to swap the levels of the
-    columns."""
+    begins with "published" or "printed" has a paper's numbers. Printed and measured
+    columns of the same task are put side by side. Then "swaps levels" is True: the
+    caller should swap the two column levels, so that the task stands above the source.
+    Printed columns of other tasks, and scores on development rows alone, are left out.
+    Where no task is both printed and measured, all printed columns come first. A table
+    without two column levels is unchanged."""
 
     def find_task(column: tuple[object, ...]) -> str:
         return re.split(r"[\s,(]", str(column[1]))[0]

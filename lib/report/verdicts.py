@@ -175,8 +175,8 @@ def list_answer_sentences(
 def is_on_central_claim(verdict: Verdict) -> bool:
     """Return whether a claim's comparisons lead on a page, as its main result.
 
-    They do if runs decide the claim, and it is a central claim of a paper or one of
-    this project's own questions.
+    They do for a central claim of a paper or a question of this project, if it is
+    tested by runs and not by arithmetic on printed numbers.
 
     verdict: a claim with its measured comparisons."""
     role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]
@@ -188,10 +188,11 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
 
     The keys are claim (its id), says (its sentence), kind ("finding" or "arithmetic"),
     profile (size of the experiments), word and measured (outcome and value of a printed
-    number that is computed again), note, leading (whether the claim is central) and
-    cells. `cells` is a list of comparisons as dicts of texts: sentence, ours (measured
-    effect), printed, word (outcome), reading (outcome with its strength), reason (why
-    it is not measured), and the flag beside (whether it is one task of a mean).
+    number that is computed again), note (remarks, such as on failed runs), leading
+    (whether the claim is central) and cells. `cells` is a list of dicts, one for each
+    comparison: sentence, ours (measured effect), printed, word (outcome), reading
+    (outcome as tables show it, such as "agrees (weaker than printed)"), reason (why it
+    is not measured) and beside (whether it is one task of a mean over tasks).
 
     verdict: a claim of a paper with its measured comparisons."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})

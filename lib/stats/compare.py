@@ -91,7 +91,8 @@ def pair_runs_of_models(
     chance), or lacks the split of a Column makes no Pair. Runs of different dtypes make
     one only if both exist in float32.
 
-    frame: a row for each run, with the columns task, seed, model and run.
+    frame: a row for each run, with the columns task, seed, model and run (a Run with
+    the stored result, None if missing).
     method, baseline: names in the column `model`.
     columns_by_task: {task: its Columns}, the metrics on which to compare."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
@@ -116,8 +117,8 @@ def pair_rows(
     dtypes make one only if both exist in float32. Raises Refused where two runs were
     evaluated on different examples.
 
-    method_rows, baseline_rows: for each run its task, its seed and the run, None if it
-    is missing.
+    method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
+    Run with the stored result, None if missing).
     columns_by_task: {task: its Columns}, the metrics on which to compare.
     includes_collapsed_runs: for the method and the baseline, whether collapsed runs are
     paired too."""
@@ -163,8 +164,8 @@ def collect_dtypes(spec_json: Json) -> set[str]:
     """Return the dtypes, such as {"bfloat16"}, of a run and of all runs it builds on.
 
     Runs of different dtypes are not compared, as rounding would add to their
-    difference. A latency measurement adds no dtype of its own, which need not be that
-    of its models.
+    difference. The dtype of a latency measurement itself does not count, only those of
+    the models that it timed.
 
     spec_json: the description of the run as JSON, with those of its inputs inside."""
     numerics = (
@@ -181,10 +182,11 @@ def group_by_task_and_seed(
 ) -> list[list[Mapping[str, Any]]]:
     """Group rows of runs by task and seed: the runs of one group are compared.
 
-    Return a list of groups. A row without a run is left out, unless its run was dropped
-    because the group had two dtypes (state MIXED).
+    Return a list of groups, each a list of rows. A row whose "run" is None is left out,
+    unless its "state" is the text MIXED, which says that the run was dropped because
+    the group had two dtypes.
 
-    rows: for each run its task, its seed and the run, None if it is missing."""
+    rows: dicts with "task", "seed" and "run" (a Run, the stored result, or None)."""
     groups = defaultdict(list)
     for row in rows:
         if row["run"] or row.get("state") == MIXED:
@@ -206,10 +208,11 @@ def select_runs_of_one_dtype(
 
     Rounding would otherwise add to their difference. Where bfloat16 and float32 are
     mixed, each bfloat16 run is replaced by the same run in float32. If one of these is
-    missing, all rows of the task and seed get the run None and the state MIXED. Return
-    the rows in their order, changed ones as copies.
+    missing, all rows of the task and seed get "run": None and "state": MIXED, a text
+    that says why. Return the rows in their order, changed ones as copies.
 
-    rows: for each run its labels, task, seed, run and metrics."""
+    rows: a dict for each run, with "task", "seed", "run" (a Run with the stored result,
+    or None), its metrics and labels such as "model"."""
     changed = {}
     for group in group_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
@@ -259,7 +262,9 @@ def read_unseen_rows_descriptor(run: Run) -> Json | None:
 
     Unseen rows are labelled rows that neither training nor the choice of settings used.
     They are scored together with the development rows, for narrower intervals. The keys
-    are "rows" (their number), "digest" and others."""
+    are "rows" (their number), "digest" (hash of their content), "beside" (number of
+    training rows kept apart from them, 0 if they are official test rows) and, where
+    short rows were left out, "words" (least number of words)."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
@@ -272,8 +277,8 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     share text; and "index", a list that is equal for two runs on the same examples.
     Scores and paired tests read these arrays. The examples are the rows of the Column's
     split. After development rows follow the run's unseen rows, if any: labelled rows
-    that no training used. Without these each example is its own cluster. Raises
-    FileNotFoundError where the run has no predictions.
+    that no training used. In a run without unseen rows each example is its own
+    cluster. Raises FileNotFoundError where the run has no predictions.
 
     column: a metric on a split of a task."""
     stored, unseen_spec = (
@@ -323,9 +328,9 @@ def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
 
     It tells whether the run collapsed. Chance is the accuracy of the most frequent
     class, the F1 of always predicting class 1, or a correlation of 0. For answer spans
-    it is the share of questions without an answer. Two standard errors are added, but
-    not to F1. A run without predictions, as after a loss that was not finite, counts as
-    collapsed.
+    it is the share of questions without an answer. Two standard errors are added to
+    this chance, but not for F1. A run without predictions, as after a loss that was not
+    finite, counts as collapsed.
 
     column: a metric on a split of a task."""
     try:
@@ -357,7 +362,8 @@ def make_collapsed_mask(
     A run has collapsed if it scores no better than chance, or predicts the same for all
     examples. Tables leave it out. A missing run counts as not collapsed.
 
-    frame: a row for each run, with the columns run and task.
+    frame: a row for each run, with the columns task and run (a Run with the stored
+    result, None if missing).
     columns_by_task: {task: its Columns (metrics on splits)}; the first one decides."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [
@@ -409,7 +415,8 @@ def list_scores_in_points(
     "development", without unseen rows. A score is nan where the run is missing. A
     metric on a split that no run has is left out.
 
-    frame: a row for each run, with its labels, the run and its metrics.
+    frame: a row for each run, with the columns task, run (a Run with the stored result,
+    None if missing), its metrics and labels such as model.
     columns_by_task: {task: its Columns (metrics on splits)}."""
     import pandas as pd
 
@@ -433,10 +440,10 @@ def list_scores_in_points(
 def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
     """Return the head over a table's scores that says where they come from.
 
-    It is "this run, toy" for runs of this machine, and "recorded, mini" for committed
-    runs. Without runs it begins with "not run".
+    It is "this run, toy" for results of this machine, and "recorded, mini" for results
+    that are published with the code. Without results it begins with "not run".
 
-    frame: a row for each run.
+    frame: a row for each run, with the column run (a Run with the result, or None).
     profile: the size of the experiments, such as "mini"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
@@ -495,12 +502,13 @@ def join_tables_by_row(
 ) -> pd.DataFrame:
     """Join several tables {row: {column: value}} into one DataFrame.
 
-    So printed and measured numbers stand side by side. Rows with equal keys become one
-    row, and values are not changed. Keys that are tuples make a MultiIndex. Rows and
-    columns stand in the order in which they first occur, and missing values are nan.
+    So numbers of a paper and measured ones stand side by side. Rows with equal keys
+    become one row, and values are not changed. Keys that are tuples make a MultiIndex.
+    Rows and columns stand in the order in which they first occur, and missing values
+    are nan.
 
-    index_names: names of the levels of the row index; the last name belongs to the last
-    level, so there may be more or fewer names than levels."""
+    index_names: names of the levels of the row index. With fewer levels than names, the
+    last names are used."""
     import pandas as pd
 
     merged: dict[Any, dict[Any, Any]] = {}
@@ -527,7 +535,8 @@ def describe_outlying_seeds(
     """Return a warning for each model and metric of which few seeds move the mean.
 
     A seed is outlying if its score is more than FAR (10) points from the median over
-    seeds. There is a sentence only if fewer than half of at least three seeds are.
+    seeds. There is no warning with fewer than three seeds, or where half or more are
+    outlying.
 
     frame: a row for each run. Without the columns task, model, seed and run the list is
     empty.
@@ -634,8 +643,8 @@ def make_score_table_by_task(
 ) -> ScoreTable:
     """Return a table of scores, mean and standard deviation over seeds in points.
 
-    The form is {row: {(source, title of the metric): text}}. A row is a model, or
-    (width, model) where models are pruned to a number of heads. Left out are runs that
+    The form is {row: {(source_name, title of the metric): text}}. A row is a model, or
+    ("3/12", model) where heads are pruned, here to 3 of 12. Left out are runs that
     collapsed (scored no better than chance), unless all runs of a row and metric did,
     and seeds that only one model has. With several metrics there is a column "average".
     Its mean is that of the columns' means, and its deviation is over the seeds that
@@ -710,7 +719,8 @@ def estimate_difference(
     be paired. Runs are paired by task and seed; the mean is over seeds, then over
     tasks.
 
-    frame: a row for each run, with the columns task, seed, model and run.
+    frame: a row for each run, with the columns task, seed, model and run (a Run with
+    the stored result, None if missing).
     method, baseline: names in the column `model`.
     columns_by_task: {task: its Columns (metrics on splits)}."""
     replicates = pair_runs_of_models(frame, method, baseline, columns_by_task)

@@ -197,8 +197,8 @@ def _count_ghost_kernels(
     Ghost modules generate the features of pruned heads or neurons (GhostBERT). At "qk"
     and "v" each of the M kept heads feeds each of the A - M pruned ones through its own
     kernel: M * (A - M) kernels. Elsewhere one kernel is shared, and convolves the sum
-    over heads or groups of neurons. With more than one ghost feature there is a kernel
-    for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2, B.4).
+    over heads or groups of neurons. If a module generates several features, there is a
+    kernel for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2, B.4).
 
     kept_heads_per_layer: M; None means all A heads.
     ghost_position: "qk", "v", "o", "ffn1" or "ffn2", where the module is in a layer."""
@@ -422,11 +422,12 @@ def list_widths_of_layers(
 ) -> list[dict[str, int]]:
     """Return the widths of each layer of a pruned network, for `count_flops_of_layers`.
 
-    They are [{"heads": number, "ffn": number of neurons, ...}, ...], a dict for each of
-    L layers.
+    The list has a dict for each layer: {"heads": number, "ffn": number of neurons}. If
+    `kept_indices` has them, there are also "embedding" (inputs of the query, key and
+    value projections), "qk" and "v" (dimensions of queries and of values).
 
     kept_indices: {"heads": for each layer the indices of the kept heads, "neurons": the
-    same for neurons, ...}."""
+    same for neurons}, and perhaps the same for the further kinds."""
     indices = {
         "ffn" if kind == "neurons" else kind: lists
         for kind, lists in kept_indices.items()

@@ -29,13 +29,13 @@ RANKED = 12
 class Measure:
     """A Measure says how a quantity is computed from runs.
 
-    An example is the share of remaining weights. It is given in one of three ways; the
-    task score, which is built in, needs none.
+    An example is the share of remaining weights. One of `values`, `by_run` and `of_all`
+    is given, and none of them for the task score, whose computation is built in.
 
     values: an expression over the names of a run's metrics, such as "100 * remaining".
-    by_run: f(frame of runs, columns_by_task) -> a value for each run.
-    of_all: f(a frame of runs for each model, columns_by_task, argument) -> an Estimate
-    (a number with its interval) or None. The argument is a text such as a layer.
+    by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
+    of_all: f(a frame of runs for each model, {task: its metrics}, text) -> an Estimate
+    (a number with its interval) or None. The text may name what is measured, or be "".
     unit: the unit as text.
     resolution: the number of which all values are multiples; 0 for none.
     null: the value that means no effect, 1 for a ratio.
@@ -68,7 +68,8 @@ def list_collapsed_flags(
     A run has collapsed if it scores no better than chance, or predicts the same for all
     examples. Claims that a method trains unstably compare the shares of such runs.
 
-    frame: a row for each run, with the columns run and task; no run is missing.
+    frame: a row for each run, with the columns task and run (a Run with the stored
+    result, never None).
     columns_by_task: {task: its Columns (metrics on splits)}; the first one decides."""
     return [
         compare.measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
@@ -84,8 +85,8 @@ def list_scores(
     Runs that are missing, train no model, or collapsed (scored no better than chance)
     are left out. There is a score for each run and each metric of its task.
 
-    frame: a row for each run, with the columns task, run and spec (the description of
-    the run).
+    frame: a row for each run, with the columns task, run (a Run with the stored result,
+    None if missing) and spec (the description of the run).
     columns_by_task: {task: its Columns (metrics on splits)}."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]

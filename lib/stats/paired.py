@@ -99,8 +99,8 @@ class Estimate:
     p: two-sided p-value against no effect, whose value is `null`.
     noise: standard error of the mean from the choice of examples alone.
     freedom: degrees of freedom of Student's interval.
-    region, interest: the (low, high) that a paper claims, and the smallest effect of
-    interest, where known."""
+    region: (low, high) between which a paper claims that the value lies; () for none.
+    interest: the smallest effect of interest; nan for none."""
 
     mean: float
     low: float
@@ -209,10 +209,10 @@ def compute_score(metric: str, predictions: np.ndarray, labels: np.ndarray) -> f
     It is from 0 to 1, or -1 to 1 for a correlation, and the same number that paired
     tests compare. Raises Refused for an unknown metric.
 
-    metric: "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or one of
-    MARKS.
-    predictions: classes or values [N], or logits [N, C]. For a metric of answer spans
-    (MARKS) they are the scores [N] of the questions.
+    metric: "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or "exact"
+    or "span_f1" for answer spans.
+    predictions: classes or values [N], or logits [N, C]. For answer spans they are the
+    scores [N] of the questions.
     labels: [N]."""
     return float(
         compute_weighted_scores(
@@ -282,10 +282,10 @@ def _iterate_weighted_ranks(
 ) -> Iterator[RankBlock]:
     """Yield the ranks of N examples, in blocks of B weighted samples, for Spearman.
 
-    A block is (sample weights [B, N], for each array of `score_columns` twice its ranks
-    less their mean [B, N]). The samples of a jackknife leave out a cluster of examples;
-    their ranks are obtained from those of all examples, without sorting again. Doubled
-    ranks are whole numbers, so sums of products are exact in any order.
+    A block is (weights of its samples [B, N], a list with the ranks [B, N] by each of
+    `score_columns`). The ranks are doubled and centred: whole numbers, so that sums of
+    products are exact in any order. The samples of a jackknife leave out a cluster of
+    examples; their ranks are obtained from those of all examples, without sorting.
 
     score_columns: labels or predictions [N] to rank.
     weights: how often each sample has each example, [D, N]."""
@@ -498,7 +498,7 @@ def difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
     `paired_difference` has zero width, which looks like certainty. The interval then
     reaches as far as Wilson's upper limit for 0 of n rows, where rows of one cluster
     count as one. This holds for metrics that are means over rows; for others the width
-    may be zero. Tests of papers' claims use `paired_difference`, as planned before.
+    may be zero. Tests of papers' claims use `paired_difference`, as was planned.
 
     pairs: predictions of the method (a) and the baseline (b), a Pair for each task and
     seed."""
@@ -567,8 +567,8 @@ def estimate_difference_of_shares(
 
     It compares, for example, the shares of runs that failed. The Estimate is in points.
     A difference has Newcombe's 95 % interval (1998, method 10) and Fisher's exact
-    p-value. A single share has Wilson's interval; its p-value is 1 for a share of 0,
-    and else 0."""
+    p-value. A single share has Wilson's interval. Its p-value is for the hypothesis
+    that the true share is 0: 1 where the share is 0, and else 0."""
     counts = [
         (int(np.sum(flags)), len(flags))
         for flags in (outcomes, other_outcomes)

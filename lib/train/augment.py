@@ -97,8 +97,8 @@ class WordReplacer:
 def split_into_words(replacer: WordReplacer, text: str) -> SplitText:
     """Split a text into words, and mark the words that augmentation may replace.
 
-    These have only the letters a to z and are no stop words. Returns (words, their
-    replaceable indices).
+    Words that may be replaced have only the letters a to z and are no stop words.
+    Returns (words, indices of the words that may be replaced).
 
     replacer: the model whose tokenizer normalises and splits the text."""
     text = replacer.rules.normalizer.normalize_str(text)
@@ -197,13 +197,12 @@ def predict_likeliest_pieces(
 ) -> list[list[int]]:
     """Return the token ids of the likeliest WordPieces in place of each masked word.
 
-    For each word these are at most `pieces_per_word` ids, sorted by id. Special tokens
-    and pieces that continue a word are left out. They are the candidates by which
-    augmentation replaces the word. The model reads "masked sentence [SEP] original
-    sentence", cut to its longest input.
+    Each list has at most `pieces_per_word` ids, sorted by id, by which augmentation may
+    replace the word. Special tokens and pieces that continue a word are left out. The
+    model reads "masked sentence [SEP] original sentence", cut to its longest input.
 
-    masked_words: for each word its number, the ids of its sentence, and its place
-    there.
+    masked_words: for each word (a number by which the caller knows it, not used here;
+    token ids of its sentence without [CLS]; its position, where [CLS] is 0).
     numerics: the dtype of the forward pass."""
     tokenizer, where = replacer.tokenizer, loop.get_device()
     limit = replacer.model.config.max_position_embeddings

@@ -67,10 +67,10 @@ def encode_rows(
 ) -> tuple[Encoded, LogitScorer]:
     """Tokenise the rows of a task, and make the function that scores logits on them.
 
-    Returns (tokenised rows, f(logits) -> ({metric: value}, arrays to save)). A row is a
-    text or a pair of texts. For a task of answer spans, as in SQuAD, a long passage is
-    cut into overlapping windows, and each window is a tokenised row. Raises Refused for
-    such a task without `span_settings`.
+    Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The arrays
+    are to be saved, such as "logits" and "labels". For a task of answer spans, as in
+    SQuAD, a long passage is cut into overlapping windows, and each window is a
+    tokenised row. Raises Refused for such a task without `span_settings`.
 
     split: the rows with their labels, such as the development rows.
     max_length: tokens to which rows are cut.
@@ -136,12 +136,11 @@ def score_span_logits(
 
     Returns ({metric: value}, arrays). The arrays have a value for each of N questions:
     "spans" (best answer, start and end in characters [N, 2]), "null" (score of no
-    answer minus that of the best span), "labels", "index" (row numbers), "exact" and
-    "span_f1".
+    answer minus that of the best span), "labels" (true answer as in "spans", -1 for
+    none), "index" (row numbers), "exact" (0 or 1) and "span_f1".
 
     Where some questions have no answer (SQuAD 2.0), the prediction is no answer if
-    "null" is above 0. SQuAD's official script also fits this threshold to the rows that
-    it scores.
+    "null" is above 0.
 
     split: the questions and passages with their answers.
     windows: the W overlapping windows of passages that the model read.

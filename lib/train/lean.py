@@ -47,9 +47,8 @@ def use_eager_attention_and_few_casts(
     The model's attention is computed by separate matrix products ("eager"), which on
     short rows is two to three times as fast as PyTorch's fused attention. With the
     dtype bfloat16, hidden states have it from the embedding on, so that no casts are
-    needed between matrix products; weights stay in float32. A model that already uses
-    an attention function of this project keeps it. On other devices only freed memory
-    is kept (`keep_freed_memory`).
+    needed between matrix products; weights stay in float32. On every device, the
+    process keeps freed memory for the next step (`keep_freed_memory`).
 
     numerics: says the dtype."""
     keep_freed_memory()
@@ -69,12 +68,8 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
 
     Each element is set to 0 with probability level / 256, where level = round(256 *
     drop_probability); so 0.1 becomes 26 / 256 = 0.1016. The other elements are divided
-    by their probability of staying, so that the mean does not change.
-
-    One 64-bit draw serves eight elements. An element stays if its byte is at least
-    `level`. Clamp and subtraction turn bytes into 0 and 1 ten times as fast as a
-    comparison does. The scale is multiplied last, so that bfloat16 does not round
-    it."""
+    by their probability of staying, so that the mean does not change. One 64-bit draw
+    serves eight elements."""
     level = round(256 * drop_probability)
     draws = torch.empty(
         (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
@@ -84,7 +79,10 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
         .view(torch.uint8)[: values.numel()]
         .view(values.shape)
     )
+    # A byte of at least `level` stays. Clamp and subtraction make it 1 and others 0,
+    # ten times as fast as a comparison.
     stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(values.dtype)
+    # The scale comes last, so that bfloat16 does not round it.
     return (values * stays).mul_(256 / (256 - level))
 
 
@@ -104,8 +102,8 @@ def use_dropout_by_random_bytes(
 
     This is faster than PyTorch's dropout. Rates become multiples of 1 / 256. Attention
     is computed without a fused kernel, because PyTorch's fused one draws its own mask
-    element by element. A model that already uses an attention function of this project
-    keeps it, with the dropout that it has.
+    element by element. The attention of GhostBERT's generated heads keeps PyTorch's
+    dropout.
 
     is_enabled: False leaves the model unchanged."""
     layers = [
@@ -148,9 +146,9 @@ class UsedEmbeddingRows(nn.Module):
         self.train(embedding.training)
 
     def restore_full_embedding(self) -> nn.Embedding:
-        """Write the trained rows back into the original embedding, and return it.
+        """Copy the trained rows into the embedding that has the full table; return it.
 
-        It then has the full table again, and takes its old place in the model."""
+        After training, the caller puts this embedding back into the model."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
         return self.full[0]

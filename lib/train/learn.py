@@ -90,7 +90,8 @@ class TaskTraining:
     def encode_split(self, split: str) -> tuple[Encoded, heads.LogitScorer]:
         """Tokenise the rows of a split, and make a function that scores logits on them.
 
-        Returns (tokenised rows, f(logits) -> ({metric: value}, arrays to save)).
+        Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The
+        arrays are to be saved, such as "logits" and "labels".
 
         split: its name, such as "dev" for the development rows."""
         rows, length = self.splits[split], self.train.max_length
@@ -151,9 +152,10 @@ class TaskTraining:
     ) -> dict[str, ModelScorer]:
         """Make for each split of the rows a function that scores a model on it.
 
-        Returns {split name: f() -> ({metric: value}, arrays to save)}. A function
-        scores the model with its weights at the time of the call. The split "unseen"
-        has test rows for the final model alone: no model may be selected on them.
+        Returns {split name: f() -> ({metric: value}, {name: array})}. The arrays are to
+        be saved, such as "logits" and "labels". A function scores the model with its
+        weights at the time of the call. The split "unseen" has test rows for the final
+        model alone: no model may be selected on them.
 
         split_prefixes: beginnings of the names of the splits that are wanted."""
 
@@ -204,8 +206,8 @@ def call_step_on_task(
 ) -> Metrics:
     """Call a function that trains on a task, and return its metrics.
 
-    The function gets one TaskTraining, made of four JSON arguments, in their place. So
-    all such functions share the code that loads rows and reads settings.
+    The function gets a TaskTraining, which loads the rows and reads the settings that
+    `data`, `numerics`, `train` and `span` describe as JSON.
 
     step_function: f(TaskTraining, **step_arguments) -> metrics.
     run: the folder of the run (this execution of the function), for writing.
@@ -228,9 +230,10 @@ def train_and_save(
 ) -> Metrics:
     """Train a model on a task, score it, save it, and return its metrics.
 
-    The model is changed in place. Its predictions are saved too. Where `train.select`
-    is "best", the weights with the best score during the training are taken: the score
-    on the held-out rows if `scored_splits` has them, and else on the development rows.
+    The model is changed in place. Its predictions are saved too. Where the setting
+    `select` is "best", the weights with the best score during the training are taken:
+    the score on the held-out rows if `scored_splits` has them, and else on the
+    development rows.
 
     training: the rows of the task, the settings, and the run whose folder is written.
     objective: a context manager that yields the loss function, f(batch, row numbers) ->

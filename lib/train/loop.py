@@ -92,8 +92,8 @@ class Callback:
     that do nothing; a subclass overrides some. Several callbacks can be combined. A
     callback is constructed for a model before the training begins. What it does must
     follow from the step and from the state of the model alone, buffers included, so
-    that a resumed training repeats it. All its parameters must be parameters of the
-    model.
+    that a resumed training repeats it. Tensors that it trains must be parameters of the
+    model, so that checkpoints save them.
 
     groups: further optimiser groups {"params", "lr"}, with learning rates of their own
     that follow the schedule.
@@ -252,9 +252,9 @@ def fit(
 
 
 def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
-    """Let all callbacks finish the model after the last training step.
+    """Call `after_last_step` of all callbacks, and return their metrics in one dict.
 
-    It calls their `after_last_step`, and returns their metrics joined in one dict."""
+    The method gives the model its final form, for example without pruned weights."""
     return {
         name: value
         for callback in callbacks

@@ -142,15 +142,15 @@ def compute_attention_error_zero_padded(
     token_mask: Tensor,
     ignores_padding: bool,
 ) -> Tensor:
-    """Return the mean squared difference of attention scores, without padded keys.
+    """Return the mean squared difference of attention scores, padded keys set to 0.
 
     The scores are those of student and teacher before the softmax, [B, A, T, T] each.
     Scores of padded keys and all scores of at most -100 are first set to 0 in both, as
-    in EfficientBERT's code, which distils so.
+    in EfficientBERT's code for distillation.
 
     token_mask: attention mask [B, T], 1 for real tokens.
     ignores_padding: whether the mean leaves out all pairs of tokens with a padded one.
-    Otherwise padded keys count as zeros in it."""
+    Otherwise it is over all T * T pairs."""
     gone = (token_mask == 0)[:, None, None, :]
     student_attention_scores, teacher_attention_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
@@ -167,7 +167,7 @@ def compute_attention_error_over_keys(
     token_mask: Tensor,
     ignores_padding: bool,
 ) -> Tensor:
-    """Return the mean squared difference of attention scores, as TinyBERT's code.
+    """Return the mean squared difference of attention scores, as in TinyBERT's code.
 
     The scores are those of student and teacher before the softmax, [B, A, T, T] each.
     Differences at padded keys are set to 0.

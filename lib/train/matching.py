@@ -137,10 +137,10 @@ def run_encoder_without_head(
 ) -> None:
     """Run a model's encoder without its head, where only hidden states are needed.
 
-    Hooks record the states, so nothing is returned.
+    Hooks such as those of `record_states_and_scores` read the states, so nothing is
+    returned.
 
-    unused_row_numbers: not used. Other functions for a forward pass, in whose place
-    this one is passed, look up labels by the numbers of the batch's rows."""
+    unused_row_numbers: not used; all functions for a forward pass take it."""
     get_encoder(model)(**batch)
 
 
@@ -261,9 +261,10 @@ def compute_distances(
 ) -> dict[str, Tensor]:
     """Return the distances between hidden states of student and teacher on a batch.
 
-    They are {term of the loss: scalar}; a term is the sum of its distances over pairs
-    of layers, all with weight 1. Raises Refused where attention scores have different
-    numbers of heads.
+    They are {term of the loss: scalar}, where a Match names the term to which it adds,
+    such as "attention". A term is the sum of its distances over pairs of layers, all
+    with weight 1. Raises Refused where attention scores have different numbers of
+    heads.
 
     layer_matches: which states and layers are compared, by which distance, for which
     term.

@@ -36,7 +36,7 @@ def build_target_objective(
     model: the model to train.
     targets: which losses are used.
     teacher_weight: the weight alpha of "soft", where "hard" has 1 - alpha; None gives
-    both the weight 1. It needs both terms."""
+    both the weight 1. A number is allowed only where `targets` asks for both."""
     rows, teacher = (
         training.training_rows,
         training.teacher_logits if targets.kind != "hard" else None,

@@ -20,8 +20,8 @@ def fine_pruning_spec(
     """Describe the run that prunes a model by magnitude while it is fine-tuned.
 
     The model is one point in a comparison of score and cost of many compression
-    methods. It is trained for as many epochs as theirs. The Spec is the frozen
-    description of this run, still without a seed.
+    methods, all trained for equally many epochs. The Spec is the frozen description of
+    this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     kept_weights_in_twelfths: the share of the weights in the encoder's linear layers

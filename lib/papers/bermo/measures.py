@@ -57,7 +57,7 @@ def find_fewest_epochs_to_reach_bert(
     out where a model lacks a run, or where there is only one number of epochs.
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
-    run and epochs.
+    epochs and run (the Run, a stored result with its scores).
     columns_by_task: {task: metrics by which it is scored}.
     score_margin: a score that is at most this many points (of 100) lower counts as
     equal."""
@@ -100,7 +100,7 @@ def list_epochs_to_reach_bert(
     compared seed by seed.
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
-    run and epochs.
+    epochs and run (the Run, a stored result with its scores).
     columns_by_task: {task: metrics by which it is scored}."""
     least = find_fewest_epochs_to_reach_bert(runs_frame, columns_by_task).set_index(
         ["task", "seed"]

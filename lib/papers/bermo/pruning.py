@@ -42,13 +42,11 @@ class WeightCounts(NamedTuple):
 class Masks(loop.Callback):
     """This class prunes a model while it is trained, by a mask on each linear layer.
 
-    The training loop calls its methods in each step. It puts masks on the linear layers
-    of the encoder. A threshold that changes by a schedule closes them step by step.
-    After the last step, the masks are multiplied into the weights.
+    The constructor puts masks on the linear layers of the encoder. The training loop
+    calls the methods in each step. A threshold that changes by a schedule closes the
+    masks step by step. After the last step, they are multiplied into the weights.
 
-    `model.pruning` has buffers with the state of the penalty's controller, so that a
-    resumed training continues with it; the finished model has none. Raises Refused
-    where the warm-ups of the schedule do not fit the number of steps."""
+    Raises Refused where the warm-ups of the schedule do not fit the number of steps."""
 
     def __init__(
         self,
@@ -88,12 +86,12 @@ class Masks(loop.Callback):
             pruning.register_buffer(name, made)
 
     def before_forward_pass(self, step: int, step_count: int) -> None:
-        """Set the threshold of the masks and the weight of the penalty for a step.
+        """Set the threshold of the pruning masks and the weight of their penalty.
 
         The training loop calls it before each forward pass. The threshold follows a
-        schedule (`plan_threshold_ramp`), and the penalty's weight follows the
-        threshold. Where a share of the weights to keep is set, a controller changes
-        that weight too.
+        schedule (`plan_threshold_ramp`). The penalty is a term of the loss that lowers
+        mask scores; its weight follows the threshold. Where a share of weights to keep
+        is set, a controller scales the penalty's weight too.
 
         step: number of the step, from 0.
         step_count: number of all steps; it is not used."""

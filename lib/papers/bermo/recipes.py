@@ -85,9 +85,9 @@ def find_setting(
 def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return the dict that says on which rows of a task all BERMo runs are trained.
 
-    It has the source of the data, a digest of them and the number of training rows,
-    among others (`lib.data.make_data_descriptor`). All models of a task have the same
-    dict, so that they are compared on the same rows.
+    It has the keys of `lib.data.make_data_descriptor`, such as "source" and "task" of
+    the data, "digest" of all rows and "rows", the number to train on. All models of a
+    task have the same dict, so that they are compared on the same rows.
 
     profile: size of the experiment, "toy", "mini", "base" or "paper"."""
     rows = ROWS[profile]

@@ -63,12 +63,12 @@ def make_table_of_runs(
 ) -> ScoreTable:
     """Return our own scores with the columns of BERMo's Tables 2, 4 and 5.
 
-    The result is {row: {(heading, column): text}}, where the text is a mean over seeds
-    with its spread, in points. It is shown beside the printed table
-    (`read_printed_table`).
+    The result is {row: {(heading, column): text}}, where the text is mean and standard
+    deviation over seeds in points (of 100), with the number of seeds: "81.2 ± 0.4 (3)".
+    It is shown beside the printed table (`read_printed_table`).
 
     runs_frame: a DataFrame with a row for each run, and the columns task, model, seed
-    and run.
+    and run (the Run, a stored result with its scores).
     heading: heading above our columns, such as "this run, toy".
     row_columns: the columns of `runs_frame` whose values name a row."""
     columns = {

@@ -12,8 +12,8 @@ def count_millions_of_parameters(
 ) -> Fraction:
     """Return the exact number of parameters of a published EfficientBERT, in millions.
 
-    Formulas that check the paper's printed sizes call it. Raises KeyError for an
-    unknown network and Refused for an unknown convention.
+    It serves to check the sizes that the paper prints. Raises KeyError for an unknown
+    network and Refused for an unknown convention.
 
     network_name: the network's name in EfficientBERT's tables, such as
     "EfficientBERT_TINY".

@@ -31,7 +31,7 @@ def make_segment_pairs(
 
     Yield the rows. Documents come in order, and each is the first segment of one row. A
     row is {"input_ids": [CLS] document [SEP] other document [SEP], "token_type_ids": 0
-    for the first and 1 for the second segment}. Documents are cut so that it has at
+    for the first and 1 for the second segment}. Documents are cut so that a row has at
     most `max_tokens` tokens. Raises Refused for fewer than two documents, or where
     fewer than two tokens of text fit.
 

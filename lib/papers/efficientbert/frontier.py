@@ -18,7 +18,7 @@ def published_network_spec(
     """Describe the run that trains a published EfficientBERT on a task.
 
     The model is one point in a comparison of score and cost of many compression
-    methods. It is trained for as many epochs as theirs. The Spec is the frozen
+    methods, which are all trained for the same number of epochs. The Spec is the frozen
     description of this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".

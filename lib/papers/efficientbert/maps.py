@@ -40,16 +40,16 @@ def maps(
 
     It is for Figures 7 and 8 of EfficientBERT, where students are compared with their
     teacher. This function is a step: it does the work of a run and returns its metrics.
-    Each model has three, over all tokens of the rows: "<input>.cka", the linear CKA of
-    the outputs; "<input>.kl", the mean KL divergence in nats of each head's attention
-    from the reference's; and "<input>.kl_mean_map", that of the attention averaged over
-    heads.
+    Each other model gets three metrics, over all tokens of the rows: "<input>.cka", the
+    linear CKA of the outputs; "<input>.kl", the mean KL divergence in nats of each
+    head's attention from the reference's; and "<input>.kl_mean_map", that of the
+    attention averaged over heads.
 
     <input> is the name of an input run, such as "model:EfficientBERT". For N rows it
-    saves the file `maps`, without any text: `attention.<input>` [N, A, T, T],
-    probabilities; `output.<input>` [N, T, H], mapped to the teacher's width where a
-    student has a map for that; `lengths` [N], tokens of each row; and `rows` [N].
-    Shorter rows are padded with 0.
+    saves the file `maps`: `attention.<input>` [N, A, T, T], probabilities;
+    `output.<input>` [N, T, H], mapped to the reference's width where a student has a
+    linear map for that; `lengths` [N], tokens of each row; and `rows` [N]. Shorter rows
+    are padded with 0.
 
     run: the run that is made, whose inputs are finished runs: `reference`, and `model`
     or any number of `model:<name>`, all with one vocabulary.

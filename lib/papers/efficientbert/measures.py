@@ -31,7 +31,8 @@ def compute_share_of_steps_to_match_loss(
 
     warm_started_curve, curve_from_scratch: the logged curves of the two trainings,
     {"step": [N], name of a loss: [N]}.
-    loss_name: the loss that is compared, "loss" or a part of it."""
+    loss_name: the loss that is compared, "loss" or a term of it, such as
+    "prediction"."""
     indices = np.flatnonzero(
         smooth_loss(warm_started_curve[loss_name])
         <= smooth_loss(curve_from_scratch[loss_name])[-1]
@@ -57,8 +58,9 @@ def compute_step_shares_by_seed(
     latter. Seeds without both runs are left out.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
-    or "from scratch"), seed and run.
-    loss_name: the loss that is compared, "loss" or a part of it."""
+    or "from scratch"), seed and run (the finished Run, or None).
+    loss_name: the loss that is compared, "loss" or a term of it, such as
+    "prediction"."""
     made = compare.select_rows_with_runs(runs_frame)
     rows = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.read_arrays("curve") for model, seed, run in rows}
@@ -81,7 +83,7 @@ def list_shares_of_steps_to_match_loss(
     the two models is this share. Both get NaN where the seed lacks one of them.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
-    or "from scratch"), seed and run.
+    or "from scratch"), seed and run (the finished Run, or None).
     unused_columns: not used; all functions that measure runs take this argument."""
     share = runs_frame["seed"].map(compute_step_shares_by_seed(runs_frame))
     return share.where(runs_frame["model"] == "inherits", 0 * share)
@@ -93,7 +95,8 @@ def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[
     The loss is smoothed by a trailing mean over the last 5 % of the logged points. Such
     losses compare trainings that start from different weights.
 
-    runs_frame: a DataFrame with a row for each run; the column "run" has the run.
+    runs_frame: a DataFrame with a row for each run; the column "run" has the finished
+    Run, and none is missing.
     unused_columns: not used; all functions that measure runs take this argument."""
     return [
         smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in runs_frame["run"]
@@ -128,8 +131,8 @@ def estimate_speed_up(
     An Estimate is a ratio with its 95 % interval (`estimate_speed_ups`). The first
     finished run that timed the models counts. The result is None where there is none.
 
-    latency_frames: a list whose first DataFrame has a row for each run, with the run in
-    the column "run".
+    latency_frames: a list of which only the first DataFrame is read. It has a row for
+    each run, and the column "run" has the finished Run, or None.
     unused_columns: not used; all functions that measure runs take this argument.
     model_name: the model, as the run that timed it calls it. Raises KeyError for
     another name."""

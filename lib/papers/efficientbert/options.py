@@ -28,8 +28,8 @@ class Search(Option):
     accepts is given up.
     initial: random candidates before the cascade is first fitted.
     refit: evaluations between two fits of the cascade.
-    encoding: "index" where the cascade is fitted on formulas as numbers of their
-    symbols; "" without a cascade.
+    encoding: "index" where the cascade is fitted on the formulas of the feed-forward
+    networks, with a number for each symbol; "" without a cascade.
     population: number of latest candidates from which evolution takes parents.
     tournament: number of candidates drawn from the population, of which the best is the
     parent.
@@ -84,7 +84,7 @@ class Warmup(Option):
     "shared" by embedding and layers.
     prediction: weight of the loss on logits; 0 on plain text.
     zero: whether attention scores of padded keys are set to 0 before they are compared.
-    mask: whether errors leave out padded tokens.
+    mask: whether mean squared errors leave out padded tokens.
     gold: whether a regression learns the labels, instead of the teacher's outputs.
     hide_first: whether the loss on the logits of answer spans leaves out the position
     of [CLS]."""

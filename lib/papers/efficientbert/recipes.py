@@ -145,8 +145,7 @@ DEVIATIONS = published.read_deviations_by_profile("efficientbert")
 def find_proxy_task(profile: str) -> str:
     """Return the task on which an architecture search trains and scores its candidates.
 
-    It is one small task in place of all tasks, such as "SST-2" at mini. A reader's own
-    data, if given, replace it.
+    It is one small task in place of all tasks, such as "SST-2" at mini.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     return grids.select_tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
@@ -220,8 +219,8 @@ def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     """Return (least, most) parameters that a network of the search may have.
 
     They include the linear map from the network's hidden size to the teacher's. At
-    "paper" they are 15 and 16 million. Elsewhere they are set as shares of the way from
-    the smallest network to the largest one.
+    "paper" they are 15 and 16 million. At "toy" and "mini" they lie at fixed shares of
+    the range from the smallest network to the largest one.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     if profile in LIMITS:
@@ -372,12 +371,12 @@ def pretrained_network_spec(
 ) -> Spec:
     """Describe the run that pre-trains a published network on text.
 
-    Trainings on tasks start from its model. The network inherits its first weights from
-    the supernet, the largest network of the search space. Three kinds do not: the row
-    "w/o Warm-up KD", the baseline with the shape of MobileBERT_TINY, and networks with
-    BERT's plain embedding, which start from random weights. At "paper" the baseline
-    TinyBERT_4 is a published checkpoint instead. The Spec is the frozen description of
-    this run. Its seed is 0, so runs of all seeds share the result.
+    Trainings on tasks start from its model. Most networks inherit their first weights
+    from the supernet, the largest network of the search space. Networks with BERT's
+    embedding, "MobileBERT_TINY shape" and "EfficientBERT w/o Warm-up KD" start from
+    random weights instead. At "paper" the baseline TinyBERT_4 is a published
+    checkpoint. The Spec is the frozen description of this run. Its seed is 0, so runs
+    of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     network_name: the network's name in EfficientBERT's tables.
@@ -425,9 +424,8 @@ def make_finetuning_settings(
 ) -> Train:
     """Return the training settings of a task, such as epochs and learning rate.
 
-    They are the profile's, with what differs by task. Some tasks have other epochs,
-    lengths or learning rates; teachers at "paper" do not. Where the best model of a
-    training is kept, some tasks select it by the mean of two metrics.
+    They are the profile's, except that some tasks have other epochs, lengths or
+    learning rates, or select the best model by the mean of two metrics.
 
     settings_by_profile: {profile: settings}.
     profile: size of the experiment, "toy", "mini" or "paper"."""
@@ -494,10 +492,10 @@ def student_spec(
 ) -> Spec:
     """Describe the run that makes a model of EfficientBERT's tables, for a task.
 
-    A published network is pre-trained on text, then distilled on the task. The teacher
-    is fine-tuned. "EfficientBERT+" alone inherits encoder and head from a supernet that
-    was trained on several tasks. The Spec is the frozen description of this run, still
-    without a seed. Raises Refused for an unknown name.
+    A published network is pre-trained on text, then distilled on the task. "BERT_BASE
+    (Teacher)" is only fine-tuned. "EfficientBERT+" alone inherits encoder and head from
+    a supernet that was trained on several tasks. The Spec is the frozen description of
+    this run, still without a seed. Raises Refused for an unknown name.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     model_name: name of a row: "BERT_BASE (Teacher)" or a network, such as
@@ -536,8 +534,8 @@ def make_subnetwork_options(profile: str) -> Shared:
     The supernet is the largest network, and its leading parts are smaller networks with
     shared weights. Each training step takes one of them, with a number of parameters
     within the bounds for candidates. Each layer draws a pair (k, q), k stacked
-    feed-forward networks with 1/q of the full inner width, from all 16 pairs and once
-    more the pair that EfficientBERT's stage 2 found.
+    feed-forward networks with 1/q of the full inner width, from all 16 pairs. The pair
+    that EfficientBERT's stage 2 found is twice as likely as another.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     every = [(k, q) for k in STACKS for q in QS]
@@ -570,11 +568,11 @@ def stage_3_supernet_spec(profile: str) -> Spec:
 
     The supernet is the largest network, and its leading parts are smaller networks with
     shared weights. Each step trains a random one of them, so that stage 3 can score
-    them without training. Its formulas are those that EfficientBERT's stage 2 found.
-    Before this run it is trained on text in the same way, from the weights of a
-    supernet that was pre-trained as a whole. At "paper" a tenth of each task's rows is
-    held out, on which the search scores. The Spec is the frozen description of this
-    run. Its seed is 0, so runs of all seeds share the result.
+    them without training. The formulas of its feed-forward networks are those that
+    EfficientBERT's stage 2 found. It starts from weights that were trained on text. At
+    "paper" a tenth of each task's rows is held out, on which the search scores. The
+    Spec is the frozen description of this run. Its seed is 0, so runs of all seeds
+    share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 
@@ -614,12 +612,12 @@ def candidate_spec(
     data_descriptor: DataDescriptor | None = None,
     **training_changes: Any,
 ) -> Spec:
-    """Describe the run that trains a network as stages 1 and 2 of the search train one.
+    """Describe the run that trains a network briefly, as candidates of a search are.
 
-    It is distilled for a few epochs on the one task of the search. At "paper" it is
-    first trained on a short text, and sees a tenth of the task's rows. Such a run shows
-    what the search sees of a network. The Spec is the frozen description of this run,
-    still without a seed.
+    Stages 1 and 2 of EfficientBERT's search score a network after such a training. It
+    is distilled for a few epochs on the one task of the search. At "paper" it is first
+    trained on a short text, and sees a tenth of the task's rows. The Spec is the frozen
+    description of this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     net: description of the network.
@@ -671,8 +669,9 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 def read_printed_table(table_name: str) -> ScoreTable:
     """Return the printed scores of an EfficientBERT table, to be shown beside ours.
 
-    They are {row: {("published", column): printed value}}. A row is named by its model,
-    without the citation.
+    They are {row: {("published", column): printed value}}. A column is the printed
+    heading, such as "MNLI-m". A row is the model's name without its citation, such as
+    "AdaBERT".
 
     table_name: the name of the table's file, such as "table03_nas_dev"."""
     return published.make_printed_score_table(
@@ -706,7 +705,7 @@ def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
-    """Return the same estimates, with the teacher's name for pages in their keys.
+    """Return the same estimates, with the actual name of the teacher in their keys.
 
     The estimates are {(source, model): Estimate}, an Estimate being a number with its
     interval. A source is the heading of a set of runs and ends in ", <profile>", such
@@ -727,12 +726,13 @@ def make_table_of_scores(
     """Return a table of EfficientBERT with our scores beside the printed ones.
 
     It has a row for each model, and the columns (source, metric): first "published",
-    then each set of our runs. A further column of each set has the parameters in
-    millions. Our scores are means over seeds with their spread, in points, as text.
+    then each set of our runs, such as "recorded, mini". A further column of each set
+    has the parameters in millions. Our scores are means over seeds with their spread,
+    in points, as text.
 
     printed_rows: {row: {("published", column): value}}, as `read_printed_table` returns
     it.
-    runs: a lib.report.tables.Runs, which has the DataFrames of our runs.
+    runs: the results of one notebook, with a DataFrame for each set of runs.
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
@@ -782,10 +782,10 @@ def attention_maps_spec(
 ) -> Spec:
     """Describe the run that compares students' last layers with the teacher's.
 
-    It is for Figures 7 and 8. The last layer's attention maps and outputs on the first
-    four development rows are saved, to be drawn. Their similarity to the teacher's is
-    measured on 200 rows, at "toy" on 64. The Spec is the frozen description of this
-    run, at seed 0, which the caller may change.
+    It is for EfficientBERT's Figures 7 and 8. The last layer's attention maps and
+    outputs on the first four development rows are saved, to be drawn. Their similarity
+    to the teacher's is measured on 200 rows, at "toy" on 64. The Spec is the frozen
+    description of this run, at seed 0, which the caller may change.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     further_networks: names of networks in EfficientBERT's tables, in addition to the

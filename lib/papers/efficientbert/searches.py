@@ -165,15 +165,15 @@ def search_spec(
 
 
 def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
-    """Describe the run that trains a supernet for stage 3 of our own search.
+    """Describe the run that trains a supernet for the last stage of a search.
 
     A supernet is a network whose leading parts are smaller networks with shared
-    weights. Stage 3 scores these without training. The formulas are those that an
-    earlier search finds. The Spec is the frozen description of this run, still without
-    a seed.
+    weights. Stage 3, the last one of EfficientBERT's search, scores these without
+    training. The formulas of the feed-forward networks are those that an earlier stage
+    finds. The Spec is the frozen description of this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    search: Spec of that search. Each seed of the search has its own supernet."""
+    search: Spec of that earlier stage. Each of its seeds gets a supernet."""
     spec = efficientbert.stage_3_supernet_spec(profile)
     args = {"network_output": "supernet", "shared": Output("search", "shared")}
     return use_searched_network(
@@ -217,11 +217,11 @@ def use_searched_network(
 def retraining_spec(
     profile: str, task: str, search: Spec, **training_changes: Any
 ) -> Spec:
-    """Describe the run that trains the network a search found, as published ones are.
+    """Describe the run that fully trains the network that a search found.
 
-    It is pre-trained on text, then distilled on the task. So it can be compared with
-    the networks in EfficientBERT's tables. The Spec is the frozen description of this
-    run, still without a seed.
+    It is pre-trained on text, then distilled on the task. The networks in
+    EfficientBERT's tables are trained in the same way, for comparison. The Spec is the
+    frozen description of this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of the search.
@@ -288,8 +288,9 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
 def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
     """Return different random networks of search stage 1, always the same ones.
 
-    Stage 1 searches formulas and sizes of all layers. The networks are those of Figure
-    3, which asks whether short and full training rank networks alike.
+    Stage 1 searches the formulas and sizes of all feed-forward networks. The networks
+    serve EfficientBERT's Figure 3, which asks whether short and full training rank
+    networks alike.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     candidate_count: number of networks; 0 takes the profile's."""

@@ -135,11 +135,10 @@ def make_teacher_agreement_scorer(
 ) -> Callable[[], float]:
     """Return f() -> exp(-L), how well a model agrees with its teacher on held-out rows.
 
-    L is the distillation loss on logits (EfficientBERT, equation 3), always to the
-    teacher's. A search ranks candidates by this score. It is 1 where the model agrees
-    with a teacher that is certain. Unlike an accuracy it is continuous, so ties are
-    rare. The function takes the model's weights at the time of the call; the teacher's
-    logits are computed once.
+    L is the distillation loss on logits (EfficientBERT, equation 3). A search ranks
+    candidates by this score. It is 1 where the model agrees with a teacher that is
+    certain. Unlike an accuracy it is continuous, so ties are rare. The function takes
+    the model's weights at the time of the call; the teacher's logits are computed once.
 
     training: the task's rows, and the run with its input `teacher`."""
     encoded, teacher_logits = training.held_out_rows
@@ -225,10 +224,10 @@ def make_student_for_task(
 ) -> PreTrainedModel:
     """Return a student model with the head that a task needs, ready to be distilled.
 
-    With no architecture, a start model that was pruned or has ghost modules (as in
-    GhostBERT) is the student itself. Else a new model is made, which inherits weights
-    of the start model (`make_student`). Either has a linear map `projection` from its
-    hidden size to the teacher's.
+    With no architecture, a start model that was pruned, or changed in another way, is
+    the student itself. Else a new model is made, which inherits weights of the start
+    model (`make_student`). Either has a linear map `projection` from its hidden size to
+    the teacher's.
 
     run: the run that is made; its input `start`, optional, is the start model.
     student_architecture: description of the student's network; None takes that of the
@@ -283,9 +282,9 @@ def make_student(
     """Return a new student model that inherits its weights from a larger model.
 
     It has a linear map `projection` from its hidden size to the teacher's. Encoder and
-    projection take the leading parts of the weights of the run's input `start`, a
-    student or supernet, if there is one. All other weights are random, drawn from the
-    run's seed; a task's head always is.
+    projection take the leading parts of the weights of the larger model, the run's
+    input `start`, if there is one. All other weights are random, drawn from the run's
+    seed; a task's head always is.
 
     run: the run that is made.
     student_architecture: description of the student's network; None takes that of
@@ -414,9 +413,9 @@ def make_training_callbacks(
 ) -> list[loop.Callback]:
     """Return the callbacks that the training loop calls during a distillation.
 
-    The last one saves the loss curve and the student's projection. With
-    `subnetwork_options` another one before it activates a random subnetwork of the
-    student in each step.
+    The last one saves the loss curve, and the linear map from the student's hidden size
+    to the teacher's. With `subnetwork_options` a first one activates a random
+    subnetwork of the student in each step.
 
     run: the run that is made, to which is saved.
     subnetwork_options: fields of the options Shared, which say how large a random

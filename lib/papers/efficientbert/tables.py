@@ -41,10 +41,10 @@ def make_rows_of_attention_maps(
     seeds: Sequence[int],
     network_names: Sequence[str],
 ) -> list[Row]:
-    """Return the experiments (Rows) of Figure 7 or 8, one for each seed on one task.
+    """Return a Row for each seed, the experiments of EfficientBERT's Figure 7 or 8.
 
-    A Row is the description of a run with the labels task and seed. Each run saves the
-    last layers' attention maps and outputs of a teacher and its students.
+    A Row is the description of a run on one task, with the labels task and seed. Each
+    run saves the last layers' attention maps and outputs of a teacher and its students.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     tasks: chosen tasks, of which only the first is taken; empty takes the profile's.
@@ -70,11 +70,11 @@ def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
     """Return the saved attention maps or outputs of all finished runs, by source.
 
     A source is the heading of a set of runs, such as "recorded, mini". A RunMaps has
-    the metrics and labels of one run, the arrays of teacher and students on four
-    sentences, {"teacher" or network: [4, A, T, T] or [4, T, H]}, and the number of
-    tokens of each sentence [4].
+    the metrics and labels (task and seed) of one run, the arrays of teacher and
+    students on four sentences, {"teacher" or network: [4, A, T, T] or [4, T, H]}, and
+    the number of tokens of each sentence [4].
 
-    runs: the results of a page, which has a DataFrame of runs for each source.
+    runs: the results of one notebook, with a DataFrame of runs for each source.
     map_kind: "attention" (probabilities) or "output", both of the last layer."""
     maps, start = {}, f"{map_kind}.model:"
     for source, frame, _ in runs.source_frames:

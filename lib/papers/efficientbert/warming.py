@@ -60,15 +60,16 @@ def warmup(
     section 3.2). The loss compares attention scores, hidden states and logits with the
     teacher's. Labels are not used, except for a regression with the option `gold`.
 
-    It saves the model, the predictions on development, unseen and held-out rows, and
-    the array `curve`, the loss over the steps. Metrics are the scores on these rows and
-    the number of parameters. Where the training keeps its best model, that is the best
-    one on held-out rows, if there are any.
+    It saves the model and the predictions on development and held-out rows, and on
+    unseen rows (never trained or selected on). It also saves the array `curve`, the
+    loss over the steps. Metrics are the scores on these rows and the number of
+    parameters. Where the training keeps its best model, that is the best one on
+    held-out rows, if there are any.
 
     training: the task's rows, the training settings, and the run with its inputs.
-    `teacher` is fine-tuned on the task. `start` is a student or supernet whose weights
-    are inherited, or a pruned model that is itself the student. `search`, optional, is
-    the search that found `net`.
+    `teacher` is fine-tuned on the task. `start` is a model whose weights are inherited,
+    or a pruned model that is itself the student. `search`, optional, is the search that
+    found `net`.
     warmup: fields of the options Warmup.
     net: JSON of the student's architecture; None takes that of `start`.
     classifier: the task whose classification head is inherited too, from a `start` that
@@ -121,11 +122,11 @@ def predistil(
     The loss compares attention scores and hidden states with a teacher's. This prepares
     the student for tasks, as pre-training does; no token is masked, and no word is
     predicted. This function is a step: it does the work of a run, saves the model, and
-    returns metrics such as the number of rows and parameters.
+    returns the training's metrics (`loop.fit`) and the numbers of rows and parameters.
 
     run: the run that is made, with its inputs. `teacher` is any BERT. `start`,
-    optional, is a student or supernet whose weights are inherited. `search`, optional,
-    is the search that found `net` and `shared`.
+    optional, is a model whose weights are inherited. `search`, optional, is the search
+    that found `net` and `shared`.
     corpus: dict of the text, as `encode_corpus` takes it.
     warmup, train, numerics: fields of the options of the distillation, the training and
     the arithmetic (Warmup, Train, Numerics).
@@ -168,11 +169,12 @@ def multitask(
 
     The run saves the encoder and a classification head for each task, which
     `students.load_classifier` joins, and the predictions on development and unseen rows
-    as arrays `predictions_<task>`. Metrics are "<task>.<metric>", of the whole network.
+    (scored, but never trained on) as arrays `predictions_<task>`. Metrics are
+    "<task>.<metric>", of the whole network.
 
     run: the run that is made, with its inputs: `teacher:<task>` for each task. `start`,
-    optional, is a student or supernet whose weights are inherited. `search`, optional,
-    is the search that found `net` and `shared`.
+    optional, is a model whose weights are inherited. `search`, optional, is the search
+    that found `net` and `shared`.
     data: {task: dict that says which rows are used}.
     warmup, train, numerics: fields of the options of the distillation, the training and
     the arithmetic (Warmup, Train, Numerics).

@@ -190,7 +190,7 @@ def make_control_specs_of_figure_1(
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
 
-    The result is {(width in twelfths, row of the figure): f(profile, task) -> Spec},
+    The result is {(width in twelfths, name in the figure): f(profile, task) -> Spec},
     where a Spec is the description of a run. The controls are a model of half the width
     and the whole model. They learn labels in both stages, with the steps and learning
     rates of the distilled models. So they show what is due to the teacher alone. It is
@@ -301,13 +301,13 @@ def undistilled_spec(
 
 
 def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
-    """Return {row of GhostBERT's Table 5: fields of Ghost}, the kinds of convolution.
+    """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
-    The table compares ghost modules (convolutions that add features to a pruned model)
-    of several kinds. Conv1D_S mixes channels and Conv1D_F mixes tokens. In both the
-    softmax is over all weights that make one output. The paper leaves this open; with a
-    softmax over each kernel alone, an output of Conv1D_S would be a sum over 768
-    channels.
+    The table compares kinds of ghost modules, convolutions that add features to a
+    pruned model. The result is {row of the table: {field of the options Ghost: value}},
+    such as {"Conv2D": {"kind": "conv2d"}}. In Conv1D_S, which mixes channels, and
+    Conv1D_F, which mixes tokens, the softmax is over all weights that make one output.
+    The paper leaves this open.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}
@@ -328,7 +328,8 @@ def list_rows_of_table_1(
     heads. To the printed rows it adds the whole distilled model without ghost modules
     (added convolutions), as a control.
 
-    kept_head_counts: widths of the pruned models, of BERT and RoBERTa alone."""
+    kept_head_counts: kept heads of the pruned models; only BERT and RoBERTa are
+    pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_heads_of_paper_model(family)
@@ -340,10 +341,10 @@ def list_rows_of_table_1(
 
 
 def make_full_width_label(family: str) -> dict[str, int]:
-    """Return {"of": number of heads} for an encoder without 12 heads, else {}.
+    """Return {"of": number of heads} of an encoder, or {} where the number is 12.
 
-    It is a label of an experiment, so that tables show the width of a pruned model as
-    kept heads of all heads, such as 4/4 instead of 4/12. The number is that of the
+    It is added to the labels of a run, so that tables show the width of a pruned model
+    as kept heads of all heads, such as 4/4 instead of 4/12. The number is that of the
     paper's encoder.
 
     family: family of encoders, such as "electra"."""

@@ -59,10 +59,9 @@ def compute_target_cost_ratio(
     """Return the FLOPs target of one step of a pruning search, as a share from 0 to 1.
 
     The share is of the unpruned model's FLOPs. It starts at 1 and reaches
-    `final_cost_ratio` at the last step, so that the search prunes gradually. This
-    corrects the reproduced NAS report (section 7.4): its additive rule adds where it
-    must subtract, its equation 5 rises from 0 to 1 - ratio, and its rules divide by
-    `total_steps` although only total_steps - 1 moves lead to the last value.
+    `final_cost_ratio` at the last step, so that the search prunes gradually. The rules
+    in section 7.4 of the report on pruning by differentiable NAS are corrected: they
+    rise where they must fall, and do not reach the last value.
 
     step: number of the step, from 0 to total_steps - 1.
     schedule: "additive" falls on a straight line, "multiplicative" geometrically;
@@ -85,7 +84,7 @@ def find_sign_of_cost_loss(
     It is +1 above (1 + tolerance) * target_cost, where gradient descent should close
     gates (trained masks on parts of a model). It is -1 below (1 - tolerance) *
     target_cost, where descent should open gates, and 0 in between (equation 4 of the
-    reproduced NAS report).
+    report on pruning by differentiable NAS).
 
     actual_cost, target_cost: in the same unit, such as FLOPs."""
     return int(actual_cost > (1 + tolerance) * target_cost) - int(
@@ -110,8 +109,8 @@ def make_encoder_flops_function(
     expected FLOPs, with masks of 0 and 1 the actual FLOPs. A pruning search steers by
     it.
 
-    widths_by_layer: {"heads": A, "ffn": F} of each of the L layers, for layers and
-    kinds that are missing in the function's argument.
+    widths_by_layer: {"heads": A, "ffn": F} of each of the L layers. They count for
+    layers and kinds that the argument of the function leaves out.
     token_count: T, the length of the one sequence that is counted."""
 
     def count_flops(mask_sums: Mapping[Region, float]) -> float:
@@ -291,13 +290,12 @@ class Control:
     ) -> np.ndarray:
         """Return the alphas [N] after a step of the original switching rule.
 
-        It is the rule of the reproduced NAS report, while our own switches gates one
-        after the other. A gate is a mask sigmoid(alpha) on a part of the model. In each
-        group of gates those with the largest absolute gradients (the share
-        `options.share`) change by 10 against the sign of their gradient. Alphas are
-        then clipped to [-5, 5], so each of these gates switches at once or stays as it
-        is. Where all gates of one kind in one layer would be off, the one with the
-        smallest gradient stays on.
+        It is the rule of the report on pruning by differentiable NAS. A gate is a mask
+        sigmoid(alpha) on a part of the model. In each group of gates those with the
+        largest absolute gradients (the share `options.share`) change by 10 against the
+        sign of their gradient. Alphas are then clipped to [-5, 5], so each of these
+        gates switches at once or stays as it is. Where all gates of one kind in one
+        layer would be off, the one with the smallest gradient stays on.
 
         gradients: of the loss by alpha [N]."""
         new = alphas.copy()
@@ -349,8 +347,7 @@ class Control:
         A gate is a mask on a part of a model. A pruning search switches gates off in
         this order until the cost is at its target. Gates that are on and have a
         positive gradient come first and alternate between regions, the gates of one
-        kind in one layer. The others follow by their gradient per cost saved, the order
-        in which a growing weight of the cost would push them off.
+        kind in one layer. The others follow by their gradient per cost saved.
 
         is_on, gate_alphas, gate_gradients: of all gates [N].
         region_offsets: a number in [0, 1) for each region; regions with smaller ones
@@ -544,8 +541,8 @@ def sample_random_gates(
 
     A gate is a mask on a head or a neuron; gates that are off are pruned. It is the
     control for a search: it shows whether the search does better than chance at the
-    same FLOPs. Every gate has the same chance, so layers end up similar; the reproduced
-    NAS report does not say how it draws. Raises Refused for a target out of reach.
+    same FLOPs. Every gate has the same chance, so layers end up similar. Raises Refused
+    for a target out of reach.
 
     gate_options: settings of a search, of which the target cost `ratio` counts.
     gate_count_by_region: {(layer, kind of gate): number of gates}.

@@ -32,16 +32,17 @@ def digits(
     """Search which inputs of a perceptron to keep, where half of the inputs are noise.
 
     It tests a pruning search on a case with a known answer: pixels should stay, and
-    noise should go (section 7.1 of the reproduced NAS report). Cross-entropy trains the
-    weights and a gate on each of the N inputs together, from random weights. The cost
-    is the number of inputs. There is no training afterwards. It takes minutes and
-    writes no checkpoints, so a killed run starts again.
+    noise should go (section 7.1 of the report on pruning by differentiable NAS).
+    Cross-entropy trains the weights and a gate on each of the N inputs together, from
+    random weights. The cost is the number of inputs. There is no training afterwards.
+    It takes minutes and writes no checkpoints, so a killed run starts again.
 
     It returns the metrics `accuracy` (on test images, with the kept inputs alone),
-    `pixels` and `noise` (numbers of kept inputs), `steps`, `ratio` (share of the inputs
-    that is kept), and others on how the target was met. It saves the arrays "inputs":
-    `kept` bool [2, height, width] (pixels, noise), `alphas` [N], and `curve` [steps, 4]
-    (target and actual cost, gates switched off and on).
+    `pixels` and `noise` (numbers of kept inputs), `steps`, and those of
+    `GateTraining.trim_gates_at_end`, such as `ratio` (share of the inputs that is
+    kept). It saves the arrays "inputs": `kept` bool [2, height, width] (pixels, noise),
+    `alphas` [N], and `curve` [steps, 4] (target and actual cost, gates switched off and
+    on).
 
     run: the run that is being made, which takes log and arrays.
     images: {"kind", "digest"} of the data set, as `make_digits_descriptor` returns it.
@@ -117,7 +118,8 @@ def train_with_gates(
 
     Of the inputs [B, 2 P] the first half are pixels and the second half noise. The
     search keeps the share `gate_settings.ratio` of them. The GateTraining that is
-    returned holds the gates; it still has to correct their number at the end.
+    returned holds the gates. Its method `trim_gates_at_end` then corrects their number
+    to the target.
 
     run: takes the log and the seed.
     images_and_labels: [uint8 [M, height, width], int64 [M]] of the M training images.

@@ -40,9 +40,9 @@ def masked_flops(
 ) -> float:
     """Return the FLOPs of an encoder where all heads and neurons have the same mask.
 
-    Below 1 it is an expected cost. The reproduced NAS report prints model sizes with
-    the mask sigmoid(5) of the start of a search, so its numbers can be checked. Counted
-    are the matrix products and the pooler, for one sequence.
+    Below 1 it is an expected cost. The report on pruning by differentiable NAS prints
+    model sizes with the mask sigmoid(5) of the start of a search, so its numbers can be
+    checked. Counted are the matrix products and the pooler, for one sequence.
 
     shape: sizes of the encoder.
     mask_of_every_part: from 0 to 1; 1 is the whole encoder.
@@ -83,7 +83,8 @@ def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
 
     The keys are "projections" (queries, keys, values and output), "attention products"
     (scores and weighted sum), "feed-forward" and "pooler". The shares add up to 1. They
-    tell which parts are worth pruning (section 7.2 of the reproduced NAS report).
+    tell which parts are worth pruning (section 7.2 of the report on pruning by
+    differentiable NAS).
 
     shape: sizes of the encoder.
     token_count: T, the length of the one sequence that is counted."""

@@ -242,8 +242,8 @@ def count_inference_flops(model: PreTrainedModel) -> int:
     """Return the FLOPs of one forward pass of an encoder on one sequence of 128 tokens.
 
     The encoder may be pruned. Counted are the matrix products of the layers and the
-    pooler, with two FLOPs for a multiply-add, as the reproduced NAS report counts them.
-    So results can be compared with its tables."""
+    pooler, with two FLOPs for a multiply-add, as the report on pruning by
+    differentiable NAS counts them. So results can be compared with its tables."""
     attention: Any = get_layers(model)[0].attention
     size, layer_widths = (
         attention.self.attention_head_size,

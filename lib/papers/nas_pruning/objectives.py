@@ -26,9 +26,10 @@ def make_objective(
 ) -> AbstractContextManager[loop.Loss]:
     """Return a context manager that gives the training loss which the options name.
 
-    The loss is f(batch, row numbers) -> {"loss": scalar, and its parts}, as the
+    The loss is f(batch, row numbers) -> {"loss": scalar, further terms to log}, as the
     training loop takes it. Losses are on labels, on a teacher's logits or on its hidden
-    states (sections 1.4, 5.4, 5.5 and 7.3 of the reproduced NAS report).
+    states (sections 1.4, 5.4, 5.5 and 7.3 of the report on pruning by differentiable
+    NAS).
 
     training: the task's rows and the teacher.
     model: the model that is trained."""
@@ -112,8 +113,8 @@ def make_two_stage_objective(
 
     A `with` block gets it once. It compares hidden states with the teacher's in the
     first half and logits in the second, so that both stages of TinyBERT's distillation
-    fit into one run. The loss is f(batch, row numbers) -> {"loss": scalar, and its
-    parts}.
+    fit into one run. The loss is f(batch, row numbers) -> {"loss": scalar, further
+    terms to log}.
 
     training: the task's rows and the teacher.
     options: whether attention scores are matched too, and padded tokens are left

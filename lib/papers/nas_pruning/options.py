@@ -14,7 +14,8 @@ class Gates(Option):
     """A Gates has the settings of a pruning search that trains gates.
 
     A gate is a trained mask sigmoid(alpha) on a head, a neuron or another part of a
-    model (sections 5.1 to 5.6 and 7.2 to 7.9 of the reproduced NAS report).
+    model (sections 5.1 to 5.6 and 7.2 to 7.9 of the report on pruning by differentiable
+    NAS).
 
     regions: which kinds of parts have gates.
     ratio: target share of the whole model's FLOPs.
@@ -66,8 +67,8 @@ class Gates(Option):
 class Perceptron(Option):
     """A Perceptron has the settings of a small ReLU network for handwritten digits.
 
-    The reproduced NAS report tests its pruning search on this network (section 7.1):
-    the search has to tell the pixels from inputs of pure noise.
+    The report on pruning by differentiable NAS tests its pruning search on this network
+    (section 7.1): the search has to tell the pixels from inputs of pure noise.
 
     widths: numbers of outputs of the layers, the last for the 10 classes.
     epochs, batch, lr: of the training by Adam.
@@ -90,10 +91,10 @@ class Objective(Option):
     """An Objective says which loss trains a model in a pruning search or after it.
 
     kind: "cross_entropy" is on labels, "prediction" the squared error to a teacher's
-    logits. "soft_cross_entropy" is that with a teacher's probabilities, and for a
-    regression the loss on labels. "intermediate" matches a teacher's hidden states;
-    "two_stage" does so in the first half of the steps, then matches logits (section 7.3
-    of the reproduced NAS report).
+    logits. "soft_cross_entropy" is the cross-entropy with a teacher's probabilities,
+    and for a regression the loss on labels. "intermediate" matches a teacher's hidden
+    states; "two_stage" does so in the first half of the steps, then matches logits
+    (section 7.3 of the report on pruning by differentiable NAS).
     attention: whether attention scores are matched beside hidden states.
     mask: whether padded tokens are left out of the losses on hidden states."""
 

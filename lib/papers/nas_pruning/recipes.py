@@ -85,10 +85,10 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
-    """Return the settings of the reproduced NAS report's pruning search.
+    """Return the settings of a pruning search.
 
-    The search trains gates, masks on heads and neurons, until the model has a target
-    share of its FLOPs.
+    They are those of the report on pruning by differentiable NAS. The search trains
+    gates, masks on heads and neurons, until the model has a target share of its FLOPs.
 
     ratio: that share, above 0.
     changed_fields: other fields of Gates with new values, for ablations."""
@@ -101,10 +101,10 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
     It is the model that fine-tuning or distillation starts from. At sizes other than
     "paper" the experiment's own pre-trained encoder takes the place of every model but
     BERT-Mini. Raises Refused for an unknown model, and for BERT-Mini at "mini" and
-    "base", which have no encoder in its place.
+    "base", which have no encoder of its size.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    model: name of a model in the reproduced NAS report, such as "TinyBERT-4L"."""
+    model: name of a model, such as "TinyBERT-4L"."""
     check_known_name("model", model, CHECKPOINTS)
     if profile == "paper":
         return initial_checkpoint_spec(profile, CHECKPOINTS[model])
@@ -128,7 +128,7 @@ def finetuned_unpruned_spec(
     instead.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    model: name of a model in the reproduced NAS report, such as "TinyBERT-4L".
+    model: name of a model, such as "TinyBERT-4L".
     epoch_count: None means that of the profile."""
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled_spec(profile, task, model)
@@ -146,9 +146,9 @@ def distilled_spec(
     """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
 
     Its teacher is BERT-base fine-tuned on the task. The first of two stages matches
-    hidden states, the second TinyBERT's loss on logits, so Table 3 of the reproduced
-    NAS report can be compared. At "paper" both stages use augmented rows (section
-    6.1.1).
+    hidden states, the second TinyBERT's loss on logits. It is compared with Table 3 of
+    the report on pruning by differentiable NAS. At "paper" both stages use augmented
+    rows (section 6.1.1).
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the TinyBERT, such as "TinyBERT-4L".
@@ -257,7 +257,7 @@ def search_spec(
     initial_model: Spec of the model to prune, by default that of
     `finetuned_unpruned_spec`.
     teacher_model: Spec of the teacher, by default `initial_model` (section 5.5 of the
-    reproduced NAS report).
+    report on pruning by differentiable NAS).
     objective: the training loss; for labels alone there is no teacher.
     epoch_factor: factor on the number of epochs of the profile.
     is_search_augmented: whether training rows are augmented; at "paper" the search then
@@ -301,7 +301,8 @@ def random_architecture_spec(
     """Return the Spec (description of a run) that draws a random pruned architecture.
 
     It keeps heads and neurons at random, with the FLOPs that a search would leave. As a
-    control it shows whether searching pays (Table 5 of the reproduced NAS report).
+    control it shows whether searching pays (Table 5 of the report on pruning by
+    differentiable NAS).
 
     initial_model: Spec of the model whose sizes count.
     search_with_same_sizes: Spec of a search. Each layer then keeps as many heads and
@@ -375,9 +376,9 @@ def pruned_spec(
 ) -> Spec:
     """Return the Spec (description of a run) of a model that a search prunes.
 
-    This is procedure B of the reproduced NAS report (section 5.5), its main method:
-    search in the fine-tuned model, cut out what the search drops, and train the rest
-    with the fine-tuned model as teacher.
+    This is procedure B of the report on pruning by differentiable NAS (section 5.5),
+    its main method: search in the fine-tuned model, cut out what the search drops, and
+    train the rest with the fine-tuned model as teacher.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the model to prune, such as "TinyBERT-4L".
@@ -460,8 +461,9 @@ def magnitude_spec(
     """Return the Spec (description of a run) of an iteratively magnitude-pruned model.
 
     Each round zeroes the smallest weights, sets the kept ones back to the pre-trained
-    ones, and fine-tunes. It is the rival of searched networks in Table 10 of the
-    reproduced NAS report. Raises Refused for a share that no round ends with.
+    ones, and fine-tunes. It is the rival of searched networks in Table 10 of the report
+    on pruning by differentiable NAS. Raises Refused for a share that no round ends
+    with.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_share: share of the encoder's weights that are kept at the end, 0 to 1.
@@ -491,8 +493,9 @@ def magnitude_spec(
 def model_spec(profile: str, task: str, model_label: str) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 
-    The tables are Tables 6 to 9 of the reproduced NAS report. At "paper" a pruned model
-    is retrained on augmented rows, for the tasks for which the report says so.
+    The tables are Tables 6 to 9 of the report on pruning by differentiable NAS. At
+    "paper" a pruned model is retrained on augmented rows, for the tasks for which the
+    report says so.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model_label: a whole model such as "BERT-base", or one pruned by a search to a share
@@ -562,8 +565,8 @@ def select_reachable_flops_ratios(
     shares alone. Raises Refused where none is reachable.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    requested_ratios: shares from 0 to 1; by default those of the reproduced NAS
-    report."""
+    requested_ratios: shares from 0 to 1; by default those of the report on pruning by
+    differentiable NAS."""
     requested_ratios, low = (
         requested_ratios or RATIOS,
         compute_least_reachable_share(profile),

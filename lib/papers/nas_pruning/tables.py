@@ -39,8 +39,9 @@ def make_pruned_model_rows(
     """Return the Rows of one table that compares a whole with pruned models.
 
     A Row is a Spec (the description of a run) with labels such as task, model and seed.
-    There is one for each task, model and seed (Tables 6 to 9 of the reproduced NAS
-    report). BERT-Mini is left out at "mini", which has no model of that size.
+    There is one for each task, model and seed (Tables 6 to 9 of the report on pruning
+    by differentiable NAS). BERT-Mini is left out at "mini", which has no model of that
+    size.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model_labels: the whole model and the pruned one, such as "BERT-base" and "30 %
@@ -111,8 +112,8 @@ def list_measured_score_tables(
 ) -> list[ScoreTable]:
     """Return tables of the scores of pruned networks and of how their searches ended.
 
-    Each is {row: {(source of the numbers, column): value}}. They are joined by row to
-    one table of a report page, beside the printed scores.
+    Each is {model: {(source of the numbers, column): text}}. They are joined by model
+    to one table of a report page, beside the printed scores.
 
     retrained_runs: results of the pruned networks.
     search_runs: results of the searches that gave these networks.
@@ -141,7 +142,7 @@ def show_scores(
 
     page: the page that is being made.
     runs, search_runs: results of the pruned networks, and of the searches.
-    printed_scores: {row: {("published", column): value}}.
+    printed_scores: {model: {("published", column): value}}; () for none.
     caption: None makes one that names the examples that are scored."""
     caption = caption or runs.make_caption(
         closing_text="; share of the FLOPs before and after the final trim"
@@ -184,13 +185,12 @@ def show_test_score_table(
     runs: Runs,
     search_runs: Runs,
 ) -> None:
-    """Show on a report page one of Tables 6 to 9 of the reproduced NAS report.
+    """Show on a report page a printed table of test scores, beside measured scores.
 
-    The page gets printed and measured scores of a whole and a pruned model, remarks on
-    cells that the transcription corrected, and a figure of the points lost by pruning.
-    In a small experiment several of these tables prune the same encoder, and so share
-    their runs. Then only the page of the first such table has the figure, and the
-    others have sentences.
+    It is one of Tables 6 to 9 of the report on pruning by differentiable NAS. The page
+    also gets remarks on printed numbers that need a correction, and a figure of the
+    points lost by pruning. In a small experiment several tables share their runs. Then
+    the page of the first has the figure, and the others say in sentences what it shows.
 
     page: the page that is being made.
     published_table_name: name of the file with the printed table, without suffix.
@@ -245,9 +245,10 @@ def show_test_score_table(
 def list_models_sharing_runs(profile: str, model: str) -> list[str]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
-    The tables are those of the reproduced NAS report. In a small experiment one encoder
-    takes the place of several models, and its runs must not count twice. The result
-    includes `model` itself; it is empty where no other model has the same runs.
+    The tables are those of the report on pruning by differentiable NAS. In a small
+    experiment one encoder takes the place of several models, and its runs must not
+    count twice. The result includes `model` itself; it is empty where no other model
+    has the same runs.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of a whole model, such as "BERT-base"."""

@@ -27,10 +27,10 @@ def nas_search(
     """Search which heads and neurons of a model to keep at a target share of FLOPs.
 
     Gates, masks on heads and neurons, train beside the weights on the same batches
-    (sections 5 and 7 of the reproduced NAS report). The model after the last step is
-    saved with its gates; predictions and scores are those with soft masks. `GateSearch`
-    in lib.papers.nas_pruning.gating lists the further metrics, such as the kept
-    indices, and the arrays that are saved.
+    (sections 5 and 7 of the report on pruning by differentiable NAS). The model after
+    the last step is saved with its gates; predictions and scores are those with soft
+    masks. `GateSearch` in lib.papers.nas_pruning.gating lists the further metrics, such
+    as the kept indices, and the arrays that are saved.
 
     training: the run that is being made, with rows and inputs: `start` is the model to
     prune, fine-tuned or only pre-trained; `teacher` is needed where the loss has one
@@ -53,16 +53,15 @@ def retrain(
 ) -> Metrics:
     """Cut all but the kept heads and neurons out of a model, and train what is left.
 
-    It is one stage of the training that follows a pruning search; the reproduced NAS
-    report has two, with different losses (sections 5.4 and 5.5). It returns the metrics
-    of a fine-tuning, the number of parameters, and `flops` of one sequence of 128
-    tokens.
+    It is one stage of the training that follows a pruning search; the report on pruning
+    by differentiable NAS has two, with different losses (sections 5.4 and 5.5). It
+    returns the metrics of a fine-tuning, the number of parameters, and `flops` of one
+    sequence of 128 tokens.
 
     training: the run that is being made, with rows and inputs. Its input `start` gives
     the weights: the model that was searched, or the search itself, whose gates are
-    removed (section 7.8). `teacher` is needed where the loss has one. `search` has the
-    result that `architecture` refers to. `augmented` (optional) has augmented training
-    rows.
+    removed (section 7.8). `teacher` is needed where the loss has one. `search` is the
+    run that gave `architecture`. `augmented` (optional) has augmented training rows.
     objective: fields of the options Objective (the loss).
     architecture: {"heads": L lists of kept indices, "neurons": L lists}; None keeps the
     model as it is."""
@@ -86,9 +85,9 @@ def imp(
     others become zero. The classifier is not rewound. Then the model is fine-tuned,
     while pruned weights stay zero. This is the procedure of the public code of Chen et
     al. 2020, "The Lottery Ticket Hypothesis for Pre-trained BERT Networks", which
-    prunes another tenth of all weights in each round. The reproduced NAS report
-    compares its networks with it (Table 10). It returns the metrics of a fine-tuning
-    and the number of parameters.
+    prunes another tenth of all weights in each round. The report on pruning by
+    differentiable NAS compares its networks with it (Table 10). It returns the metrics
+    of a fine-tuning and the number of parameters.
 
     training: the run that is being made, with rows and inputs. Its input `start` is the
     round before, or for the first round the dense fine-tuned model. `origin` is the

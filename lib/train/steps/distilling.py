@@ -47,16 +47,17 @@ def distil(
     empty `surgery` it is a control that the paper lacks: the distillation of an
     unpruned model.
 
-    Returns the metrics of the training, of `DistillationMetrics`, and "parameters",
+    Returns the metrics of the training, such as "steps"; "distance", the mean loss at
+    the end; "taps_moved", the mean change of ghost kernels; "parameters", a count; and
     "start_score" and "teacher_score" (student and teacher on the development rows
     before any training). It saves the student, and the loss with its terms over the
     steps as `curve`.
 
     training: the rows, the settings, and the run, whose inputs (earlier results) are
     `teacher`, a fine-tuned model; `importance`, by which heads and neurons are pruned;
-    `search`, whose architecture is kept; `augmented` for augmented training rows;
-    `states` to read the teacher's hidden states from disk. All but `teacher` are
-    optional.
+    `search`, an architecture search whose result the student gets; `augmented` for
+    augmented training rows; `states` to read the teacher's hidden states from disk. All
+    but `teacher` are optional.
     distil: settings: {"mask": whether padded tokens are left out of the loss}.
     surgery: operations on the student, such as {"op": "cut", "heads": 3}, which prunes
     it."""
@@ -204,8 +205,8 @@ def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
     number}.
 
     run: the folder of this run. Its inputs (earlier results) are `teacher`;
-    `importance`, by which heads and neurons are pruned; `search`, whose architecture is
-    kept. All but `teacher` are optional.
+    `importance`, by which heads and neurons are pruned; `search`, an architecture
+    search whose result the model gets. All but `teacher` are optional.
     surgery: operations on the model, such as {"op": "cut", "heads": 3}, which prunes
     it."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
@@ -217,12 +218,12 @@ def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
 def states(training: TaskTraining, distil: SettingsJson) -> Metrics:
     """Write a teacher's hidden states for all training rows to the run's folder.
 
-    Students that are distilled from it then need not run the teacher again. Returns
+    A distillation then reads the states and need not run the teacher again. Returns
     {"bytes": size of the states, "tokens": number of tokens}.
 
     training: the rows, the tokens to which rows are cut, and the run, whose input
     `teacher` is an earlier result.
-    distil: the distillation settings of the students, which are not used here."""
+    distil: not used; the states are the same for all settings."""
     model, training.tokenizer = training.teacher
     # Use the folder of weights, so that the file is kept as long as another run needs
     # it.

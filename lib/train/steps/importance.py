@@ -146,12 +146,12 @@ def compute_importance_by_method(
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Importances:
-    """Return the importance of heads and neurons by a method of lib.methods.
+    """Return the importance of heads and neurons by a function from lib.methods.
 
     The result is (heads [L, A], neurons [L, F]); those of low importance are then
-    pruned. The method is the function `compute_importance_scores` in the module of
-    lib.methods that `options.by` names. It gets the model in eval mode, with gradients
-    of the loss summed over all batches.
+    pruned. Each module of lib.methods has a pruning method. `options.by` names the one
+    whose `compute_importance_scores` is called. This function gets the model in eval
+    mode, with gradients of the loss summed over all batches.
 
     encoded: the tokenised rows with labels, over which the loss is taken.
     options: settings: the method, and the size of a batch.

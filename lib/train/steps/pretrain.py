@@ -53,9 +53,9 @@ def pretrain(
     """Pre-train a BERT of any size on generated text, which needs no download.
 
     It learns masked words and next sentences, and takes the place of a published
-    checkpoint. The model is saved. Returns the metrics of the training and the numbers
-    of "passages" (both only where it is trained), "parameters", and tokens in the
-    "vocabulary".
+    checkpoint. The model is saved. Returns {"parameters": their number, "vocabulary":
+    number of tokens in it}. Where it is trained, the dict also has "passages" (number
+    of training texts) and the metrics of the training, such as "steps".
 
     run: the folder of this run, for writing, and its seed.
     corpus: {"sentences": their number, "seed": that of the text}.

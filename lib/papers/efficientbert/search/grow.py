@@ -47,8 +47,8 @@ def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
 
     It is the inverse of `list_prefix_tokens`. Random changes may give a list that is no
     formula, and the result is then None. That is so where "linear" lacks its weights W1
-    or W2, where weights stand in the place of an input, and where the linear map
-    "foreign" occurs, which is one of another layer size."""
+    or W2, where weights stand in the place of an input, and where "foreign" occurs, a
+    linear map with the size of another layer."""
     left = iter(tokens)
 
     def read_node() -> language.Node:
@@ -95,9 +95,9 @@ def mutate_prefix_tokens(
     (`parse_valid_prefix_tokens`) and tries again.
 
     tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
-    linear_map_count: number of linear maps among which a mutation draws. The first is
-    "linear". The others, "foreign", stand for those of other layer sizes and are always
-    rejected, so they only lower the share of valid results.
+    linear_map_count: number of linear maps among which a mutation draws. One is
+    "linear". All others are "foreign", a map with the size of another layer, which
+    makes the result invalid.
     draw_uniform: f() -> random number, uniform in [0, 1)."""
 
     def pick_at_random(values: Sequence[str]) -> str:
@@ -184,8 +184,8 @@ def mutate_formula(
     returned as it was given.
 
     formula: text such as "W2 gelu(W1 x)".
-    linear_map_count: number of linear maps among which a change draws, as in
-    `mutate_prefix_tokens`.
+    linear_map_count: number of linear maps among which a change draws. All but one have
+    the size of another layer, which makes the change invalid.
     draw_uniform: f() -> random number, uniform in [0, 1).
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     widths unchecked.

@@ -118,8 +118,8 @@ def draw_candidate_in_region(
     """Return a random new network that all classifiers call promising.
 
     It is the first of at most `options.draws` draws that all accept. If there is none,
-    it is the new draw that the most classifiers accept, one after the other from the
-    first. The result is None where no draw is new.
+    it is the new draw that passes the most classifiers, which are asked in order. The
+    result is None where no draw is new.
 
     space: the set of networks from which is drawn.
     known_keys: keys of the networks that were evaluated before

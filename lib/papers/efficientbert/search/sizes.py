@@ -10,15 +10,15 @@ import numpy as np
 
 
 class LayerChoices:
-    """This class counts and draws choices of an option for each layer, within a budget.
+    """This class counts and draws combinations of one option for each layer.
 
-    Each option has a cost, and the sum over layers has to lie between `min_total` and
-    `max_total`, both included. All such choices are equally likely, as with rejection
-    sampling, but a draw is fast. There must be fewer than 2**63 choices.
+    Each option has a cost. Only combinations count whose total cost lies between
+    `min_total` and `max_total`, both included. All of them are equally likely to be
+    drawn. There must be fewer than 2**63 combinations.
 
-    Attribute `ways[n]` is (sums [S], counts [S + 1]) for the last n layers: all sums of
-    their costs in ascending order, and how many choices are below each sum, then the
-    number of all choices.
+    Attribute `ways[n]` is (sums [S], counts [S + 1]) for the last n layers: all
+    possible total costs in ascending order, and the number of combinations below each
+    of them, followed by that of all combinations.
 
     costs_by_layer: for each layer, the cost of each of its options, such as
     parameters."""

@@ -65,7 +65,8 @@ IDS = tuple((k, q) for k in STACKS for q in QS)
 def make_grammar(stage: str) -> Grammar:
     """Return the rules by which a stage of the search makes formulas and sizes.
 
-    They are plain JSON: {"operations", "stacks", "ratios": lists of what is allowed,
+    They are plain JSON: {"operations", "stacks" (numbers k of stacked feed-forward
+    networks), "ratios" (divisors q of their inner width): lists of what is allowed,
     "heights": least and most height of a formula's tree, "nodes": most symbols of a
     formula, "depth": most depth of a random subtree, "tries": random changes before a
     formula stays as it is}. They are part of the identity of a search, so that a search
@@ -209,10 +210,9 @@ class Space:
     def size_choices_within_bounds(self) -> LayerChoices:
         """Return an object that counts and draws the sizes of all layers.
 
-        A layer's size is its number of feed-forward networks and their width. The
-        object knows all choices of a size for each layer with which a network has `low`
-        to `high` parameters, and draws one uniformly. An option of a layer is an index
-        into `allowed_size_indices_by_layer`."""
+        A layer's size is its number of feed-forward networks and their width. It
+        considers only networks with `low` to `high` parameters. A draw has an index for
+        each layer, into the layer's list in `allowed_size_indices_by_layer`."""
         costs = [
             [self.ffn_parameters_by_size[i] for i in layer_choices]
             for layer_choices in self.allowed_size_indices_by_layer
@@ -458,7 +458,7 @@ def _encode_layer_features(
 def from_json(space_json: SpaceDescriptor) -> Space:
     """Return the Space that `Space.to_json` wrote as JSON.
 
-    A Space is the set of networks that a search may evaluate. The entry "grammar" is
-    not read: it only serves the identity of a search."""
+    A Space is the set of networks that a search may evaluate. The entry "grammar",
+    the rules for formulas, is not read."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})

@@ -55,18 +55,19 @@ def search(
     the same new classification head; in EfficientBERT's code one head goes on from
     candidate to candidate. Each evaluation is a line of the file `history.jsonl`.
 
-    The result has the best network for later runs (`make_search_result`), its "score"
-    and "parameters", the number of "evaluations", and "is_start": whether it is the
-    network with which the search started.
+    The result describes the best network for later runs ("net", "supernet" and "shared"
+    of `make_search_result`). It also has its "score" and "parameters", the number of
+    "evaluations", and "is_start": whether it is the network with which the search
+    started.
 
     training: the task's rows, the training settings, and the run with its inputs.
     `start` is a supernet, which gives the first weights. `before`, optional, is the
     earlier search that found `net`. `teacher`, a model fine-tuned on the task, is
     needed to train candidates and for the score "loss". `general`, any BERT, is the
     teacher on a text.
-    space: the set of networks that the search may evaluate, as JSON of a Space without
-    its first network.
-    net: that first network, as JSON.
+    space: the set of networks that the search may evaluate, as `make_search_space`
+    returns it.
+    net: the network with which the search starts, as JSON.
     search: fields of the options Search, such as method and budget.
     warmup: fields of the options Warmup, by which candidates are distilled; None scores
     subnetworks without training.

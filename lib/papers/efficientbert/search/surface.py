@@ -67,8 +67,8 @@ def _make_linear_maps(
     channels]. Each output channel is the sum of all input channels.
 
     inner_channels: number of inner channels e, maybe a fraction.
-    width_rule: "whole" gives W1 max(1, int(e)) output channels. With "real" it has two,
-    and W2 multiplies the sum by e / 2. W2 always has two."""
+    width_rule: "whole" gives W1 max(1, int(e)) output channels. With "real" W1 has two,
+    and W2 multiplies the sum by e / 2, which allows a fraction. W2 always has two."""
 
     def make_repeated_sum(
         repeat_count: int, factor: float = 1.0
