@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 
 def _find_repository_root() -> _Path | None:
-    """Return the root of the repository's checkout that contains the working folder, or
-    None where none does.
+    """Return the root of the repository's checkout that contains the working folder.
 
-    A Python environment may have been installed from another checkout. Commands,
-    notebooks and workers then still use the code of the checkout where they are
-    started."""
+    It is None where no checkout does. Else this package is imported from that checkout,
+    even if the Python environment was installed from another one."""
     try:
         place = _Path.cwd()
     except OSError:  # The working folder was deleted.
@@ -54,14 +52,19 @@ if _tree and not _tree.samefile(_Path(__file__).parents[1]):
 def load(
     name: str, profile: str = "toy", keep: bool = False, **columns: Any
 ) -> OpenedRun:
-    """Open a finished run, given by its name, or by a notebook and the labels of a row
-    of its grid.
+    """Open a finished run (training or measurement) with its model and predictions.
 
-        load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
+        run = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
+        run.model, run.tokenizer, run.predictions, run.rows
 
-    profile: the scale of the run, such as "toy".
-    keep: whether to make the run where it, or its weights, are missing.
-    columns: labels of the row. See lib.export.opened.load."""
+    Raises Refused where no run or several fit, and Absent for a run that was not made.
+
+    name: a part of a notebook's name, or of the run's name.
+    profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
+    keep: whether a missing run, or one without weights, is made, and its weights are
+    kept.
+    columns: labels that only this run of the notebook has, such as its task and
+    seed."""
     from lib.export import opened
 
     return opened.load(name, profile, keep, **columns)
@@ -70,15 +73,19 @@ def load(
 def rows(
     place: str | Dataset | Mapping[str, Dataset], columns: str = ""
 ) -> tuple[Task, dict[str, Split]]:
-    """Return (Task, {"train": Split, "dev": Split}) of your own rows, for the functions
-    of this package.
+    """Read your own rows for the functions of this package, such as `fit` and `rank`.
 
-    place: the path of a file or folder, or a `datasets.Dataset` or `DatasetDict`
-    (lib.data.own).
-    columns: names of the text columns, then of the label, such as "title, body, stars:
-    scores", where ": scores" says that the label is a number to predict, and ":
-    classes" that it is a class; "" where names and label are recognised. A path may be
-    followed by them, after ": "."""
+    Return (Task, {"train": Split, "dev": Split, and "test" if the data have it}). The
+    Task has the classes and metrics; a Split has the texts and labels. Without
+    development rows a fifth of the texts is held out for them. Raises Refused, with a
+    fix, where columns or rows are not clear, and Absent where files are missing.
+
+    place: the path of a file or folder, "hub:NAME" for a data set of the Hugging Face
+    hub, or a `datasets.Dataset` or `DatasetDict`.
+    columns: the names of the text columns, then that of the label, such as "title,
+    body, stars: scores". The word "scores" after the colon says that the label is a
+    number to predict, "classes" that it is a class. With "" all this is recognised by
+    names and values."""
     from lib.data import own
 
     if isinstance(place, str):
@@ -90,10 +97,12 @@ def rows(
 
 
 def dataset(splits: Mapping[str, Split]) -> DatasetDict:
-    """Return the Splits of a task, by name, as a `datasets.DatasetDict` for other
-    libraries.
+    """Return the Splits of a task, by name, as a DatasetDict for other libraries.
 
-    Its columns are a (text), b (second text, for pairs) and label."""
+    Its columns are "a" (the text), "b" (the second text, for pairs) and "label" (class
+    code from 0, or score).
+
+    splits: {"train", "dev", ...: Split}, as `rows` returns them."""
     import datasets
 
     columns = {
@@ -108,11 +117,14 @@ def dataset(splits: Mapping[str, Split]) -> DatasetDict:
 def network(
     folder: str | _Path, task: Task, dropout: float = 0.1, seed: int = 0
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (model, tokenizer) of a saved encoder, with the classification, regression
-    or span head that a Task needs.
+    """Return (model, tokenizer) of a saved encoder, with the head that a Task needs.
 
-    A head that is not in the folder is drawn from the seed.
+    They are for `fit` and `rank`. The head is one for classes, a score or answer spans.
+    A head that is not in the folder is drawn from the seed. Raises Refused where a
+    saved head does not fit the Task.
 
+    folder: the folder of a BERT-like model in transformers' format.
+    task: the classes and metrics of the data, as `rows` returns them.
     dropout: the rate of all dropout layers."""
     from lib.train import heads
 
@@ -130,12 +142,14 @@ def fit(
 ) -> Json:
     """Train a model in place on the labels of your rows, and return its metrics.
 
-    These are the metrics of the development rows, and the training's own such as
-    "steps". It computes in float32 on the model's device, and restores torch's thread
-    count and random states. Raises FloatingPointError where the loss is not finite.
+    The result is a dict with the metrics of the development rows, such as "accuracy"
+    from 0 to 1, and numbers of the training, such as "steps". The training computes in
+    float32 on the model's device, and restores torch's thread count and random states.
+    Raises FloatingPointError where the loss is not finite, and Refused for a task of
+    answer spans.
 
-    rows: {"train": Split, "dev": Split} of the Task.
-    train: the settings of the training.
+    rows: {"train": Split, "dev": Split} of the Task, as `rows` returns them.
+    train: the settings of the training, such as epochs and learning rate.
     threads: the number of CPU threads."""
     from lib.train import loop
     from lib.train.learn import Trainer
@@ -148,16 +162,17 @@ def fit(
 def trainer(
     count: int = 2000, seed: int = 0, rows: Mapping[str, Split] | None = None
 ) -> tuple[Trainer, PreTrainedModel]:
-    """Return (Trainer, encoder) for the notebooks that explain a method by a small
-    training.
+    """Return (Trainer, encoder) for a small training that explains a method.
 
-    The task is whether a generated sentence is in order, or two of its words are
-    swapped. The encoder has random weights: 2 layers, 96 channels, 12 heads, 384
-    neurons.
+    Notebooks use it where a training shall take seconds. The Trainer trains an encoder
+    by `fit(encoder)` and scores it on development rows. The task is to tell whether a
+    generated sentence is in order, or two of its words are swapped. The encoder has
+    random weights, 2 layers, 96 hidden units, 12 heads and 384 neurons in each layer.
 
     count: the number of training rows; 2,000 other rows are for development.
-    rows: {"train": Split, "dev": Split} of another task of two classes, in words of
-    lib.data.grammar."""
+    seed: the seed of the weights and of the training.
+    rows: {"train": Split, "dev": Split} of another task of two classes, in words of the
+    generated sentences (lib.data.grammar)."""
     from tempfile import mkdtemp
 
     import transformers
@@ -200,13 +215,18 @@ def rank(
     batch: int = 32,
     threads: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """Return the importance of each head [L, A] and each FFN neuron [L, F] for the loss
-    on a Split, by which a model can be pruned.
+    """Return the importance of attention heads and FFN neurons, for pruning.
 
-    These are first-order Taylor scores (GhostBERT, section 2.3).
+    The result is (heads [L, A], neurons [L, F]). They are first-order Taylor scores
+    (GhostBERT, section 2.3), estimates of how much the loss on the rows changes without
+    a head or neuron, summed over batches. Pass them to `operate` as `head_scores` and
+    `neuron_scores`. Raises Refused for a model whose layers have different sizes, and
+    for a task of answer spans.
 
-    max_length: tokens to which rows are cut. batch: rows of a batch. threads: the
-    number of CPU threads."""
+    split: the rows over whose loss the gradients are taken.
+    max_length: tokens to which rows are cut.
+    batch: rows of a batch.
+    threads: the number of CPU threads."""
     from lib.core.options import Importance
     from lib.train import heads, loop
     from lib.train.steps import importance
@@ -218,11 +238,16 @@ def rank(
 
 
 def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
-    """Change a model in place by one operation, such as the pruning {"op": "cut",
-    "heads": 3}, and return its report.
+    """Prune or otherwise change a model in place, and return a report of the change.
 
-    more: arguments of the operation, such as importance scores
-    (lib.model.surgery.apply_surgery)."""
+    For {"op": "cut", "heads": 3}, which keeps 3 heads of each layer, the report has the
+    numbers of the heads and neurons that remain. The operation is noted in the model,
+    so that `save` writes it too. Raises Refused for an unknown operation, and for one
+    that cannot follow an earlier one.
+
+    op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
+    the names, each with the function that takes the arguments.
+    more: arguments that are not saved, such as the importance scores of `rank`."""
     from lib.model import surgery
 
     return surgery.apply_surgery(model, op, **more)
@@ -233,8 +258,12 @@ def save(
     tokenizer: PreTrainedTokenizerFast,
     folder: str | _Path | None,
 ) -> None:
-    """Write a model to a folder, with the operations that changed its architecture, so
-    that `lib.model.backbone.load` restores it."""
+    """Write a model and its tokenizer to a folder, pruned or otherwise changed too.
+
+    The operations that changed its architecture are written into the configuration. So
+    `network` and `lib.model.backbone.load` open it with the changed shape.
+
+    folder: the new folder; None writes nothing."""
     from lib.model import backbone
 
     backbone.save(model, tokenizer, folder)

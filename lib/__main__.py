@@ -48,10 +48,12 @@ COMMANDS: dict[str, tuple[Callable[..., Any], tuple[CommandArgument, ...]]] = {}
 def register_command(
     *arguments: CommandArgument,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that registers a function as a command of its name.
+    """Return a decorator that makes a function a command of `python -m lib`.
 
-    arguments: (flags, keywords) of argparse's `add_argument`, one for each argument of
-    the command."""
+    The command has the name of the function, and its docstring is the command's help.
+
+    arguments: a pair (flags, keywords) of argparse's `add_argument` for each argument
+    of the command."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         COMMANDS[function.__name__] = (function, arguments)
@@ -65,18 +67,21 @@ def make_option(*flags: str, **add_argument_keywords: Any) -> CommandArgument:
 
 
 def parse_positive(text: str) -> int:
-    """Return the whole number above 0 that a command-line argument has. Raises
-    argparse's error for another text."""
+    """Return a command-line argument as a whole number above 0.
+
+    It is a `type` of argparse. Raises ArgumentTypeError, which argparse prints, for any
+    other text."""
     if not (text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
     return int(text)
 
 
 def parse_comma_separated_items(text: str) -> list[int | str]:
-    """Return the words and whole numbers of a command-line argument such as "1,2".
+    """Return a command-line argument such as "Whole,3" as a list of words and numbers.
 
-    A JSON list such as '["Whole, distilled"]' is accepted too, for names with commas.
-    Raises argparse's error for a text that is not JSON after "["."""
+    It is a `type` of argparse. A JSON list such as '["Whole, distilled"]' is accepted
+    too, for names with commas. Raises ArgumentTypeError, which argparse prints, for a
+    text that begins with "[" and is not JSON."""
     if text.startswith("["):
         try:
             return json.loads(text)
@@ -126,10 +131,14 @@ RUN = make_option(
 def parse_profile_and_parameters(
     args: argparse.Namespace,
 ) -> tuple[str, ParameterValues]:
-    """Return (profile of a command, values for the notebooks' parameters that it sets).
+    """Return (profile, {parameter of a notebook: value}) that a command line asks for.
 
-    The profile (scale of the runs) includes the reader's own data and model, where the
-    command names some."""
+    The profile is the size of the experiments, such as "mini". With --data or --model
+    it is a ReaderProfile, a str whose attributes are the user's data and model. The
+    parameters are those that notebooks get in place of their defaults, such as seeds.
+
+    args: the parsed command line, with profile, data, model, length, methods, budgets
+    and seeds."""
     from lib.papers import grids
 
     scope = grids.make_reader_profile(
@@ -146,11 +155,15 @@ class NotebookGrids(NamedTuple):
 
 
 def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
-    """Return the grids of the notebooks that a command names.
+    """Return the planned runs of the notebooks that a command names.
 
-    `errors` has the notebooks whose runs cannot be listed, because data are
-    missing, or because a parameter, the data or the model does not suit. Notebooks that
-    lack a parameter which the command sets are left out."""
+    The result is (grids, errors, store). `grids` is {notebook's path: {variable of the
+    notebook: Rows}}, where a Row is one planned experiment with labels. `errors` is
+    {notebook's path: error} of those whose runs cannot be listed, such as for missing
+    data. `store` finds the results of the runs. Notebooks that lack a parameter which
+    the command sets are left out, and a line on stdout names them.
+
+    args: the parsed command line; `pattern` has the parts of notebooks' names."""
     from lib.claims import notebook, planned
     from lib.core.memo import reuse_results
     from lib.core.store import Store
@@ -199,8 +212,15 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
 def describe_first_reader_training(
     profile: str, missing_specs: list[Spec], time_forecast: TimeForecast
 ) -> str:
-    """Return a line that tells a reader with own data what is trained first and how
-    long it takes; "" where nothing is to be trained."""
+    """Return a line on the first training on a user's data and how long it takes.
+
+    The user sees it before a long wait. It is "" without data of the user, or where
+    nothing is to be trained.
+
+    profile: the size of the experiments, such as "mini", as a ReaderProfile: a str
+    whose attribute `data` names the user's data.
+    missing_specs: the descriptions of the runs that are still to do, in their order.
+    time_forecast: predicts the time of a run."""
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
@@ -217,11 +237,15 @@ def describe_first_reader_training(
 def run_baselines_and_print_scores(
     profile: str, baseline_specs: list[Spec], time_forecast: TimeForecast
 ) -> None:
-    """Run the baselines on a reader's own rows that train no encoder, and print their
-    scores.
+    """Score the bag-of-words baselines on a user's data, and print their scores.
 
-    They come before any training: a reader may see that a word count already
-    suffices."""
+    They are run before any encoder is trained, as they take seconds. A user may see
+    that counting words already suffices. Without data of the user nothing is done.
+
+    profile: the size of the experiments, such as "mini", as a ReaderProfile: a str
+    whose attribute `data` names the user's data.
+    baseline_specs: descriptions of runs; those of other kinds of work are skipped.
+    time_forecast: predicts the time of a run, and has the store of results."""
     from lib.cluster import sweep
     from lib.papers import frontier, grids
     from lib.stats.paired import SHARES
@@ -243,10 +267,11 @@ def run_baselines_and_print_scores(
 
 
 def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
-    """Print a line for each reason why runs failed, once for all runs that wait for one
-    input.
+    """Print why runs failed, one line for each reason.
 
-    error_by_spec: {Spec: why its run failed}."""
+    Runs that failed because the same input, such as a teacher, failed share a line.
+
+    error_by_spec: {Spec, the description of a run: why the run failed}."""
     reasons = {}
     for spec, why in error_by_spec.items():
         reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(
@@ -259,8 +284,12 @@ def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
 
 @register_command(*PAGES, WORKERS, BACKEND)
 def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
-    """Make the missing runs of notebooks and, as soon as its runs are finished, each of
-    their pages with tables and figures."""
+    """Make the missing runs of notebooks, and their pages with tables and figures.
+
+    A run is one training or measurement. A page, the HTML of a notebook, is made as
+    soon as its runs are finished. Without `with_missing_runs`, as in the command
+    `report`, pages are made from the runs that exist. The exit status is 1 (True) where
+    a run or a page failed."""
     from lib.claims import notebook
     from lib.cluster import sweep
     from lib.papers.grids import make_run_time_estimator
@@ -308,14 +337,20 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
 
 @register_command(*PAGES)
 def report(args: argparse.Namespace) -> bool:
-    """Make the pages of notebooks, with tables and figures, from the runs that exist."""
+    """Make the pages of notebooks, with tables and figures, from the runs that exist.
+
+    A page is the HTML of a notebook. A run is one training or measurement; missing ones
+    are not made. The exit status is 1 (True) where a page failed."""
     return run(args, with_missing_runs=False)
 
 
 @register_command(*PAGES, WORKERS)
 def plan(args: argparse.Namespace) -> bool:
-    """Print how many runs notebooks lack and how long they would take, and all runs
-    that have not finished."""
+    """Print how many runs notebooks lack and how long they would take.
+
+    A run is one training or measurement. Unfinished runs are listed too. Nothing is run
+    but quick baselines on your own rows. The exit status is 1 (True) where the runs of
+    a notebook cannot be listed."""
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
@@ -359,8 +394,10 @@ def plan(args: argparse.Namespace) -> bool:
 
 @register_command(RUN)
 def show(args: argparse.Namespace) -> None:
-    """Print one run: its scores, how it was made, its status and all metrics; or the
-    answers on a notebook's pages."""
+    """Print the scores, history, status and metrics of one run.
+
+    A run is one training or measurement. With a notebook's name in place of a run,
+    print the answers on its pages. Raises Refused where neither has this name."""
     from lib.core.spec import from_json
     from lib.export import card, opened
     from lib.report import site
@@ -394,8 +431,10 @@ def show(args: argparse.Namespace) -> None:
     ),
 )
 def export(args: argparse.Namespace) -> None:
-    """Write a run's model to a folder that transformers opens, check it, and add a
-    model card."""
+    """Write a run's trained model to a folder that transformers opens, and check it.
+
+    The check compares its outputs with those of the saved model. A model card,
+    README.md, is added. With --onnx the model is also written as ONNX."""
     from lib.export import card, check_onnx_packages, opened
 
     if args.onnx:
@@ -444,8 +483,11 @@ def export(args: argparse.Namespace) -> None:
     ),
 )
 def evidence(args: argparse.Namespace) -> int:
-    """Make the runs that the papers' central claims still need at mini, one planned
-    seed after the other, and add each to the committed records."""
+    """Make the runs that the papers' central claims still need, and record each.
+
+    A run is one training or measurement. Its record is a copy without weights in the
+    folder of committed results. With --list only the progress is printed. The exit
+    status is 1 where a run failed."""
     from lib.claims import evidence as queue
     from lib.core.store import Store
 
@@ -478,8 +520,11 @@ def evidence(args: argparse.Namespace) -> int:
     make_option("--write", action="store_true", help="write the files of what is there")
 )
 def verify(args: argparse.Namespace) -> bool:
-    """Check the committed records: compute all metrics, lists of runs and tested claims
-    again, and compare them with the committed files."""
+    """Check the committed results: compute them again, and print what differs.
+
+    Metrics are computed from the stored predictions, and the tables of runs and tested
+    claims from the metrics. The exit status is 1 (True) where a file differs. With
+    --write the computed files replace the committed ones."""
     from lib.claims import verify as evidence
     from lib.core.store import Store
 
@@ -492,9 +537,10 @@ def verify(args: argparse.Namespace) -> bool:
 
 @register_command(make_option("name"))
 def fetch(args: argparse.Namespace) -> None:
-    """Download a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA,
-    squad/SQuAD1) to data/, or convert the pickled weights in a folder to
-    safetensors."""
+    """Download a pretrained checkpoint or a data set to data/, and print its path.
+
+    The name is that of a checkpoint (bert-base-uncased, ...) or of a task (glue/CoLA,
+    squad/SQuAD1). A folder with pickled weights gets them as safetensors too."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
@@ -506,8 +552,10 @@ def fetch(args: argparse.Namespace) -> None:
 
 @register_command()
 def tidy(args: argparse.Namespace) -> None:
-    """Remove outputs from the notebooks and record their digests. A notebook that
-    differs from its digest is one that the reader changed, and its page says so."""
+    """Remove outputs from the notebooks, and record digests of their code.
+
+    A notebook that later differs from its digest was changed by a user, and the page
+    that is made of it says so."""
     from lib.claims import notebook
 
     for path in notebook.rewrite_notebooks_in_committed_form():
@@ -592,8 +640,10 @@ def main(command_line: Sequence[str] | None = None) -> int:
 
 
 def list_missing_packages() -> list[str]:
-    """Return the packages of requirements.txt that this Python does not have; [] where
-    the file does not exist."""
+    """Return the packages of requirements.txt that this Python does not have.
+
+    A command then ends with the way to install them instead of an ImportError. The list
+    is empty where the file does not exist."""
     file, missing = paths.ROOT / "requirements.txt", []
     for line in file.read_text().splitlines() if file.exists() else ():
         name = line.partition("==")[0].strip()
@@ -606,8 +656,10 @@ def list_missing_packages() -> list[str]:
 
 
 def print_missing_packages(missing_packages: Sequence[str]) -> None:
-    """Print an error message on missing packages, with the command that installs
-    them."""
+    """Print an error message to stderr on missing packages, with the fix.
+
+    The fix is the command that installs the packages, or the project's own Python if it
+    is installed."""
     more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
     python = paths.ROOT / ".venv/bin/python"
     fix = f"{paths.format_path(python)} -m lib ..." if python.exists() else INSTALL
@@ -621,8 +673,11 @@ TABLES += ("data/records/*.csv",)
 
 
 def describe_reader_choices() -> str:
-    """Return the values that options for a reader's own rows accept, as help text; ""
-    where packages are missing."""
+    """Return help text on the values that options for a user's own data accept.
+
+    It lists the compression methods, and the default FLOPs budgets (in twelfths of the
+    whole model's) and seeds. It is "" where packages are missing, so that `--help`
+    still works."""
     if list_missing_packages():
         return ""
     from lib.papers import frontier
@@ -631,8 +686,11 @@ def describe_reader_choices() -> str:
 
 
 def print_changed_table_warnings() -> None:
-    """Print a warning for each table on which results depend and that differs from its
-    committed version."""
+    """Print a warning for each changed file of data on which results depend.
+
+    Such files are settings, published numbers and digests of data sets. A file is
+    changed if it differs from its committed version, and results may then differ from
+    the published ones."""
     from lib.claims import committed
 
     for line in (
@@ -645,8 +703,11 @@ def print_changed_table_warnings() -> None:
 
 
 def list_tables_unlike_digests() -> list[str]:
-    """Return an error message for each table of published numbers that differs from its
-    committed digest; [] where no digests are committed."""
+    """Return an error message for each changed file of the papers' published numbers.
+
+    A file is changed if its SHA-256 digest differs from the committed one. Commands
+    print the messages beside an error that such a file may cause. The list is empty
+    where no digests are committed."""
     from lib.claims import committed
 
     if not (paths.records_root() / committed.FILES).exists():
@@ -659,11 +720,12 @@ def list_tables_unlike_digests() -> list[str]:
 
 
 def set_missing_home_and_user(exit_stack: ExitStack) -> None:
-    """Set a home folder and a user name in the environment where they are missing,
-    until `exit_stack` is closed.
+    """Set the environment variables HOME and USER where they are missing.
 
     In a container the user id may have no entry, and packages that make pages need
-    both."""
+    both. HOME becomes a temporary folder, USER the user id.
+
+    exit_stack: removes the temporary folder when it is closed."""
     if paths.find_home_folder() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = exit_stack.enter_context(home)

@@ -66,16 +66,21 @@ ModelSelector: TypeAlias = tuple[str, RowConditions]
 
 @dataclass(frozen=True)
 class CellTerm:
-    """A CellTerm is one model, or the difference of two models, with conditions on its
-    runs such as m=3."""
+    """A CellTerm is one operand of a comparison: a model or a difference of two.
+
+    `models` has one or two (label, conditions), where the conditions select a model's
+    runs by their labels, such as m=3. With two models, the term is the value of the
+    first minus that of the second, written "Ghost over Prune [m=3]"."""
 
     models: tuple[ModelSelector, ...]
 
     def group_rows_by_model(self, rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
-        """Return [those of `rows` that are of the first model of this term, those of
-        the second, ...]; a term with two models is their difference.
+        """Return [rows of the first model of this term, rows of the second, ...].
 
-        rows: rows of the grids of the claim's notebooks."""
+        The term is an operand of a comparison: one model, or the difference of two. So
+        the values of each model can be averaged and then subtracted.
+
+        rows: lines of a table of results, each with the labels of a run."""
         return [
             [row for row in rows if row_matches_model(row, *model)]
             for model in self.models
@@ -87,8 +92,18 @@ WeightedTerm: TypeAlias = tuple[float, CellTerm]
 
 @dataclass(frozen=True)
 class Cell:
-    """A Cell is one comparison of a claim: a weighted sum of CellTerms, and the region
-    (low, high) in which the paper says that it lies."""
+    """A Cell is one comparison of models that a paper's claim makes.
+
+    Its value is the sum of weight * term over `terms`, where a term is a model or the
+    difference of two. The claim agrees where that value lies in `bounds`, (low, high),
+    of which one may be infinite. Bounds of (0, 0) say that the measure is 0 in every
+    run.
+
+    text: the comparison as it is written, such as "Ghost > Prune @ m=3".
+    measure: the quantity that is compared, a key of MEASURES; "" for the task score.
+    about: an argument of that measure, such as a layer; "" for most.
+    slope: where a line is fitted to the scores of several models, how the models are
+    weighted in its slope (a key of WEIGHTS, such as "per doubling"); else ""."""
 
     text: str
     measure: str  # Key of MEASURES; "" for the score.
@@ -102,28 +117,37 @@ class Cell:
 
     @property
     def measured_quantity(self) -> Measure:
-        """Return the Measure that the Cell compares: its unit, its value of no effect
-        and how it is computed. Without a named measure it is the score."""
+        """Return the Measure that is compared; by default it is the task score.
+
+        A Measure says how a quantity is computed from runs, in which unit it is, and
+        which value means no effect."""
         return MEASURES.get(self.measure, SCORE)
 
     @property
     def is_per_task(self) -> bool:
-        """Return whether the Cell is tested on each task by itself, rather than on
-        their mean."""
+        """Return whether the comparison is tested on each task instead of their mean.
+
+        The text of the comparison then has "task=each"."""
         return "task=each" in self.text
 
     @property
     def models(self) -> list[ModelSelector]:
-        """Return the (label, conditions) of all models of the Cell, each once."""
+        """Return all models that are compared, each once, as (label, conditions).
+
+        The conditions, such as (("m", "3"),), select the runs of a model by their
+        labels."""
         return list(
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
 
     def compares_row(self, grid_row: Mapping[str, Any]) -> bool:
-        """Return whether the Cell compares the run of a row of a grid.
+        """Return whether the comparison uses the run of a row of an experiment table.
 
-        A cell without a named measure compares scores, so a row whose step scores no
-        examples never fits."""
+        The labels of the row must fit one of the compared models. Where task scores are
+        compared, the run must also score a model on examples, so that the runs of two
+        models can be paired.
+
+        grid_row: the labels of a run and, under "spec", its description."""
         can_count = self.measure or has_predictions_on_examples(grid_row["spec"])
         return bool(can_count) and any(
             row_matches_model(grid_row, *model) for model in self.models
@@ -131,8 +155,10 @@ class Cell:
 
 
 def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
-    """Return the model of a grid's row as comparisons name it: its label `model` or,
-    without one, its label `network`."""
+    """Return the model's name in a row of an experiment table, as comparisons write it.
+
+    It is the row's label `model`. Where that is not a text, it is the label `network`,
+    or None without one."""
     return (
         grid_row.get("model")
         if isinstance(grid_row.get("model"), str)
@@ -143,10 +169,14 @@ def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
 def row_matches_model(
     grid_row: Mapping[str, Any], model_label: str, conditions: RowConditions
 ) -> bool:
-    """Return whether a row has a model label (as its model, network or recipe) and
-    fulfils the conditions.
+    """Return whether a row of an experiment table is a run of a model under conditions.
 
-    conditions: ((label, accepted values with "/" between), ...)."""
+    By this test a comparison of models selects its runs. The model label must equal the
+    row's label `model` (or `network`, where there is no `model`) or its label `recipe`;
+    "*" fits every row.
+
+    conditions: ((label, accepted values with "/" between), ...), such as (("m",
+    "3/6"),). The row must fulfil all of them."""
     return model_label in (
         "*",
         read_model_label(grid_row),
@@ -161,10 +191,10 @@ def row_matches_model(
 
 
 def is_accepted_label_value(label_value: Any, accepted_value: str) -> bool:
-    """Return whether a row's value is the one that a condition accepts.
+    """Return whether a run's label has the value that a condition such as m=3 accepts.
 
-    "*" stands for any value but None and nan. A DataFrame may have turned 3 into 3.0,
-    so both match "3"."""
+    The condition "*" accepts any value but None and nan, which no condition accepts. A
+    DataFrame may have turned 3 into 3.0, so both fit the accepted value "3"."""
     if label_value is None or label_value != label_value:
         return False
     return accepted_value in ("*", str(label_value)) or (
@@ -173,8 +203,11 @@ def is_accepted_label_value(label_value: Any, accepted_value: str) -> bool:
 
 
 def parse_row_conditions(conditions_text: str | None) -> RowConditions:
-    """Return the conditions of a text such as "m=3, task=CoLA"; "task=each" accepts any
-    task."""
+    """Parse conditions such as "m=3, task=CoLA" into ((label, accepted value), ...).
+
+    Comparisons of models select their runs by these labels. A value may be a choice, as
+    in "m=3/6". "task=each" becomes ("task", "*"), which accepts any task. None and ""
+    give ()."""
     items = [
         item.partition("=") for item in (conditions_text or "").split(", ") if item
     ]
@@ -185,13 +218,14 @@ def parse_row_conditions(conditions_text: str | None) -> RowConditions:
 
 
 def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTerm:
-    """Return the CellTerm of "A [m=3]" or of a difference "A over B [m=3]".
+    """Parse one operand of a comparison: a model "A [m=3]", or a difference "A over B".
 
-    The conditions in brackets after the last model hold for the models without their
-    own.
+    The brackets have conditions on a model's runs. Those after the last model also hold
+    for models without brackets, as in "A over B [m=3]".
 
-    default_conditions: conditions on all models, which the text of the Cell has after
-    "@", as in "A over B [m=3] > C over D @ task=SST-2"."""
+    default_conditions: ((label, accepted values), ...), added to the conditions of
+    every model. In the text of a comparison they follow "@", as in "A over B > C over D
+    @ task=SST-2"."""
     models = [
         # pyrefly: ignore[missing-attribute]  # Any text but "" matches.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
@@ -214,10 +248,16 @@ def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTe
 def parse_comparison_side(
     side_text: str, default_conditions: RowConditions, weighting_name: str
 ) -> list[WeightedTerm]:
-    """Return [(weight, CellTerm), ...] of the text on one side of a comparison sign.
+    """Parse one side of a comparison, such as "k = 3 | k = 5", into weighted terms.
 
-    weighting_name: a key of WEIGHTS, which gives the weights of several models "A | B |
-    C"."""
+    Return [(weight, CellTerm), ...], where a CellTerm is a model or the difference of
+    two. A single term has the weight 1. For several terms, with " | " between, the
+    weights are computed from the last number in each text (here 3 and 5). The weighted
+    sum is then, for example, the slope of the score over the kernel size k.
+
+    default_conditions: conditions on the runs of all models, ((label, accepted values),
+    ...).
+    weighting_name: the kind of weights, a key of WEIGHTS such as "per doubling"."""
     parts = side_text.split(" | ")
     forms = [parse_cell_term(part, default_conditions) for part in parts]
     if len(parts) == 1:
@@ -230,16 +270,20 @@ def parse_comparison_side(
 
 @cache
 def parse_cells(cells_text: str) -> list[Cell]:
-    """Return the Cells of a text of the column `cells` of `claims.csv`, with "; "
-    between them.
+    """Parse the comparisons of a claim, with "; " between them, into Cells.
 
-    Raises Refused, which quotes the cell, for one that cannot be parsed."""
+    A Cell is one comparison of models and the region in which its value must lie. The
+    text is the column `cells` of `claims.csv`, the table of the papers' claims. Raises
+    Refused, which quotes the comparison, for one that cannot be parsed."""
     return [parse_cell(part) for part in cells_text.split("; ") if part]
 
 
 def parse_cell(cell_text: str) -> Cell:
-    """Return the Cell of the text of one comparison, such as "Ghost > Prune @ m=3".
-    Raises Refused where it cannot be parsed."""
+    """Parse one comparison of models, such as "Ghost > Prune @ m=3", into a Cell.
+
+    A Cell has the weighted models and the region in which the sum must lie. Raises
+    Refused where the text cannot be parsed, names an unknown measure, or compares
+    scores with weights that do not sum to 0."""
     hit = CELL.fullmatch(cell_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
@@ -287,14 +331,22 @@ def parse_cell(cell_text: str) -> Cell:
 
 
 def has_predictions_on_examples(spec: Spec) -> bool:
-    """Return whether the step of a Spec (a run's description) evaluates its model on
-    examples, so that two models can be paired example by example."""
+    """Return whether a run trains a model and scores it on examples.
+
+    Two models with such runs can be compared example by example.
+
+    spec: the description of the run, with its step (the kind of work, such as
+    "finetune")."""
     return spec.step in compare.SCORED
 
 
 def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of grids that some Cells compare, each (model label, Spec)
-    once."""
+    """Return the rows of experiment tables whose runs are used by some comparisons.
+
+    A run that no comparison uses need not be made to test a claim. Rows with the same
+    model label and the same Spec (the description of a run) are returned once.
+
+    cells: the comparisons."""
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows
@@ -304,8 +356,9 @@ def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> lis
 
 
 def parse_seeds(seeds_text: str) -> tuple[int, ...]:
-    """Return the seeds of a text such as "10 to 14", "10" or "10 to 12, 20 to 25"; ()
-    for ""."""
+    """Parse the seeds in a text such as "10 to 12, 20" into (10, 11, 12, 20).
+
+    The table of the papers' claims has its planned seeds in this form. "" gives ()."""
     planned = []
     for part in filter(None, seeds_text.split(", ")):
         first, _, last = part.partition(" to ")

@@ -41,12 +41,14 @@ TextByPrintedCell: TypeAlias = dict[tuple[str, str, int], str]
 
 
 def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
-    """Return {(text of a comparison, task): effect} that the paper prints for the
-    comparisons of a claim.
+    """Compute the effects that a paper prints for the comparisons of one of its claims.
 
-    The formulas stand in `effects.csv`, one for several tasks, with "{task}" in it. A
-    mean over tasks is keyed by these tasks in order, with "/" between them. So a
-    printed mean is over the same tasks as the measured mean beside it."""
+    Return {(text of a comparison, task): effect}, to be compared with the measured
+    effects. For a mean over tasks, the key has all its tasks with "/" between, so that
+    the printed mean is over the same tasks as the measured one. They are computed from
+    the paper's printed tables by Python expressions in `effects.csv`.
+
+    claim_id: such as "G1"."""
     paper, values = lists.read_claims()[claim_id]["paper"], {}
     for row in (
         row
@@ -60,8 +62,11 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
 
 
 def parse_printed_number(cell_text: str) -> PrintedValue:
-    """Return the exact number in the text of a printed table's cell, None for an empty
-    cell, else the text."""
+    """Return the number in a printed table's cell, or its text, or None if it is empty.
+
+    The text is returned where it is no number. Commas of thousands are dropped, and "-"
+    counts as empty. Fractions are exact, so a check of a printed sum does not fail by a
+    rounding error of floats."""
     try:
         return Fraction(cell_text.replace(",", ""))
     except ValueError:
@@ -69,15 +74,20 @@ def parse_printed_number(cell_text: str) -> PrintedValue:
 
 
 def round_half_away(value: float | Fraction, decimals: int) -> Fraction:
-    """Return a value rounded to `decimals` decimals, where a half is rounded away from
-    zero, as papers do."""
+    """Return a value rounded to some decimals, with a half rounded away from zero.
+
+    Papers round so, and Python's `round` does not. The result is an exact Fraction,
+    which can be compared with a printed number."""
     scale, value = Fraction(10) ** decimals, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
 
 class PrintedCells:
-    """This class reads printed cells of one paper's tables, and notes in `texts_read`
-    which ones, so that a check can show what it rests on."""
+    """A PrintedCells reads cells of one paper's printed tables and notes each of them.
+
+    Python expressions that check printed numbers use it (`evaluate_formula`).
+    `texts_read` collects every cell that was read, {(table, column, row number): text},
+    so that a check can show which cells it rests on."""
 
     def __init__(self, paper: str) -> None:
         self.paper = paper
@@ -103,10 +113,14 @@ class PrintedCells:
     def read_column(
         self, table_name: str, column_name: str, *row_keys: str
     ) -> list[PrintedValue]:
-        """Return the values of a column of a printed table in all rows that the keys
-        name. In formulas of claims this function is named `col`.
+        """Return one column of a printed table, in all rows that the keys select.
 
-        row_keys: texts in the first columns of the row, or how they begin; "*" for
+        Numbers are exact Fractions, empty cells None, other cells text. Python
+        expressions that check printed numbers call it by the name `col`. Raises Refused
+        where no row fits.
+
+        row_keys: one text for each of the first columns of the table. A row fits where
+        these columns equal the texts or, if no row does, begin with them; "*" fits
         any."""
         rows = self.find_numbered_rows(table_name, row_keys)
         self.texts_read |= {
@@ -117,17 +131,29 @@ class PrintedCells:
     def read_cell(
         self, table_name: str, column_name: str, *row_keys: str
     ) -> PrintedValue:
-        """Return the value of a column of a printed table in the one row that the keys
-        name. In formulas of claims this function is named `cell`."""
+        """Return one cell of a printed table: a Fraction, a text, or None if empty.
+
+        Python expressions that check printed numbers call it by the name `cell`. Raises
+        Refused where no row fits the keys, and ValueError where several do.
+
+        row_keys: one text for each of the first columns of the table. A row fits where
+        these columns equal the texts or, if no row does, begin with them; "*" fits
+        any."""
         (value,) = self.read_column(table_name, column_name, *row_keys)
         return value
 
     def read_row_values(
         self, table_name: str, first_colon_last_column: str, *row_keys: str
     ) -> list[Fraction | str]:
-        """Return the values of one row of a printed table in the columns from A to B of
-        a span "A:B", without the empty cells. In formulas of claims this function is
-        named `row`."""
+        """Return the non-empty cells of a printed table's row in a span of columns.
+
+        Numbers are exact Fractions, other cells text. Python expressions that check
+        printed numbers, such as an average, call it by the name `row`.
+
+        first_colon_last_column: the span as "A:B", from column A to column B, both
+        included.
+        row_keys: one text for each of the first columns of the table, by which the row
+        is found (`read_cell`)."""
         names = list(
             lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")[0]
         )
@@ -139,13 +165,14 @@ class PrintedCells:
         return [value for value in values if value is not None]
 
     def runs_use_printed_settings(self, claim_id: str) -> bool:
-        """Return whether the profile `paper` trains with all printed settings of a
-        claim. In formulas of claims this function is named `settings`.
+        """Return whether the runs at full size use all printed settings of a claim.
 
-        A line of `settings.csv` names a printed cell (for some lines a second one to
-        multiply it with) and the place of the setting in the arguments of runs
-        (`read_setting_values`). Its column `relation` says whether the printed value
-        "is" the only one in these runs, or is "among" several."""
+        The runs are those of profile `paper`, which has the sizes of the papers. They
+        are planned, but need not be made. `settings.csv` lists each setting: the cell
+        in which it is printed, and the argument of the runs that must agree with it.
+        Python expressions that check printed numbers call this method `settings`.
+
+        claim_id: such as "G115"."""
         lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
         return all(
             [
@@ -156,8 +183,15 @@ class PrintedCells:
         )
 
     def runs_use_printed_setting(self, settings_csv_row: Mapping[str, str]) -> bool:
-        """Return whether the profile `paper` trains with the printed setting of a row
-        of `settings.csv`."""
+        """Return whether the runs at full size use one setting that a paper prints.
+
+        The runs are those of profile `paper`, which has the sizes of the papers. They
+        are planned, but need not be made.
+
+        settings_csv_row: the table, column and row of the printed cell, and the step
+        (kind of work) and argument of the runs that must agree with it. With the
+        `relation` "is", the printed value must be the only one in all these runs; with
+        "among", one of them."""
         rows = filter(None, (settings_csv_row["row"], settings_csv_row["times"]))
         cells = [
             self.read_cell(settings_csv_row["table"], settings_csv_row["column"], row)
@@ -189,13 +223,16 @@ class PrintedCells:
         average_column: str,
         key_column_count: int = 1,
     ) -> list[list[str]]:
-        """Return the keys of the rows of a printed table whose average differs from the
-        mean of its columns, rounded to one decimal. In formulas of claims this function
-        is named `off`.
+        """Return the keys of a printed table's rows whose printed average is wrong.
 
-        first_colon_last_column: the averaged columns, as "A:B". Rows with an empty cell
-        in them are left out.
-        key_column_count: the number of first columns that identify a row."""
+        It is wrong where it differs from the mean of the row's columns, rounded to one
+        decimal (halves away from zero). Rows with an empty cell are left out. Python
+        expressions that check printed numbers call this method `off`.
+
+        first_colon_last_column: the averaged columns as "A:B", from A to B.
+        average_column: the column with the printed average.
+        key_column_count: the number of first columns whose texts are the key of a
+        row."""
         keys = [
             list(line.values())[:key_column_count]
             for line in lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")
@@ -219,16 +256,18 @@ class PrintedCells:
 def read_setting_values(
     notebook_id: str, step_name: str, dotted_setting_path: str, **row_labels: Any
 ) -> set[PrintedValue]:
-    """Return the values that a setting has in the runs at the profile `paper`: exact
-    numbers, or text. In formulas of claims this function is named `setting`.
+    """Return all values that a setting has in a notebook's runs planned at full size.
 
-    It is read from the Specs (descriptions of runs) of a step that the grid of a
-    notebook lists, and from all Specs that these depend on. Raises Refused where no
-    Spec has it.
+    Python expressions that check printed numbers call it by the name `setting`, to
+    compare the values with the printed one. Numbers are exact Fractions, other values
+    text. Full size is the profile `paper`. The values are read from the descriptions
+    (Specs) of all runs of one step (kind of work) that the notebook lists, or that a
+    listed run depends on. Raises Refused where no run has the setting.
 
-    dotted_setting_path: where the setting stands in the step's arguments, such as
+    dotted_setting_path: the place of the setting in the step's arguments, such as
     "train.epochs".
-    row_labels: only rows of the grid with these labels count."""
+    row_labels: labels of runs, such as task="SST-2"; only listed runs with these labels
+    count."""
     rows = [
         row
         for row in list_rows_at_paper_profile(notebook_id)
@@ -260,8 +299,12 @@ def read_setting_values(
 
 
 def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
-    """Return the values that a label, such as `seed`, has in a notebook's grid at the
-    profile `paper`. In formulas of claims this function is named `axis`."""
+    """Return all values of a label, such as `seed`, in a notebook's full-size runs.
+
+    These are the runs that the notebook lists at profile `paper`, which has the sizes
+    of the papers. Numbers are exact Fractions, other values text. Python expressions
+    that check printed numbers call it by the name `axis`, for example to compare the
+    number of seeds with the printed one."""
     labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
         None
     }
@@ -269,21 +312,28 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
 
 
 def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
-    """Return the value at some operands of one of this code's FFN operations, such as
-    GELU, by its printed name. In formulas of claims this function is named
-    `operation`."""
+    """Compute an operation of a feed-forward network, such as GELU, at some numbers.
+
+    Python expressions that check a paper call it by the name `operation`, to compare
+    the result with the equation that the paper prints. Raises KeyError for an unknown
+    operation.
+
+    operation_name: the name as a paper prints it, such as "Leaky ReLU".
+    operands: as many numbers as the operation takes."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[operation_name.lower().replace(" ", "_")](*map(float, operands)))
 
 
 def call_lib_counting_function(import_path: str, *args: Any, **keywords: Any) -> Any:
-    """Return the result of a counting function of lib, so that a printed count can be
-    compared with it. In formulas of claims this function is named `ours`.
+    """Call one of this package's counting functions by its import path.
 
-    A call is ours("papers.efficientbert.search.net:ffn_parameters", 768, 3072): a
-    module of lib, and a function in it. The name of a shape (lib.stats.cost.SHAPES) as
-    an argument is replaced by the shape."""
+    Return its result. Python expressions that compare it with a printed count call it
+    by the name `ours`, as in ours("papers.efficientbert.search.net:ffn_parameters",
+    768, 3072). An argument that names an encoder, such as "bert-base", is replaced by
+    its Shape (the encoder's sizes).
+
+    import_path: a module below `lib`, a colon, and the name of a function in it."""
     module, name = import_path.split(":")
     values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
@@ -292,11 +342,14 @@ def call_lib_counting_function(import_path: str, *args: Any, **keywords: Any) ->
 def evaluate_expression(
     expression: str, constant_assignments: str | None = "", **variables: Any
 ) -> Any:
-    """Return the value of a printed expression: given("c * x^2", "c = 2", x=3) is 18.
-    In formulas of claims this function is named `given`.
+    """Return the value of an expression as a paper prints it, such as "c * x^2".
 
-    constant_assignments: assignments with "; " between them. values: the variables of
-    the expression."""
+    "^" is the power, and all names of the module `math` and `max` can be used.
+    Python expressions that check printed numbers call it by the name `given`, as in
+    given("c * x^2", "c = 2", x=3), which is 18.
+
+    constant_assignments: the printed constants, with "; " between them.
+    variables: the values of the other names in the expression."""
     variables |= vars(math) | {"max": max}
     for constant in filter(None, (constant_assignments or "").split("; ")):
         name, value = constant.split(" = ")
@@ -306,9 +359,10 @@ def evaluate_expression(
 
 @cache
 def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
-    """Return the rows of a notebook's grid at the profile `paper`.
+    """Return the runs that a notebook lists at profile `paper`, the full size.
 
-    Digests of data are those of the official files, so that no data set is needed."""
+    Each Row has the labels of a run and its Spec (the description of the run). Checks
+    compare the settings in them with the printed ones; no run is made."""
     from lib.claims import notebook
 
     (path,) = notebook.find_notebooks([notebook_id])
@@ -321,14 +375,16 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
 def count_encoder_flops_or_parameters(
     counter_name: str, shape: str = "bert-base", **counter_options: Any
 ) -> Fraction:
-    """Return a cost of an encoder by a function of `lib.stats.cost`. In formulas of
-    claims this function is named `counted`.
+    """Return the FLOPs or the parameters of an encoder as an exact Fraction.
 
-    counter_name: the function: "flops", "parameters", "ghost_flops" or
-    "ghost_parameters".
-    shape: the name of the encoder's shape.
-    counter_options: further arguments of that function, such as heads, convention and
-    ghost."""
+    Python expressions that compare this count with a printed one call it by the name
+    `counted`.
+
+    counter_name: a function of `lib.stats.cost`: "flops" or "parameters" for the model,
+    "ghost_flops" or "ghost_parameters" for GhostBERT's convolutions alone.
+    shape: the name of the encoder, such as "bert-base".
+    counter_options: further arguments of that function, such as `heads` (kept heads in
+    a layer)."""
     return Fraction(getattr(cost, counter_name)(cost.SHAPES[shape], **counter_options))
 
 
@@ -369,8 +425,15 @@ class FormulaResult(NamedTuple):
 
 
 def evaluate_formula(paper: str, formula: str) -> FormulaResult:
-    """Return the value of a formula, and the texts of the printed cells that it
-    read."""
+    """Evaluate a formula that checks a number which a paper prints.
+
+    Return (value, texts_read). The latter has the printed cells that the formula read,
+    {(table, column, row number): text}, so that a check can show which cells it rests
+    on.
+
+    paper: the name of its folder, such as "ghostbert".
+    formula: a Python expression with functions for printed cells, settings and counts,
+    such as "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75"."""
     cells = PrintedCells(paper)
     readers = dict(cell=cells.read_cell, col=cells.read_column)
     readers |= dict(
@@ -382,16 +445,21 @@ def evaluate_formula(paper: str, formula: str) -> FormulaResult:
 
 
 def formula_calls_lib(formula: str) -> bool:
-    """Return whether a formula asks this code for a setting or a count; other formulas
-    compare printed numbers alone."""
+    """Return whether a formula asks this package for a setting or a count.
+
+    A formula is a Python expression that checks a printed number. All other formulas
+    compare printed numbers with each other. So it tells whether a disagreement is
+    between the paper and this package, or within the paper."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 
 def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
-    """Return whether the value of a formula agrees with a printed text.
+    """Return whether the value of a formula agrees with what a paper prints.
 
-    It does where it is True, equals the printed number, or equals it when rounded to
-    the print's decimals. A set agrees if it has one value, which agrees."""
+    A formula is a Python expression that checks a printed number. Its value agrees
+    where it is True, equals the printed number or text, or equals the printed number
+    after rounding to the printed decimals (halves away from zero). A set, such as all
+    values of a setting, agrees if it has a single value and that one agrees."""
     expected = parse_printed_number(printed_text)
     if isinstance(value, set):
         return len(value) == 1 and agrees_with_printed_text(
@@ -407,10 +475,12 @@ def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
 
 
 def list_printed_inconsistencies() -> list[dict[str, Any]]:
-    """Return the rows of `inconsistencies.csv`, the contradictions between printed
-    numbers, each with the value that its formula gives as `found`.
+    """Return the contradictions between the papers' printed numbers, as dicts.
 
-    `found` is None for a row without a formula."""
+    They are the rows of `inconsistencies.csv`, with keys such as `paper`, `locator`
+    (the place in the paper), `printed` (the value there) and `how` (a Python expression
+    that computes the value from the printed tables, or ""). The key `found` is added:
+    the value of that expression, or None. A notebook lists them for readers."""
     return [
         row
         | {

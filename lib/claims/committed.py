@@ -19,9 +19,11 @@ SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.pa
 
 
 def format_digest_csv_lines() -> list[str]:
-    """Return the lines "path,digest" of `files.csv`, computed from the files on disk.
+    """Return a line "path,digest" for each committed file that a reader sees, sorted.
 
-    The files are those that a reader sees (SEEN)."""
+    The globs in SEEN select the files, such as README, published tables and figures.
+    The digests are computed from the files on disk. `files.csv` stores these lines, so
+    that a file that was edited by hand is found later."""
     matches = {path for pattern in SEEN.split() for path in paths.ROOT.glob(pattern)}
     return sorted(
         f"{path.relative_to(paths.ROOT).as_posix()},{digest_bytes(path.read_bytes())}\n"
@@ -31,10 +33,13 @@ def format_digest_csv_lines() -> list[str]:
 
 
 def list_changed_files(digests_file: Path | None = None) -> list[str]:
-    """Return an error message of one line for each file whose digest differs from
-    `files.csv`.
+    """Return an error message of one line for each file that differs from its digest.
 
-    digests_file: another file of digests in place of the committed `files.csv`."""
+    The committed `files.csv` has the digests of README, published tables, figures and
+    others. A message names the file and how to restore it. A file that is missing, or
+    that has no digest, is reported too.
+
+    digests_file: another file of digests in place of `files.csv`."""
     digests_file = digests_file or paths.records_root() / FILES
     old = (
         read_file_bytes(digests_file).decode(errors="replace")
@@ -56,11 +61,14 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
 
 
 def list_files_changed_since_commit(*path_patterns: str) -> list[str]:
-    """Return an error message of one line for each file with uncommitted changes, by
-    `git diff HEAD`.
+    """Return an error message of one line for each file with uncommitted changes.
+
+    Commands warn by it that results may differ from the published ones, or that an
+    edited file may be the cause of an error. It asks `git diff HEAD`. Without git or
+    outside a checkout the list is empty.
 
     path_patterns: git globs of the files to look at, relative to the root of the
-    repository. Without git or outside a checkout the list is empty."""
+    repository."""
     globs = (f":(glob){pattern}" for pattern in path_patterns)
     words = ["git", "--no-optional-locks", "diff", "--name-only", "HEAD", "--", *globs]
     how = {"cwd": paths.ROOT, "text": True, "capture_output": True}

@@ -39,10 +39,12 @@ class WeightedPairs(NamedTuple):
 def group_rows_by_model(
     cell: Cell, rows: Sequence[ResultRow]
 ) -> list[tuple[ModelSelector, list[ResultRow]]]:
-    """Return [(model, its rows), ...] for the models that a Cell compares, in the order
-    of its text.
+    """Return [(model, its rows), ...] for the models of a comparison (Cell).
 
-    A model is its label with conditions, such as ("Ghost", (("m", "3"),))."""
+    A model is its label with conditions on its runs, such as ("Ghost", (("m", "3"),)).
+    The models have the order of the comparison's text.
+
+    rows: lines of a table of results, each with the labels of a run."""
     forms = [form for _, form in cell.terms]
     return [
         pair
@@ -52,8 +54,12 @@ def group_rows_by_model(
 
 
 def make_frame_per_model(cell: Cell, rows: Sequence[ResultRow]) -> list[pd.DataFrame]:
-    """Return one DataFrame of rows for each model that a Cell compares, in the order of
-    its text."""
+    """Return one DataFrame of result rows for each model of a comparison (Cell).
+
+    The models have the order of the comparison's text. Measures that need all runs of a
+    model at once, such as a ratio of variances, take these frames.
+
+    rows: lines of a table of results, each with the labels and metrics of a run."""
     import pandas as pd
 
     return [pd.DataFrame(part) for _, part in group_rows_by_model(cell, rows)]
@@ -62,11 +68,14 @@ def make_frame_per_model(cell: Cell, rows: Sequence[ResultRow]) -> list[pd.DataF
 def select_compared_rows_of_one_dtype(
     cell: Cell, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
-    """Return the rows that a Cell compares, all computed in one dtype
-    (`lib.stats.compare.select_runs_of_one_dtype`).
+    """Return the rows of the runs that a comparison (Cell) uses, without mixed dtypes.
 
-    Scores of float32 and bfloat16 runs are not mixed in a comparison. Raises
-    LookupError that names a model without rows."""
+    Rounding would add to a difference between bfloat16 and float32 runs. Where the runs
+    of one task and seed have both dtypes, they are replaced by the same runs in
+    float32. If these are missing, the rows get the run None. Raises LookupError, with
+    the name of the model, if a compared model has no row.
+
+    rows: lines of a table of results, each with the labels and metrics of a run."""
     rows = (
         rows
         if cell.measure
@@ -82,10 +91,13 @@ def select_compared_rows_of_one_dtype(
 
 
 def count_fewest_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
-    """Return the planned and finished numbers of seeds: for each, the fewest of any
-    model on any task.
+    """Count the seeds of a comparison (Cell): return (planned seeds, finished seeds).
 
-    A seed is finished where each of its runs was made or has failed."""
+    Both are the fewest of any compared model on any task. A seed is finished where each
+    of its runs was made or has failed. A reader sees by them whether runs are still
+    missing.
+
+    rows: lines of a table of results, with seed, run (None where missing) and state."""
     every, lacking = defaultdict(set), defaultdict(set)
     for model, part in group_rows_by_model(cell, rows):
         for row in part:
@@ -103,13 +115,16 @@ def estimate_cell(
     columns_by_task: MetricColumnsByTask,
     weighted_pairs: Sequence[WeightedPairs],
 ) -> paired.Estimate | None:
-    """Return the Estimate of a comparison of a claim (a Cell), or None where some of
-    its runs are missing.
+    """Estimate the effect of one comparison of models (a Cell) from its runs.
 
-    rows: the collected rows of its runs.
-    columns_by_task: {task: its Columns}, the metrics by which it is scored.
-    weighted_pairs: the pairs of runs with their weights, as `pair_runs` returns
-    them."""
+    Return an Estimate (a number with its 95 % interval), or None where runs are
+    missing. Task scores are compared in pairs over seeds and examples. Any other
+    measure is averaged over seeds, or has a function of its own.
+
+    rows: lines of a table of results, each with the labels and metrics of a run.
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored.
+    weighted_pairs: pairs of runs with their weights, as `pair_runs` returns them; used
+    for task scores alone."""
     if function := cell.measured_quantity.of_all:
         return function(make_frame_per_model(cell, rows), columns_by_task, cell.about)
     if cell.measure:
@@ -127,14 +142,19 @@ def pair_runs(
     columns_by_task: MetricColumnsByTask,
     models_expected_to_collapse: Collection[str] = (),
 ) -> list[WeightedPairs]:
-    """Return the WeightedPairs (pairs of runs, weight) for the terms of a
-    comparison of models.
+    """Pair the runs of the compared models by task and seed.
 
-    The estimated contrast is the weighted sum of their mean differences. A seed in
-    which a model collapsed makes no pair, unless the model is one of
+    Return a list of (pairs, weight), one for each difference of two models. A Pair has
+    the predictions of both models on the same examples, at one seed. The effect of the
+    comparison is the sum of weight * mean difference. A seed at which a model collapsed
+    (scored no better than chance) makes no Pair, unless the model is one of
     `models_expected_to_collapse`.
 
-    columns_by_task: {task: its Columns}, the metrics by which it is scored."""
+    cell: the comparison.
+    rows: lines of a table of results, with labels and run.
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored.
+    models_expected_to_collapse: labels of models whose failure is what the paper
+    claims."""
     both = [
         (weight, form.models) for weight, form in cell.terms if len(form.models) > 1
     ]
@@ -159,13 +179,17 @@ def estimate_mean_of_measure(
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
 ) -> paired.Estimate | None:
-    """Return the Estimate of a comparison of a measure other than the score, or None
-    where some of its runs are missing.
+    """Estimate a comparison (Cell) of another quantity than the task score.
 
-    It is the mean over seeds of the measure, summed over models with the Cell's
-    weights, such as 1 for the method and -1 for its rival. For a measure that is true
-    or false, it is the difference between the models' shares of runs in which it is
-    true."""
+    Return an Estimate (a number with its 95 % interval), or None where runs are
+    missing. A number, such as the share of remaining weights, is averaged over the runs
+    of a seed. These means are summed over models with the comparison's weights, such as
+    1 for the method and -1 for its rival; the interval is over seeds. For a quantity
+    that is true or false, the estimate is the difference between the models' shares of
+    true runs, in points.
+
+    rows: lines of a table of results, each with the labels and metrics of a run.
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
     import pandas as pd
 
     frame = add_measure_column(cell.measure, pd.DataFrame(rows), columns_by_task)

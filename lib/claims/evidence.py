@@ -39,10 +39,13 @@ BESIDE = ("search", "nas_search", "random_architecture")
 
 
 def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the rows of `claims.csv` with these ids; without ids, those of all central
-    claims and of the repository's own questions.
+    """Return the claims with these ids, each as its row of `claims.csv`.
 
-    Raises Refused for an unknown id, and suggests the nearest one."""
+    Without ids they are all claims whose runs are made here: the central claims (the
+    main conclusions of the papers) and the repository's own questions. Raises Refused,
+    with the nearest id, for an id that is none of them.
+
+    claim_ids: such as ["G1", "N1"]."""
     by_id = {
         id: c
         for id, c in lists.read_claims().items()
@@ -54,12 +57,15 @@ def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
 def list_claim_specs_by_seed(
     claim: Mapping[str, Any], store: Store | None = None
 ) -> dict[int, list[Spec]]:
-    """Return {planned seed: the Specs that a claim needs at this seed, each once}.
+    """Return {seed: the Specs of the runs that test a claim at this seed, each once}.
 
-    A Spec is the description of a run. All runs of a seed must have one dtype, as they
-    are compared. A seed whose runs are all present in bfloat16 or in float32 keeps that
-    dtype. Another seed takes float32 (`Spec.float32_spec`) where the processor has no
-    instructions for bfloat16."""
+    A Spec is the description of a run, and the seeds are the planned ones. The runs of
+    a seed are compared, so they have one dtype. If all of them were made in bfloat16,
+    or all in float32, it is that dtype. Otherwise it is float32 on a processor without
+    instructions for bfloat16, and else the planned dtype.
+
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    store: where finished runs are looked up."""
     store, grid_rows, specs = store or Store(), list_grid_rows_of_claim(claim), {}
     for seed in parse_seeds(claim["seeds"]):
         originals = list(
@@ -78,10 +84,14 @@ def list_claim_specs_by_seed(
 def list_claim_specs_in_run_order(
     claims: Sequence[Mapping[str, Any]], store: Store | None = None
 ) -> list[Spec]:
-    """Return the Specs (descriptions of runs) of the claims in the order in which they
-    are made, each once.
+    """Return the Specs (descriptions of runs) that claims need, in order of execution.
 
-    Round by round, each claim gets one more seed."""
+    Each Spec occurs once. The runs are made in rounds, and each round adds one seed to
+    every claim, so that all claims gain seeds evenly if time runs out. Within a round,
+    claims have the order of the plan, and claims without a plan come last.
+
+    claims: statements of the papers that runs test, as rows of `claims.csv`.
+    store: where finished runs are looked up."""
     plan = [
         row["claim"]
         for name in ("plan", "plan_fair")
@@ -100,11 +110,14 @@ def list_claim_specs_in_run_order(
 def select_plan_lines(
     profile: str, claim_ids: Sequence[str] = ()
 ) -> list[planned.PlanLine]:
-    """Return the lines of a profile's plan (rows to run and comparisons to test), of
-    all claims or of those with these ids.
+    """Return the lines of a profile's plan: those of all claims, or of some.
 
-    profile: the scale of the runs. Raises Refused for a profile without a plan, and for
-    an id that its plan lacks; it suggests the nearest one."""
+    A plan was written before the runs. Its lines say which runs to make and which
+    comparisons to test on them. Raises Refused for a profile without a plan and for a
+    claim that the plan lacks, with the nearest name.
+
+    profile: the size of the experiments, such as "base".
+    claim_ids: such as ["G1"]; () for all."""
     check_known_name(
         "profile with a plan",
         profile,
@@ -118,8 +131,13 @@ def select_plan_lines(
 
 
 def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
-    """Return the rows of the variable `grid` of a notebook, run at a profile (scale of
-    the runs)."""
+    """Return the runs that a notebook lists at a profile, as Rows.
+
+    A Row has the labels of a run (task, model, seed and others) and its Spec (the
+    description of the run). The notebook's code that defines the variable `grid` is
+    executed for it, but no run is made.
+
+    profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = notebook.find_notebooks([notebook_id])
     return notebook.execute_grid_code(
         path, {"profile": profile}, include_recorded_rows=False
@@ -127,11 +145,13 @@ def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
 
 
 def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
-    """Return the Specs (descriptions of runs) in the grids of some notebooks, each
-    once, ordered by seed.
+    """Return the Specs (descriptions of runs) that notebooks list, ordered by seed.
 
-    It serves notebooks whose runs no claim compares. notebook_patterns: parts of
-    notebook names. Raises Refused for a part that no name has."""
+    Each Spec occurs once. By this, runs can be made that a notebook shows but that no
+    claim compares. Raises Refused for a pattern that no notebook's name has.
+
+    notebook_patterns: parts of the names of notebooks.
+    profile: the size of the experiments, such as "mini"."""
     grid_rows = list(
         chain(
             *(
@@ -147,8 +167,12 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
 def list_plan_line_specs_by_seed(
     plan_line: planned.PlanLine, profile: str
 ) -> dict[int, list[Spec]]:
-    """Return {planned seed: the Specs (descriptions of runs) of a line of a plan at
-    this seed, each once}."""
+    """Return {seed: Specs (descriptions of runs), each once} of a line of a plan.
+
+    A plan lists, before anything is run, the runs of a large profile. A line of it
+    selects runs of one notebook, by model, labels, task and seed.
+
+    profile: the size of the experiments, such as "base"."""
     grid_rows = plan_line.select_rows(make_grid_rows(profile, plan_line.page))
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
@@ -159,10 +183,13 @@ def list_plan_line_specs_by_seed(
 def list_plan_specs_in_run_order(
     plan_lines: list[planned.PlanLine], profile: str
 ) -> list[Spec]:
-    """Return the Specs (descriptions of runs) of lines of a plan in the order in which
-    they are made, each once.
+    """Return the Specs (descriptions of runs) of a plan's lines in order of execution.
 
-    The order is by step of the plan, then by seed, then by line."""
+    Each Spec occurs once. The lines are grouped into steps. All runs of a step come
+    before those of the next one; within a step they are ordered by seed, then by line.
+    So a teacher and its students are made one after the other.
+
+    profile: the size of the experiments, such as "base"."""
     ordered = []
     for _, part in groupby(plan_lines, lambda line: line.step):
         by_line = [list_plan_line_specs_by_seed(line, profile) for line in part]
@@ -184,14 +211,19 @@ def execute_and_record_missing_runs(
     profile: str = SCALE,
     notebook_patterns: Sequence[str] = (),
 ) -> sweep.ErrorBySpec:
-    """Make the runs that claims lack and record each one. Return {Spec: why its run
-    failed, in one line}.
+    """Make the runs that claims still need, and record each one when it is finished.
 
-    claims_or_plan_lines: rows of `claims.csv` (`select_claims`) or, at a profile with a
-    plan, PlanLines (`select_plan_lines`).
-    workers, backend: number of processes, and where they run (`sweep.execute_specs`).
-    notebook_patterns: parts of notebook names. Where given, the runs of their grids are
-    made instead of the claims'."""
+    Return {Spec (description of a run): why its run failed, in one line}. A record is a
+    copy of a run without its weights, small enough to be committed. Weights that no
+    missing run needs any more are deleted, since the disk is small.
+
+    claims_or_plan_lines: rows of `claims.csv` (`select_claims`) at profile mini, lines
+    of the plan (`select_plan_lines`) at another profile.
+    workers: the number of processes; None for as many as cores and memory allow.
+    backend: where they run: "local", "ray" or "slurm".
+    profile: the size of the experiments, such as "mini" or "base".
+    notebook_patterns: parts of notebook names. Where given, the runs that these
+    notebooks list are made instead."""
     every = (
         list_claim_specs_in_run_order(select_claims(), store)
         if profile == SCALE
@@ -242,19 +274,23 @@ def execute_and_record_missing_runs(
 
 
 class SavedWeights:
-    """This class is the set of runs whose weights `execute_and_record_missing_runs`
-    saved, and may delete.
+    """A SavedWeights is the set of runs whose weights may be deleted to free the disk.
 
-    The command may be stopped and continued, so the set is a file in the store, with a
-    digest of each run's manifest. A run that a user makes again has another manifest,
-    so its weights are not deleted."""
+    `execute_and_record_missing_runs` adds each run whose weights it saved, and deletes
+    them when no other run needs them. Weights that a user saved are not in it. The set
+    is a file of digests, one of each run's manifest (list of files), so it outlives a
+    command that is stopped."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
     def digest_manifest(self, spec: Spec) -> str:
-        """Return the digest of the manifest (list of files) of a Spec's run, "" where
-        there is none."""
+        """Return the digest of a run's manifest (list of files), or "" without one.
+
+        The set of runs whose weights may be deleted is a file of these digests. The
+        digest changes if the run is made again.
+
+        spec: the description of the run."""
         manifest = self.store.runs / spec.name / disk.MANIFEST
         return disk.digest_file(manifest) if manifest.exists() else ""
 
@@ -263,16 +299,23 @@ class SavedWeights:
         return self.digest_manifest(spec) in notes
 
     def add_finished_run(self, spec: Spec) -> None:
-        """Add the finished run of a Spec to the set, if its step saves weights."""
+        """Add a finished run to the set of runs whose weights may be deleted later.
+
+        A run whose step (kind of work) saves no weights is not added.
+
+        spec: the description of the run."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
                 file.write(f"{self.digest_manifest(spec)}\n")
 
     def is_read_by_running_process(self, spec: Spec) -> bool:
-        """Return whether a running process reads the weights of a Spec's run.
+        """Return whether a running process reads the weights of a run.
 
-        It is True as well where it cannot be known, because the description of a
-        running run is unreadable."""
+        It may start a training from them, so they must not be deleted. If the
+        description of any running run is unreadable, it is True, since the answer is
+        then unknown.
+
+        spec: the description of the run whose weights are meant."""
         for part in self.store.list_unfinished_folders():
             if self.store.read_status_with_current_state(part)["state"] == "running":
                 try:
@@ -284,22 +327,31 @@ class SavedWeights:
         return False
 
     def delete_weights(self, spec: Spec) -> None:
-        """Delete the weights of a Spec's run to free disk space, unless a running
-        process reads them."""
+        """Delete the weights of a run to free disk space.
+
+        Nothing is deleted while a running process reads them.
+
+        spec: the description of the run."""
         if not self.is_read_by_running_process(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
 def find_search_specs_among_ancestors(specs: Iterable[Spec]) -> set[Spec]:
-    """Return the Specs of the network searches that some Specs depend on.
+    """Return the Specs of the architecture searches on which some Specs depend.
 
-    They are recorded as well, since notebooks show them."""
+    A Spec is the description of a run. A searched network is trained in one run and was
+    found in an earlier one. Notebooks show the earlier one too, so it is recorded.
+    Random draws of an architecture count as searches."""
     return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
 
 
 def copy_finished_runs_to_records(specs: Iterable[Spec], store: Store) -> None:
-    """Copy the finished runs of some Specs that have no record yet to the folder of
-    committed records."""
+    """Copy finished runs into the folder of committed records.
+
+    A record is a run without weights and log, from which others can compute the
+    published results again. Runs that have a record, or are not finished, are skipped.
+
+    specs: the descriptions of the runs."""
     for run in map(store.find_run, specs):
         if run and run.origin == "run":
             store.copy_run_to_records(run)
@@ -308,10 +360,14 @@ def copy_finished_runs_to_records(specs: Iterable[Spec], store: Store) -> None:
 def describe_claim_progress(
     claims: Sequence[Mapping[str, Any]], store: Store
 ) -> Iterator[str]:
-    """Yield a line of text on the progress of each claim: finished seeds, missing runs
-    with their time, words of its comparisons.
+    """Yield a line of text for each claim: finished seeds, missing runs and their time.
 
-    The words ("agrees", ...) are the committed ones, which `verify --write` renews."""
+    The line ends with the outcomes of the claim's comparisons, such as "2 agrees", from
+    the committed results. A last line has the time of all missing runs together. The
+    user sees what the command `evidence` has still to do.
+
+    claims: statements of the papers that runs test, as rows of `claims.csv`.
+    store: where finished runs are looked up."""
     clock, words = sweep.TimeForecast(store), {}
     for row in read_verdicts_csv():
         if row["profile"] == SCALE and row["family"]:
@@ -333,10 +389,14 @@ def describe_claim_progress(
 def describe_plan_progress(
     plan_lines: list[planned.PlanLine], store: Store, profile: str
 ) -> Iterator[str]:
-    """Yield a line of text on the progress of each line of a plan: finished seeds,
-    missing runs, cost.
+    """Yield a line of text for each line of a plan: finished seeds, missing runs, cost.
 
-    The core-hours are those of the plan, for bfloat16."""
+    The cost is the planned core-hours, for bfloat16. A last line has the sums. The user
+    sees what the command `evidence` has still to do at this profile.
+
+    plan_lines: lines that each ask for runs of one notebook (`select_plan_lines`).
+    store: where finished runs are looked up.
+    profile: the size of the experiments, such as "base"."""
     for line in plan_lines:
         specs = list_plan_line_specs_by_seed(line, profile).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)

@@ -52,11 +52,15 @@ ROLES = (
 def list_grid_rows_of_claim(
     claim: Mapping[str, Any], profile: str = SCALE, seeds: Iterable[int] | None = None
 ) -> list[Row]:
-    """Return the rows of notebooks' grids that the comparisons of a claim use.
+    """Return the runs that the comparisons of a claim use, as Rows.
 
-    profile: the profile, such as "mini".
-    seeds: seeds of the rows; None for the planned ones. A claim without planned seeds
-    has those of its notebooks."""
+    A Row has the labels of a run (task, model, seed and others) and its Spec (the
+    description of the run). The notebooks that the claim names list these runs.
+
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    profile: the size of the experiments, such as "mini".
+    seeds: the seeds of the runs; None for those planned for the claim. A claim without
+    planned seeds has those of its notebooks."""
     seeds = lists.list_planned_seeds(claim["id"], profile) if seeds is None else seeds
     return cells.select_compared_rows(
         cells.parse_cells(claim["cells"]),
@@ -70,11 +74,16 @@ def list_grid_rows_of_claim(
 def list_rows_of_notebooks(
     notebook_ids: tuple[str, ...], profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
-    """Return the rows of some notebooks' grids at these seeds; () for the notebooks'
-    own seeds.
+    """Return the runs that some notebooks list at a profile, as Rows.
 
-    They are followed by the rows of the searches that found a network, and of the
-    distillations that made a student."""
+    A Row has the labels of a run and its Spec (the description of the run). Behind them
+    follow the architecture searches that found a network of a row, and the
+    distillations that made a student, since claims compare these as well. Notebooks
+    without runs at the profile are left out.
+
+    profile: the size of the experiments, such as "mini".
+    seeds: only rows with these seeds, or without a seed, are returned; () for the
+    notebooks' own seeds."""
     pages = [page for page in notebook_ids if plans.has_planned_rows(profile, page)]
     # A plan sets the seeds of its rows itself.
     asked = () if plans.read_plan(profile) else seeds
@@ -92,12 +101,16 @@ def list_rows_of_notebooks(
 def list_rows_of_notebook(
     notebook_id: str, profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
-    """Return the rows of a notebook's grids at a profile, at these seeds if the
-    notebook has a parameter `seeds`.
+    """Return the runs that one notebook lists at a profile, as Rows.
 
-    At mini they are the rows of all its grid variables. At other profiles they are
-    those of the variable `grid` alone, since the other variables are at mini. With
-    given seeds the variable `recorded` is left out, as it has seeds of its own."""
+    A Row has the labels of a run and its Spec (the description of the run). At profile
+    mini they are all runs that the notebook shows. At another profile they are the runs
+    that it makes, since runs that it shows without making them are always at mini.
+
+    profile: the size of the experiments, such as "mini".
+    seeds: seeds for a notebook that has a parameter `seeds`; () for the notebook's own.
+    With seeds, the notebook's function `recorded` is not called, whose runs are shown
+    without making them."""
     (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
@@ -107,8 +120,12 @@ def list_rows_of_notebook(
 
 
 def list_metric_columns_of_claims(paper: str) -> tuple[Column, ...]:
-    """Return the Columns (metrics of tasks) by which a paper's claims are tested; ()
-    for the first metric of each task."""
+    """Return the Columns by which the claims of a paper are tested.
+
+    A Column is a metric on a split of a task. () stands for the first metric of each
+    task.
+
+    paper: the name of its folder, such as "bermo"."""
     return getattr(
         import_module_of_each_paper("recipes").get(paper), "CLAIM_COLUMNS", ()
     )
@@ -119,14 +136,17 @@ def judge_claims(
     store: Store | None = None,
     profile: str = SCALE,
 ) -> dict[str, words.Verdict]:
-    """Return {claim id: Verdict} of some claims, or of all: each comparison of a claim,
-    estimated from runs, with a word such as "agrees".
+    """Test claims on their runs and return {claim id: Verdict}.
 
-    P-values have Holm's correction over all comparisons of a paper at the profile.
-    Those of claims that are not judged here come from the committed `verdicts.csv`.
-    Raises Refused for an unknown claim, and suggests the nearest one.
+    A Verdict has each comparison of the claim with its estimate and an outcome such as
+    "agrees". P-values have Holm's correction over all comparisons of a paper at the
+    profile. Claims that are not tested here enter the correction with the p-values of
+    the committed `verdicts.csv`. Raises Refused, with the nearest id, for an unknown
+    claim.
 
-    profile: a profile (scale of the runs) with recorded runs, or "paper"."""
+    claim_ids: such as ["G1"]; None for all claims.
+    store: where the runs are looked up.
+    profile: the size of the experiments: "mini", "base" or "paper"."""
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
     # The matrix products are small, so more threads would be slower.
@@ -140,13 +160,16 @@ def judge_claims(
 def judge_claim(
     claim: dict[str, Any], profile: str, look_up_state: Callable[[Spec], RunState]
 ) -> words.Verdict:
-    """Return the Verdict on one claim: each of its comparisons, estimated from runs,
-    with uncorrected p-values.
+    """Test one claim on its runs and return its Verdict.
 
-    claim: its row of `claims.csv`.
-    profile: the scale of the runs.
-    look_up_state: function from a Spec, the description of a run, to the run's state,
-    such as `Store.look_up_state`."""
+    A Verdict has each comparison of the claim with its estimate, an outcome such as
+    "agrees", and p-values without a correction for multiple tests. A claim on printed
+    numbers is computed again instead (`judge_claim_by_formula`).
+
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    profile: the size of the experiments, such as "mini".
+    look_up_state: a function from a Spec (the description of a run) to its run and
+    state, such as `Store.look_up_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
@@ -181,10 +204,14 @@ def judge_claim(
 def explain_undecidable_claim(
     claim: Mapping[str, Any], profile: str, planned_seeds: tuple[int, ...]
 ) -> str:
-    """Return in a sentence why no run at a profile (scale of the runs) can decide a
-    claim; "" where runs can.
+    """Explain in a sentence why no run at a profile can decide a claim; "" if one can.
 
-    planned_seeds: the seeds that are planned for it at the profile."""
+    An example is a checkpoint that the profile lacks. Comparisons of the claim are then
+    shown as not measured, with this reason.
+
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    profile: the size of the experiments, such as "mini".
+    planned_seeds: the seeds planned for the claim at the profile."""
     if claim["cannot"] and profile != "paper":
         return claim["cannot"]
     planned = profile != SCALE or planned_seeds or claim["role"] != "own"
@@ -194,10 +221,13 @@ def explain_undecidable_claim(
 def group_cells_by_seeds(
     claim: Mapping[str, Any], profile: str
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
-    """Return {planned seeds: comparisons} of a claim, since each group is tested on the
-    runs of its seeds.
+    """Group the comparisons (Cells) of a claim by their planned seeds: {seeds: Cells}.
 
-    A comparison that a central claim has as well takes the seeds of that claim."""
+    Each group is then tested on the runs at its seeds. Where a central claim (a main
+    conclusion of a paper) makes the same comparison, the seeds are those of that claim.
+
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    profile: the size of the experiments, such as "mini"."""
     groups = {}
     for cell in cells.parse_cells(claim["cells"]):
         seeds = lists.list_planned_cell_seeds(claim["id"], cell.text, profile)
@@ -208,12 +238,15 @@ def group_cells_by_seeds(
 def collect_judging_inputs(
     claim: Mapping[str, Any], profile: str, planned_seed_count: int
 ) -> words.JudgingInputs:
-    """Return what decides whether a claim agrees with its runs, beside the runs
-    themselves.
+    """Collect what is needed, besides the runs, to test the comparisons of a claim.
 
-    These are the tasks' metrics, the printed effects, the effects of interest, the
-    scores of unpruned models, the number of planned seeds, and the models that may
-    fail."""
+    The JudgingInputs have the metrics of each task, the printed effects, the smallest
+    effects of interest, the scores of unpruned models, the number of planned seeds, and
+    the models that the claim expects to fail.
+
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    profile: the size of the experiments, such as "mini".
+    planned_seed_count: the number of planned seeds; 0 to count those of the runs."""
     return words.JudgingInputs(
         grids.list_columns_by_task(
             profile, list_metric_columns_of_claims(claim["paper"])
@@ -228,8 +261,12 @@ def collect_judging_inputs(
 
 
 def add_sentence_and_axis_label(result: words.Result) -> words.Result:
-    """Return a copy of a Result (a measured comparison) with the comparison as a
-    sentence and as an axis label."""
+    """Return a copy of a measured comparison with its texts for pages and figures.
+
+    The fields `sentence` and `short` (the axis label) get the comparison in words, with
+    its task and, in the sentence, the claimed region. `same_as` gets the central claim
+    (a main conclusion of a paper) that makes the same comparison, or "". All are from
+    the table `cells.csv`."""
     words = lists.find_cells_csv_row(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
@@ -240,10 +277,13 @@ def add_sentence_and_axis_label(result: words.Result) -> words.Result:
 
 
 def format_claimed_effect_range(result: words.Result) -> str:
-    """Return the region that a claim allows, as text such as " (at most 0.5)".
+    """Return the region in which a claim says that the effect lies, as text.
 
-    It is "" for a region that ends at no effect: the sentence then says the
-    direction."""
+    It stands behind the comparison in words, such as " (at most 0.5)" or " (within −0.5
+    to 0.5)". It is "" where these words suffice: for a single value, and where a claim
+    says only in which direction the effect goes.
+
+    result: a measured comparison."""
     low, high = result.cell.bounds
     if isfinite(low) and isfinite(high):
         return (
@@ -260,18 +300,23 @@ def format_claimed_effect_range(result: words.Result) -> str:
 
 
 def format_claimed_bound(claimed_bound: float) -> str:
-    """Return an end of a claimed region as text with all its digits, since the word
-    depends on them."""
+    """Return an end of the region that a claim allows, as text with up to six digits.
+
+    An example is "0.5". It is not rounded to the digits of a table, since the test
+    compares with this number."""
     return f"{claimed_bound:g}".replace("-", "−")
 
 
 def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
-    """Return the Verdict on a claim that is computed from printed numbers, by its
-    formula.
+    """Check a claim on printed numbers by its formula and return its Verdict.
 
-    The word is "equal" where the formula agrees with the print. Else it is "differs" if
-    the formula calls this code for a setting or a count, or reads no printed number.
-    Otherwise printed numbers contradict each other."""
+    The Verdict's word is "equal" where the formula's value agrees with the printed one.
+    If it does not, the word is "contradicts other printed cells" for a formula that
+    computes with printed cells alone, since the paper then disagrees with itself, and
+    "differs" for any other formula. The Verdict also has the computed value as text.
+
+    claim: a statement of a paper, as a row of `claims.csv`; the column `check` has the
+    formula, a Python expression."""
     value, read = checks.evaluate_formula(claim["paper"], claim["check"])
     equal, differs, inconsistent = words.CHECKS
     word = (
@@ -300,12 +345,16 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
 def mark_repeated_comparisons(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts (claims with their measured comparisons), where a comparison
-    that another claim has too names that claim, so that it is counted once.
+    """Mark comparisons that another claim makes too, so that each is counted once.
 
-    `cells.csv` names the repeats that are planned. Two means over tasks can also become
-    equal because their other tasks have no runs. Their estimates are then equal to 8
-    decimals. Claims that are not in `verdicts` are taken from `verdicts.csv`."""
+    Return {claim id: Verdict (a claim with its measured comparisons)}, where `same_as`
+    of a repeated comparison names the other claim. Repeats that were known before the
+    runs are marked already. Here others are found: differences in points on the same
+    tasks, with the same claimed region and the same estimate to 8 decimals.
+
+    verdicts: {claim id: Verdict}. Claims that are not in it are read from the committed
+    `verdicts.csv`.
+    profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
     for row in read_verdicts_csv():
         is_other_claim = row["profile"] == profile and row["claim"] not in verdicts
@@ -341,11 +390,15 @@ def mark_repeated_comparisons(
 def correct_p_values_by_holm(
     verdicts: Mapping[str, words.Verdict], profile: str = SCALE
 ) -> dict[str, words.Verdict]:
-    """Return the Verdicts (claims with their measured comparisons) with p-values after
-    Holm's correction over all comparisons of each paper.
+    """Add p-values with Holm's correction over all comparisons of each paper.
 
-    Comparisons of claims that are not in `verdicts` enter with their committed
-    p-values."""
+    Return {claim id: Verdict (a claim with its measured comparisons)}, where `holm` of
+    a comparison is the corrected p-value. A comparison that several claims make enters
+    once.
+
+    verdicts: {claim id: Verdict}. Comparisons of claims that are not in it enter with
+    the p-values of the committed `verdicts.csv`.
+    profile: the size of the experiments, such as "mini"."""
     verdicts = mark_repeated_comparisons(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
@@ -365,8 +418,11 @@ def correct_p_values_by_holm(
 
 
 def list_central_claims(paper: str | None = None) -> list[str]:
-    """Return the ids of the central claims of a paper, those that its main conclusions
-    rest on; without a paper, of all papers."""
+    """Return the ids of the central claims, on which a paper's main conclusions rest.
+
+    Summaries count these claims alone.
+
+    paper: the name of its folder, such as "bermo"; None for all papers."""
     items = lists.read_claims().items()
     return [
         id for id, c in items if c["role"] == "central" and paper in (None, c["paper"])
@@ -374,10 +430,11 @@ def list_central_claims(paper: str | None = None) -> list[str]:
 
 
 def list_notebook_claims(notebook_id: str) -> list[str]:
-    """Return the ids of the claims that a notebook's page shows: all tested ones that
-    name the notebook.
+    """Return the ids of the claims that a notebook's page shows.
 
-    A finding whose comparisons are all counted under other claims is left out."""
+    These are the claims that name the notebook and are tested by runs or by a formula.
+    A claim whose comparisons are all counted under other claims is left out, as it
+    would show nothing new."""
     return [
         id
         for id, line in lists.read_claims().items()
@@ -389,8 +446,12 @@ def list_notebook_claims(notebook_id: str) -> list[str]:
 
 
 def is_counted_under_other_claims(claim_id: str) -> bool:
-    """Return whether each comparison of a claim is counted under another claim, which
-    has the same comparison."""
+    """Return whether every comparison of a claim is counted under another claim.
+
+    The other claim makes the same comparison. Pages leave out such a claim, so that
+    nothing is shown or counted twice.
+
+    claim_id: such as "G1"."""
     parts = cells.parse_cells(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
         lists.find_cells_csv_row(claim_id, cell.text)["same_as"] for cell in parts
@@ -408,10 +469,13 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 @cache
 def read_verdicts_csv() -> list[dict[str, str]]:
-    """Return the rows of the committed `verdicts.csv`: one for each comparison of a
-    claim on a task. It is [] where there is no file.
+    """Return the rows of `verdicts.csv`, the committed results of all comparisons.
 
-    Comparisons with models of a paper that is not installed are left out."""
+    A comparison is one test of a paper's claim. There is one row for each comparison on
+    a task, as {column: text} with the columns of HEAD, such as `estimate`, `low` and
+    `high` (95 % interval), `p` (p-value) and `word` (the outcome, such as "agrees").
+    Without the file it is []. Comparisons with models of a paper whose code was deleted
+    are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
@@ -432,11 +496,12 @@ SUMMARIES = (
 
 
 def digest_notebook_records(notebook_id: str) -> str:
-    """Return a digest of what the committed records say of a notebook's page.
+    """Return a digest of the committed results that a notebook's page rests on.
 
-    It covers the names of the notebook's recorded runs and its comparisons; for a
-    summary, those of all notebooks or of its paper's. A committed page holds this
-    digest, so that a page older than the records is recognised."""
+    It has 12 characters. A committed page (the executed notebook as text) stores it, so
+    a page older than its results is recognised. The digest covers the names of the
+    notebook's recorded runs, and the estimates and outcomes of its claims. For a
+    notebook that summarises a paper or all papers, it covers the claims of these."""
     names = {row["run"] for row in read_run_index() if row["page"] == notebook_id}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
@@ -462,12 +527,14 @@ def digest_notebook_records(notebook_id: str) -> str:
 def format_verdicts_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of `verdicts.csv`: one for each comparison of a claim on each of
-    its tasks.
+    """Return the rows of `verdicts.csv`, the committed table of all tested comparisons.
 
-    The column `family` is the paper over whose comparisons p is corrected. It is empty
-    where p is not corrected. The last two columns are the word and p by the rule that
-    was planned first."""
+    There is one tuple for each comparison of a claim on each of its tasks, with the
+    columns of HEAD, such as `estimate`, `p` (p-value) and `word` (the outcome, such as
+    "agrees"). `family` is the paper over whose comparisons the p-value is corrected, or
+    "" where it is not.
+
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     plan = {
         (r["claim"], r["cell"], r["task"]): r
         for r in lists.read_csv_in_published_folder("plan_words")
@@ -532,8 +599,12 @@ def format_verdicts_csv_rows(
 def format_arithmetic_claims_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[str, ...]]:
-    """Return the rows of `arithmetic.csv`: the papers' printed numbers that are
-    computed again, each with its word."""
+    """Return the rows of `arithmetic.csv`, the committed checks of printed numbers.
+
+    There is one tuple for each number that was computed again: claim id, paper, kind of
+    claim, statement, outcome such as "equal", and the computed value as text.
+
+    verdicts: {claim id: Verdict}; claims that are decided by runs are left out."""
     about = {
         id: [line[key] for key in CHECKED[1:4]]
         for id, line in lists.read_claims().items()
@@ -555,10 +626,12 @@ CHOICES = FOUND.replace("found", "methods").strip()
 def select_results_without_repeats(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
-    """Return the Results (measured comparisons) of some claims that totals count.
+    """Return the measured comparisons (Results) of some claims that totals count.
 
-    Single tasks of a mean, and comparisons that are counted under another claim, are
-    left out."""
+    Two kinds are left out, since they would count twice: a single task of a mean over
+    tasks, and a comparison that is counted under another claim.
+
+    verdicts: {claim id: Verdict (a claim with its Results)}."""
     return [
         r
         for id in claim_ids
@@ -575,8 +648,12 @@ class OutsideCount(NamedTuple):
 def count_printed_effects_outside(
     verdicts: Mapping[str, words.Verdict],
 ) -> OutsideCount:
-    """Return how many of the central claims' printed effects lie outside our 95 %
-    intervals, and how many there are."""
+    """Return (outside, total): how many printed effects lie outside our 95 % intervals.
+
+    `total` counts the measured comparisons of central claims (the main conclusions of
+    the papers) for which a paper prints an effect.
+
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     held = [
         r.interval_excludes_printed_value
         for r in select_results_without_repeats(verdicts, list_central_claims())
@@ -586,8 +663,13 @@ def count_printed_effects_outside(
 
 
 def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
-    """Return two sentences that count how the central comparisons stand to the papers'
-    claims ("agrees", ...), for README and the overview of claims."""
+    """Return two sentences on how many central comparisons agree with the papers.
+
+    Central comparisons belong to the main conclusions of the papers. The first sentence
+    counts the outcomes ("agrees", ...), the second the printed effects outside our 95 %
+    intervals. README and the overview of claims show them.
+
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     every = select_results_without_repeats(verdicts, list_central_claims())
     sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
     parts = f" ({words.format_word_counts(sure)})" * bool(sure)
@@ -605,11 +687,13 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
 
 
 def format_findings_by_title(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
-    """Return {title: Markdown} of the parts of `data/found.md`, with measured numbers
-    in place of its fields.
+    """Return {title: Markdown} of the parts of `data/found.md`, filled with results.
 
-    The part titled README is copied into README. A line that names a claim of a paper
-    that is not installed is left out, and so is a part without any other line."""
+    The file is a template for README and pages. Its fields, such as "{G1}", are
+    replaced by measured numbers. A line that names a claim of a paper whose code was
+    deleted is left out, and so is a part without any other line.
+
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     untouched = next(
         row
         for row in lists.read_csv_in_published_folder("untouched")
@@ -628,18 +712,24 @@ def format_findings_by_title(verdicts: Mapping[str, words.Verdict]) -> dict[str,
 
 
 def names_only_claims_with_code(findings_line: str) -> bool:
-    """Return whether all claims that a line of `data/found.md` names belong to
-    installed papers."""
+    """Return whether all claims in a line of a template belong to installed papers.
+
+    The template `data/found.md` has fields such as "{G1}". A line that names a claim of
+    a paper whose code was deleted cannot be filled, and is left out."""
     return {*re.findall(r"\{([A-Z]+\d+)", findings_line)} <= {*lists.read_claims()}
 
 
 def renew_generated_readme_parts(
     readme_text: str, verdicts: Mapping[str, words.Verdict]
 ) -> str:
-    """Return the text of README with its generated parts renewed: the findings, the
-    legend of words, and the methods that a reader's own runs can choose.
+    """Return the text of README with its generated parts written anew.
 
-    readme_text: the present text, with a mark before and after each of these parts."""
+    These are the findings, the table that explains outcomes such as "agrees", and the
+    methods that can be compared on a user's own data. So README cannot differ from the
+    committed results.
+
+    readme_text: the present text, with a mark before and after each of these parts.
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
@@ -657,12 +747,16 @@ def renew_generated_readme_parts(
 def make_forest_plot_rows(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> pd.DataFrame:
-    """Return the data of a forest plot: a row for each counted comparison whose unit is
-    points of the score.
+    """Return the data of a forest plot: a row for each comparison measured in points.
 
-    The columns are source, at (claim and axis label), mean, low and high (95 %
-    interval), printed, interest (smallest effect of interest where none is printed),
-    least and most (ends of the claimed region), seeds and word."""
+    A comparison that is counted under another claim, or is a single task of a mean, is
+    left out. The columns are `source` ("ours, mini" for all), `at` (claim and axis
+    label), `mean`, `low` and `high` (95 % interval), `printed` (effect of the paper),
+    `interest` (smallest effect of interest where none is printed), `least` and `most`
+    (ends of the region that the paper claims), `seeds` (their number) and `word` (the
+    outcome, such as "agrees").
+
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     import pandas as pd
 
     rows = []

@@ -20,11 +20,13 @@ PAPERS = {name: paper.title for name, paper in find_papers().items()}
 
 @cache
 def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file below `data/published` as dicts.
+    """Return the rows of a CSV file below `data/published` as dicts of text.
 
-    table_name: the path without its suffix, such as "bermo/claims". A plan or a list of
-    trials that does not exist has no rows. Rows of a paper that is not installed are
-    left out."""
+    The folder has the papers' printed tables and claims, and the plans of runs. A plan
+    ("plan_...") or a list of trials ("trials_...") that does not exist has no rows.
+    Rows of a paper whose code was deleted are left out.
+
+    table_name: the path without its suffix, such as "bermo/claims"."""
     path = PUBLISHED / f"{table_name}.csv"
     if table_name.startswith(("plan_", "trials_")) and not path.exists():
         return []
@@ -38,21 +40,22 @@ def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
 
 @cache
 def list_papers_without_code() -> list[str]:
-    """Return the papers whose code is not installed: `central.csv` names them, but
-    their folder in lib/papers is missing.
+    """Return the papers in `central.csv` whose folder in lib/papers is missing.
 
-    A user may delete a paper; its rows in shared tables are then ignored."""
+    `central.csv` lists the main claims of all papers. A user may delete a paper's code;
+    rows of this paper in shared tables are then ignored."""
     rows = disk.read_csv(PUBLISHED / "central.csv")
     papers = dict.fromkeys(row["paper"] for row in rows)
     return [paper for paper in papers if paper not in PAPERS]
 
 
 def belongs_to_papers_with_code(csv_row: Mapping[str, str]) -> bool:
-    """Return whether each paper, notebook and claim that a row of a table names is
-    installed.
+    """Return whether all papers, notebooks and claims that a row names exist.
 
-    The column `needs` of `cells.csv` names other papers whose models the row
-    compares."""
+    A user may delete a paper with its notebooks; rows that need it are then ignored.
+
+    csv_row: {column: text}. The column `needs` names other papers whose models are
+    compared."""
     pages = filter(
         None, (csv_row.get("page") or csv_row.get("artefact") or "").split("; ")
     )
@@ -71,8 +74,10 @@ def belongs_to_papers_with_code(csv_row: Mapping[str, str]) -> bool:
 
 @cache
 def list_claim_ids() -> set[str]:
-    """Return the ids, such as "G1", of all claims of the installed papers and of the
-    repository's own questions."""
+    """Return the ids, such as "G1", of all claims that can be tested.
+
+    These are the claims of the papers whose code is installed, and the repository's own
+    questions."""
     return {
         row["id"]
         for paper in (*PAPERS, "own")
@@ -82,13 +87,13 @@ def list_claim_ids() -> set[str]:
 
 @cache
 def read_claims() -> dict[str, dict[str, Any]]:
-    """Return {claim id: its row of `claims.csv`}, paper by paper; the repository's own
-    questions come last.
+    """Return {claim id: its row of `claims.csv`}, paper by paper, own questions last.
 
-    A row has two more keys: `paper`, and `planned`, the claim's row of `plan.csv` or
-    None. A planned claim has its `seeds` from the plan, followed by seeds that were
-    added later (`added.csv`). Comparisons with models of a paper that is not installed
-    are left out."""
+    A claim is a statement of a paper that is tested; own questions are claims of this
+    repository. A row is a dict with two further keys: `paper`, and `planned`, the
+    claim's row of `plan.csv` or None. The `seeds` of a planned claim are those of the
+    plan, then those added later (`added.csv`). Comparisons with a model of a paper
+    whose code was deleted are left out."""
     by_id, plan = (
         {},
         {row["claim"]: row for row in read_csv_in_published_folder("plan")},
@@ -110,10 +115,12 @@ def read_claims() -> dict[str, dict[str, Any]]:
 
 
 def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
-    """Return the seeds at which a claim was planned to be tested, at a profile.
+    """Return the seeds at which a claim was planned to be tested, at one profile.
 
-    profile: the scale of the runs, such as "mini" or "base". The tuple is empty for a
-    claim without planned seeds; its notebooks then set the seeds."""
+    It is () for a claim without planned seeds, whose seeds are set by its notebooks.
+
+    claim_id: such as "G1".
+    profile: the size of the experiments, such as "mini" or "base"."""
     if profile == "mini":
         return parse_seeds(read_claims()[claim_id]["seeds"])
     rows = [
@@ -131,14 +138,13 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
 def list_planned_cell_seeds(
     claim_id: str, cell_text: str, profile: str
 ) -> tuple[int, ...]:
-    """Return the planned seeds of one comparison of a claim at a profile (scale of the
-    runs).
+    """Return the seeds that were planned for one comparison of a claim, at one profile.
 
-    A comparison that a central claim has as well takes the seeds of that claim, so that
-    both are estimated from the same runs.
+    Where a central claim (a main conclusion of a paper) makes the same comparison, they
+    are the seeds of that claim, so that both have the same runs.
 
-    cell_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @
-    m=3"."""
+    cell_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @ m=3".
+    profile: the size of the experiments, such as "mini" or "base"."""
     return list_planned_seeds(
         find_cells_csv_row(claim_id, cell_text)["same_as"] or claim_id, profile
     )
@@ -148,8 +154,10 @@ def list_planned_cell_seeds(
 def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
     """Return {(claim id, text of a comparison): its row of `cells.csv`}.
 
-    A row has the comparison as a sentence and as an axis label, its smallest effect of
-    interest, and the central claim that has the same comparison, if any."""
+    The file describes each comparison that a claim makes. Its columns are `sentence`
+    (the comparison in words), `short` (an axis label), `interest` (the smallest effect
+    of interest, fixed before the runs), `same_as` (the central claim that makes the
+    same comparison, or ""), and `needs` (other papers whose models are compared)."""
     every = (
         row
         for paper in (*PAPERS, "own")
@@ -159,16 +167,23 @@ def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
 
 
 def find_cells_csv_row(claim_id: str, cell_text: str) -> dict[str, str]:
-    """Return the row of `cells.csv` for one comparison of a claim. Raises KeyError
-    where there is none."""
+    """Return the row of `cells.csv` that describes one comparison of a claim.
+
+    It has the comparison in words, an axis label, the smallest effect of interest, and
+    the central claim that makes the same comparison, if any. Raises KeyError where
+    there is no such row.
+
+    claim_id: such as "G1".
+    cell_text: the comparison, such as "Ghost > Prune @ m=3"."""
     return read_cells_csv()[claim_id, cell_text]
 
 
 def read_smallest_effects_of_interest(claim_id: str) -> EffectByCellAndTask:
     """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
-    The effects were fixed before the runs. They stand in for a printed value where the
-    paper prints none. The task "" stands for all tasks."""
+    The effects were fixed before the runs, in the unit of the comparison. A measured
+    interval is tested against them where the paper prints no value. The task "" stands
+    for all tasks."""
     effects = {}
     for (id, cell), row in read_cells_csv().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):

@@ -27,14 +27,14 @@ def add_measure_column(
     result_frame: pd.DataFrame,
     columns_by_task: MetricColumnsByTask,
 ) -> pd.DataFrame:
-    """Return the rows of a frame whose runs have a measure, with a new column `value`.
+    """Return a table of runs with a new column `value`, a measured quantity.
 
-    Comparisons of a quantity other than the score are computed from this column.
+    Comparisons of a quantity other than the task score are computed from this column. A
+    row without a run, or without this quantity, is left out.
 
-    measure_name: a key of MEASURES.
-    result_frame: a table with one row for each run. A row without a run, or without the
-    measure, is left out.
-    columns_by_task: {task: its Columns}, the metrics by which a task is scored."""
+    measure_name: the quantity, a key of MEASURES such as "kept weights".
+    result_frame: a table with one row for each run.
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
     measure, frame = MEASURES[measure_name], result_frame[result_frame["run"].notna()]
     if measure.by_run:
         return frame.assign(value=measure.by_run(frame, columns_by_task)).dropna(

@@ -47,10 +47,11 @@ NotebookDigest: TypeAlias = Json
 
 @dataclass(frozen=True)
 class NotebookParameter:
-    """A NotebookParameter is an annotated value in a notebook's parameters cell, or a
-    list of such values.
+    """A NotebookParameter is a value of a notebook that a command may change.
 
-    type: that of the value, or of the list's items.
+    The notebook declares it by an annotated assignment in a cell tagged "parameters".
+
+    type: the type of the value or, where the default is a list, of the list's items.
     range: (lowest, highest) allowed value, from an annotation such as `Annotated[float,
     0, 1]`; empty without one."""
 
@@ -60,26 +61,35 @@ class NotebookParameter:
 
 
 def list_notebooks() -> dict[str, Path]:
-    """Return {notebook id: path} of all notebooks, sorted by id."""
+    """Return {notebook id: path} of all notebooks, sorted by id.
+
+    Commands find notebooks by id. An id is the paper's prefix and the name of the file,
+    such as "bermo_t03_stability"."""
     files = [*paths.NOTEBOOKS.glob("*.ipynb"), *paths.NOTEBOOKS.glob("[!.]*/*.ipynb")]
     return dict(sorted((make_notebook_id(path), path) for path in files))
 
 
 def is_method_notebook(notebook_path: Path) -> bool:
-    """Return whether a notebook explains a method rather than reproduces a table; its
-    page then shows the code."""
+    """Return whether a notebook explains a method instead of reproducing a table.
+
+    The HTML page of such a notebook shows its code, and the others hide it. Its file
+    name begins with "00_"."""
     return notebook_path.name.startswith("00_")
 
 
 def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
-    """Return whether the code of a notebook's cell is hidden until a reader unfolds it,
-    in JupyterLab and on pages."""
+    """Return whether a cell's code is hidden until a reader unfolds it.
+
+    JupyterLab stores this in the metadata of the cell; the HTML page of the notebook
+    does the same."""
     return bool(notebook_cell["metadata"].get("jupyter", {}).get("source_hidden"))
 
 
 def matches_notebook(pattern: str, notebook_id: str, notebook_path: Path) -> bool:
-    """Return whether a pattern is a part of a notebook's id or path, or a glob that
-    matches it."""
+    """Return whether a pattern that a user typed fits a notebook.
+
+    It fits if it is a part of the notebook's id or of its path below `notebooks`, or a
+    glob that matches one of them."""
     place = notebook_path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
     is_glob = any(sign in pattern for sign in "*?[")
     return any(
@@ -89,11 +99,11 @@ def matches_notebook(pattern: str, notebook_id: str, notebook_path: Path) -> boo
 
 
 def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
-    """Return the paths of the notebooks whose names match one of the patterns, or of
-    all notebooks.
+    """Return the paths of the notebooks that fit one of some patterns.
 
-    A pattern is a part of a name, or a glob. Raises Refused for a pattern without a
-    match, and suggests the nearest notebook."""
+    A pattern is a part of a notebook's id or path, or a glob such as "bermo_t*".
+    Without patterns all notebooks are returned. Raises Refused, with the nearest id,
+    for a pattern that fits none."""
     notebooks, chosen = list_notebooks(), {}
     for pattern in patterns or [""]:
         text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
@@ -114,10 +124,10 @@ FIX = "take it from git, or delete it"
 
 
 def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
-    """Return {tag or cell type: source} of a notebook's cells. Of several cells with
-    one tag or type, the last one counts.
+    """Return {tag: source code} of a notebook's cells, such as the one tagged "grid".
 
-    Raises Refused where the file is no notebook."""
+    The type of a cell ("code" or "markdown") is a key too. Of several cells with one
+    tag or type, the last one counts. Raises Refused where the file is no notebook."""
     try:
         sources = {}
         for cell in json.loads(disk.read_file_bytes(notebook_path))["cells"]:
@@ -130,8 +140,10 @@ def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
 
 
 def read_notebook_title(notebook_path: Path) -> str:
-    """Return the first heading of a notebook without its "#". Raises Refused where it
-    has none."""
+    """Return the first line of a notebook's title cell without its "#".
+
+    The title heads the notebook's page. Raises Refused where no cell is tagged
+    "title"."""
     for line in (
         read_cell_sources_by_tag(notebook_path).get("title", "").splitlines()[:1]
     ):
@@ -142,10 +154,11 @@ def read_notebook_title(notebook_path: Path) -> str:
 
 
 def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParameter]:
-    """Return {name: NotebookParameter} of the annotated values in the notebook's cell
-    tagged `parameters`.
+    """Return {name: NotebookParameter} of the parameters that a notebook declares.
 
-    Raises Refused where there is no such cell, or where its code fails."""
+    A NotebookParameter has type, default and allowed range. The declarations are the
+    annotated values in the cell tagged "parameters", which is executed. Raises Refused
+    where there is no such cell, or where its code fails."""
     source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
     if source is None:
         raise Refused(
@@ -169,11 +182,11 @@ def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParame
 def complete_parameter_values(
     notebook_path: Path, parameter_values: ParameterValues
 ) -> ParameterValues:
-    """Return {name: value} of all parameters of a notebook: the given values, and
-    defaults for the rest.
+    """Check the values given for a notebook's parameters and add defaults for the rest.
 
-    Raises Refused for an unknown name, with the nearest one, and for a value of a wrong
-    type or out of range."""
+    Return {name: value} of all parameters. Raises Refused for an unknown name, with the
+    nearest one; for a value of a wrong type or out of range; and for a profile (size of
+    the experiments, such as "mini") at which the notebook has no runs."""
     declared, suffix = (
         read_parameter_declarations(notebook_path),
         f"of {make_notebook_id(notebook_path)}",
@@ -197,8 +210,13 @@ def complete_parameter_values(
 def explain_unusable_value(
     parameter_name: str, value: Any, parameter: NotebookParameter
 ) -> str:
-    """Return why a notebook's parameter cannot have a value, in words; "" where it
-    can."""
+    """Explain in words why a notebook's parameter cannot have a value; "" where it can.
+
+    The reason is a wrong type, a number out of range, or an item that occurs twice in a
+    list.
+
+    parameter: the declaration of the parameter, with type, default and allowed
+    range."""
     kind, listed = parameter.type, isinstance(parameter.default, list)
     if listed and not isinstance(value, list):
         return (
@@ -217,10 +235,11 @@ def explain_unusable_value(
 
 
 def list_grid_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
-    """Return the Specs (descriptions of runs) that notebooks run, each once.
+    """Return the Specs (descriptions of runs) that notebooks have to make, each once.
 
-    grids: for each notebook {variable: rows}. Only the rows of the variable `grid` are
-    run."""
+    grids: for each notebook {variable: Rows}, where a Row has the labels and the Spec
+    of a run. Only the variable `grid` counts: the runs of the other variables are shown
+    where they exist, but not made."""
     return list(
         dict.fromkeys(
             row.spec for variables in grids for row in variables.get("grid", [])
@@ -229,9 +248,11 @@ def list_grid_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
 
 
 def is_grid(value: object) -> bool:
-    """Return whether the value of a notebook's variable is a list of Rows.
+    """Return whether the value of a notebook's variable is a non-empty list of Rows.
 
-    Raises Refused for a list of dicts with Specs, an earlier form of a grid."""
+    A Row has the labels and the description (Spec) of a run, and such a list is called
+    a grid. Raises Refused for a list of dicts with the key "spec", an earlier form of a
+    grid."""
     rows = value if isinstance(value, list) else []
     if rows and all(isinstance(row, dict) and "spec" in row for row in rows):
         raise Refused(
@@ -245,17 +266,18 @@ def execute_grid_code(
     parameter_values: ParameterValues,
     include_recorded_rows: bool = True,
 ) -> dict[str, list[Row]]:
-    """Run the notebook's cell tagged `grid` in this process. Return {variable: rows of
-    runs} that it defines.
+    """Execute the cell of a notebook that lists its runs, without making any.
 
-    Only the runs of the variable `grid` are made by the page. Runs of every other
-    variable are only looked up in the store. Where `grid` is a function of a profile,
-    its rows at mini are looked up too, as the variable `recorded`. A notebook may
-    define `recorded` as a function, for rows that take long to list. Where no seeds are
-    given, rows have the seeds that are planned for the notebook's comparisons
-    (lib.claims.seeds).
+    Return {variable: Rows}, where a Row has the labels and the description (Spec) of a
+    run. The runs of the variable `grid` are those that the notebook makes. Those of
+    other variables, such as `recorded`, are only looked up, and shown if they exist.
+    Where no seeds are given, rows have the seeds that are planned for the comparisons
+    of claims. Raises Refused for unusable parameters and for most errors in the cell; a
+    missing file raises FileNotFoundError.
 
-    include_recorded_rows: whether to call the function `recorded`."""
+    parameter_values: {parameter: value}; the others have their defaults.
+    include_recorded_rows: whether to call a function that lists the runs of `recorded`,
+    which may take long."""
     names = complete_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
@@ -297,19 +319,21 @@ def execute_grid_code(
 def list_injected_parameters(cell_sources: Iterable[str]) -> list[str]:
     """Return the names of the parameters that papermill set in a running notebook.
 
-    cell_sources: the sources of the cells that the kernel ran. papermill adds a cell
-    that starts with "# Parameters"."""
+    papermill adds a cell that begins with "# Parameters" and assigns them. The notebook
+    can so tell which values a user gave.
+
+    cell_sources: the source code of the cells that were executed."""
     cells = [source for source in cell_sources if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
 @cache
 def format_committed_notebook(notebook_json: str) -> str:
-    """Return a notebook's JSON text in the form that is committed, so that diffs show
-    edits alone.
+    """Return a notebook's JSON text in a normal form, so that diffs show edits alone.
 
-    It has no outputs, counts, empty cells or traces of papermill. Cells are numbered,
-    hidden cells stay hidden, and the kernel is python3."""
+    The form has no outputs, execution counts, empty cells or tags of papermill. Cells
+    are numbered, hidden code stays hidden, and the kernel is python3. All notebooks are
+    committed in it."""
     cells = []
     for cell in json.loads(notebook_json)["cells"]:
         source = "".join(cell["source"]).rstrip()
@@ -332,11 +356,10 @@ def format_committed_notebook(notebook_json: str) -> str:
 
 
 def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
-    """Return {"parameters": default values, "cells": a digest of all other cells} of a
-    notebook.
+    """Return {"parameters": default values, "cells": digest of the other cells}.
 
-    The digests of all notebooks are committed, so that a page made from an edited
-    notebook is recognised."""
+    This describes a notebook briefly. The dicts of all notebooks are committed, so that
+    a page made from an edited notebook is recognised."""
     others = []
     for cell in json.loads(format_committed_notebook(notebook_path.read_text()))[
         "cells"
@@ -351,7 +374,11 @@ def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
 
 
 def read_parameter_defaults(notebook_path: Path) -> ParameterValues:
-    """Return {parameter: default value} of a notebook."""
+    """Return {parameter: default value} of a notebook.
+
+    They stand in the notebook's cell tagged "parameters", and hold for each parameter
+    that a user does not set. Raises Refused where there is no such cell, or where its
+    code fails."""
     return {
         name: parameter.default
         for name, parameter in read_parameter_declarations(notebook_path).items()
@@ -363,10 +390,11 @@ def digest_json(value: object) -> str:
 
 
 def read_notebook_digests() -> dict[str, NotebookDigest]:
-    """Return {notebook id: `digest_notebook_parts` of its committed form}.
+    """Return {notebook id: its committed defaults and digest}, from the committed file.
 
-    It is empty where the file of digests is missing. Raises Damaged where the file has
-    another form."""
+    The values are {"parameters": default values, "cells": digest of the other cells}. A
+    notebook that differs from them was edited. It is {} where the file is missing.
+    Raises Damaged where the file has another form."""
     if not os.path.lexists(paths.COMMITTED):
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
@@ -385,10 +413,11 @@ def read_notebook_digests() -> dict[str, NotebookDigest]:
 
 
 def rewrite_notebooks_in_committed_form() -> list[Path]:
-    """Rewrite every notebook in its committed form, and the file of their digests.
-    Return the files that changed.
+    """Rewrite all notebooks without outputs, as they are committed.
 
-    Raises Refused for a file that is no notebook, before any is written."""
+    The file of their digests is renewed too. Return the paths of the files that
+    changed. Raises Refused for a file that is no notebook, before any file is
+    written."""
     books = find_notebooks()
     for path in books:
         read_cell_sources_by_tag(path)
@@ -404,8 +433,13 @@ def rewrite_notebooks_in_committed_form() -> list[Path]:
 def list_changed_parameters(
     notebook_id: str, parameter_values: Mapping[str, Any]
 ) -> list[str]:
-    """Return the names of a notebook's parameters whose values differ from the
-    committed defaults."""
+    """Return the parameters of a notebook that differ from the committed defaults.
+
+    By it, the HTML page of a notebook with changed parameters gets a folder of its own
+    and does not replace the page with the defaults.
+
+    parameter_values: {parameter: value}; a parameter that is left out counts as
+    unchanged."""
     before = read_notebook_digests().get(notebook_id, {"parameters": {}})["parameters"]
     return [
         key
@@ -422,14 +456,14 @@ class PageFolder(NamedTuple):
 def find_notebook_page_folder(
     notebook_path: Path, parameter_values: ParameterValues, is_run_by_hand: bool = False
 ) -> PageFolder:
-    """Return the folder for a notebook's page, and how it differs from the committed
-    page.
+    """Find the folder for a notebook's page, and how the page differs from standard.
 
-    The list of differences is empty for a standard page, made by a command from a
-    committed notebook with its defaults. Every other page is an experiment in a folder
-    of its own, so that it never replaces a standard one. The name of that folder says
-    in short what differs, and ends with a digest of the data, the model, the parameters
-    and the cells.
+    A page is the HTML with the notebook's tables and figures. Return (path,
+    differences): the folder, and sentences on the differences from the committed page.
+    A page that a command makes from an unchanged notebook with its default values is a
+    standard page and has no differences. Any other page is an experiment with a folder
+    of its own, so that it never replaces a standard page. The name of that folder says
+    in short what differs.
 
     parameter_values: the values of all parameters.
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
@@ -476,11 +510,15 @@ def find_notebook_page_folder(
 
 
 def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | None:
-    """Return the JSON file that a notebook's last cell wrote beside its page, for the
-    index of pages.
+    """Return the summary that a notebook wrote as JSON beside its page, or None.
 
-    It is None where the file is missing, cut off, or written by another version of this
-    code. In the last case a line is printed that says how to make the page again."""
+    The list of all pages is made from these summaries, which are dicts. Their keys
+    include `profile` (size of the experiments), `answer` (sentences on what was found),
+    `differs` (sentences on differences from the standard page) and `files` (names of
+    the page's files). It is None where the file is missing, cut off, or written by
+    another version of this code.
+
+    folder: the folder of the page."""
     path = folder / f"{notebook_id}.json"
     with suppress(OSError, ValueError, RecursionError):
         body = disk.read_json(path)
@@ -499,7 +537,10 @@ def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | Non
 def format_notebook_run_command(notebook_id: str, profile: str) -> str:
     """Return the shell command that makes a notebook's runs and its page.
 
-    profile: the name of a profile, or a `ReaderProfile` with a reader's own data."""
+    Pages show it where runs are missing.
+
+    profile: the size of the experiments, such as "mini". A ReaderProfile, a str with a
+    user's data and encoder as attributes, adds the options that name them."""
     return " ".join(
         ["python -m lib run", notebook_id, *grids.list_command_options(profile)]
     )

@@ -27,9 +27,21 @@ SECOND = "second"
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A PlanLine is a line of the plan that was written before the runs of a large
-    profile: which rows of a notebook's grid are run, and which comparisons are tested
-    on them."""
+    """A PlanLine says which runs of a notebook to make and which comparisons to test.
+
+    It is a line of the plan that was written before the runs of a large profile (size
+    of the experiments), such as "base".
+
+    order: the number of the line.
+    step: a group of lines; its runs are made before those of the next group.
+    claim, page: ids of the claim that is tested and of the notebook that lists the
+    runs.
+    models: labels of the models.
+    where: conditions on the runs' labels, such as "m=3/1" (m is 3 or 1).
+    cells: the comparisons of models, each tested on each of `tasks`.
+    waits: whether the line is not run yet, as its task is chosen by later results.
+    core_hours: the planned cost.
+    arguments: further arguments of the notebook's function that lists runs."""
 
     order: int
     # Name of a group of lines. Its runs are made, seed by seed, before those of the
@@ -48,8 +60,12 @@ class PlanLine:
     arguments: Json  # Further arguments of the notebook's function `grid`.
 
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
-        """Return the rows of a notebook's grid that this line of the plan runs, by
-        model, labels, task and seed."""
+        """Return the rows of a notebook's list of runs that this line of the plan runs.
+
+        They have one of its models, tasks and seeds, and fulfil its conditions on
+        labels. A line that waits for later results has none.
+
+        grid_rows: Rows, each with the labels and the description (Spec) of a run."""
         place = cells.parse_row_conditions(self.where)
         return [
             row
@@ -63,18 +79,23 @@ class PlanLine:
 
 @cache
 def read_plan(profile: str) -> list[PlanLine]:
-    """Return the lines of the plan that was written before the runs of a profile, in
-    the order of the runs; [] for a profile without a plan.
+    """Return the lines of the plan that was written before the runs of a profile.
 
-    The file also has lines that were dropped because they exceed the budget of
-    core-hours. Their column `word` is not "planned"."""
+    A PlanLine says which runs to make and which comparisons to test, and the lines have
+    the order of the runs. Lines that were dropped to keep to the budget of core-hours
+    are left out. A profile without a plan has [].
+
+    profile: the size of the experiments, such as "base"."""
     rows = lists.read_csv_in_published_folder(f"plan_{profile[:]}")
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
 def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
-    """Return the PlanLine (rows to run and comparisons to test) of a row of a plan's
-    CSV file."""
+    """Return the PlanLine of one row of a plan's CSV file.
+
+    A PlanLine says which runs of a notebook to make and which comparisons to test.
+
+    csv_row: {column: text}."""
     tasks = [task for task in csv_row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
     first, number = int(csv_row["first_seed"]), int(csv_row["seeds"])
@@ -97,14 +118,22 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
 
 
 def list_planned_notebooks(profile: str) -> tuple[str, ...]:
-    """Return the ids of the notebooks with runs in the plan of a profile (scale of the
-    runs); () for a profile without a plan."""
+    """Return the ids of the notebooks that have runs in the plan of a profile.
+
+    At such a profile, other notebooks have no runs. It is () for a profile without a
+    plan.
+
+    profile: the size of the experiments, such as "base"."""
     return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
 
 
 def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
-    """Return {step of the plan: its core-hours} for the planned runs of a profile, in
-    the plan's order; {} without a plan."""
+    """Return {step: core-hours} of the plan of a profile, in the order of its steps.
+
+    A step is a group of planned runs, made before the next group begins. A user sees
+    the cost before starting runs. It is {} without a plan.
+
+    profile: the size of the experiments, such as "base"."""
     by_step = {}
     for line in read_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -112,8 +141,12 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
 
 
 def has_planned_rows(profile: str, notebook_id: str) -> bool:
-    """Return whether a notebook has rows of runs at a profile (scale of the runs).
-    Where no plan limits the profile, every notebook has."""
+    """Return whether a notebook has runs at a profile.
+
+    Where a plan lists the runs of the profile, only the notebooks in it have some. At a
+    profile without a plan every notebook has.
+
+    profile: the size of the experiments, such as "base"."""
     return notebook_id in (list_planned_notebooks(profile) or (notebook_id,))
 
 
@@ -124,18 +157,19 @@ def list_rows_to_run(
     notebook_id: str,
     changed_parameters: Collection[str],
 ) -> list[Row]:
-    """Return the rows that a notebook runs at a profile.
+    """Return the runs that a notebook makes at a profile, as Rows.
 
-    At a profile with a plan they are the rows of the plan's lines for the notebook. At
-    another profile they are all rows of `grid_function` but those of
-    `read_omitted_values_by_label`. A reader who changes an argument of the grid, or
-    brings data, gets all rows of `grid_function`.
+    A Row has the labels and the description (Spec) of a run. At a profile with a plan
+    they are the runs of the plan's lines. At another one they are all rows of
+    `grid_function`, without those that the paper's settings leave out at this profile.
+    If a user changes an argument of `grid_function`, or brings data, they are all rows
+    of `grid_function`.
 
-    grid_function: the notebook's function from a profile and further arguments to rows.
-    parameter_values: values of the notebook's parameters; `grid_function` gets those
+    grid_function: the notebook's function from a profile and further arguments to Rows.
+    profile: the size of the experiments, such as "mini".
+    parameter_values: {parameter of the notebook: value}; `grid_function` gets those
     that it takes.
-    changed_parameters: names of the parameters whose values are not the committed
-    ones."""
+    changed_parameters: the parameters that do not have their committed values."""
     axes = {
         name: p.default
         for name, p in list(signature(grid_function).parameters.items())[1:]
@@ -164,18 +198,23 @@ def list_rows_to_run(
 def read_omitted_values_by_label(
     profile: str, notebook_id: str
 ) -> dict[str, list[Any]]:
-    """Return {label: values} of the rows that a notebook leaves out at a profile.
+    """Return {label: values} of the runs that a notebook leaves out at a profile.
 
-    The settings of its paper list them, so that the profile toy stays a quick first
-    look."""
+    An example is {"norm": ["channels", "tokens"]}: a run whose label `norm` has one of
+    these values is not made, so that the profile toy stays a quick first look. The
+    settings file of the notebook's paper lists them.
+
+    profile: the size of the experiments, such as "toy"."""
     paper = find_paper_of_notebook(notebook_id)
     tables = vars(grids.read_settings(paper)) if paper else {}
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 
 
 def make_row_key(row: Row) -> tuple[tuple[str, Any], ...]:
-    """Return a hashable key of a row of a grid: its labels, without `recipe`, and its
-    Spec (the description of its run)."""
+    """Return a hashable key by which equal rows of a list of runs are found.
+
+    It has the row's labels and its Spec (the description of the run), as (name, value)
+    sorted by name. Rows that differ in the label `recipe` alone count as equal."""
     return tuple(
         (name, value) for name, value in sorted(row.items()) if name != "recipe"
     )

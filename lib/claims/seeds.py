@@ -18,8 +18,12 @@ SCALES = ("mini", "base")  # Profiles (scales of runs) with planned seeds and re
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A PlannedCell is one comparison of a claim with the seeds that were planned for
-    it."""
+    """A PlannedCell is a comparison that a claim makes, with the seeds planned for it.
+
+    claim: the id of the claim, such as "G1".
+    cell: the comparison of models.
+    models_expected_to_collapse: labels of models whose failed runs are compared too, as
+    their failure is what is claimed."""
 
     claim: str
     cell: cells.Cell
@@ -29,8 +33,10 @@ class PlannedCell:
     ]  # Models whose collapsed runs are compared too.
 
     def find_smallest_effect_of_interest(self, task: str) -> float:
-        """Return the smallest effect of interest of this comparison on a task; nan
-        where none was fixed."""
+        """Return the smallest effect of interest of this comparison on a task.
+
+        It was fixed before the runs, in the unit of the comparison. It is nan where
+        none was fixed."""
         effects = lists.read_smallest_effects_of_interest(self.claim)
         text = self.cell.text
         return effects.get((text, task), effects.get((text, ""), nan))
@@ -38,11 +44,13 @@ class PlannedCell:
 
 @cache
 def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...]:
-    """Return the comparisons that a notebook shows and that have planned seeds at a
-    profile.
+    """Return the comparisons that a notebook shows, with their planned seeds.
 
-    notebook_id: the notebook's id; claims name the notebooks that show them. profile:
-    the scale of the runs, such as "mini"."""
+    A PlannedCell is one comparison of a claim with the seeds that were planned before
+    the runs. The claims name the notebook as the place where they are shown.
+    Comparisons without planned seeds at the profile are left out.
+
+    profile: the size of the experiments, such as "mini"."""
     plans = []
     for claim, line in lists.read_claims().items():
         if notebook_id in line["artefact"].split("; ") and line["cells"]:
@@ -57,20 +65,27 @@ def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...
 
 
 def list_models_expected_to_collapse(claim: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the labels of the models that a claim expects to fail, from its row of
-    `claims.csv`.
+    """Return the labels of the models that a claim expects to fail.
 
-    Their collapsed runs are compared, where those of other models are left out."""
+    Runs of these models that collapsed (scored no better than chance) are compared,
+    while those of other models are left out.
+
+    claim: a statement of a paper, as a row of `claims.csv`; the column `may_fail` has
+    the labels."""
     return tuple(filter(None, claim["may_fail"].split("; ")))
 
 
 def add_planned_seeds(
     notebook_id: str, profile: str, grid_rows: Sequence[Row]
 ) -> list[Row]:
-    """Return the rows of a notebook's grid, repeated at each seed that is planned for a
-    comparison that uses them.
+    """Return a notebook's list of runs, with each run at all seeds planned for it.
 
-    A row that no comparison uses keeps its own seed."""
+    Each Row is repeated at these seeds. So tables and figures show the runs on which
+    claims are tested. Seeds are planned for the comparisons of claims; a row that no
+    comparison uses keeps its own seed.
+
+    profile: the size of the experiments; only "mini" and "base" have planned seeds.
+    grid_rows: Rows, each with the labels and the description (Spec) of a run."""
     plans = list_planned_cells(notebook_id, profile) if profile in SCALES else ()
     seeded_rows, known = [], {}
     for row in grid_rows:
@@ -101,12 +116,15 @@ def find_planned_comparison_of_models(
     method_rows: Sequence[ResultRow],
     baseline_rows: Sequence[ResultRow],
 ) -> PlannedMatch | None:
-    """Return the planned comparison of two models, or None where no comparison of the
-    notebook has them.
+    """Find the planned comparison of two models whose difference a table shows.
 
-    A table uses it to mark a difference by the planned test.
+    Return (comparison, is_reversed), or None where no claim of the notebook compares
+    the two. `comparison` has the planned seeds, the claimed region and the effect of
+    interest, by which the table tests the difference. `is_reversed` says that it has
+    the baseline first.
 
-    method_rows, baseline_rows: the table's rows of one model each."""
+    profile: the size of the experiments, such as "mini".
+    method_rows, baseline_rows: the rows of the table with the runs of each model."""
     for plan in (
         list_planned_cells(notebook_id, profile)
         if profile in SCALES and method_rows and baseline_rows

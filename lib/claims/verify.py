@@ -55,12 +55,13 @@ NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
 
 def recompute_metrics(run: Run) -> dict[str, float]:
-    """Return {metric: value} of a recorded run, computed again from its stored
-    predictions.
+    """Compute the metrics of a recorded run again from its stored predictions.
 
-    A wrong or edited `metrics.json` is found this way. The dict is empty where no
-    metric of the run is a score. Raises FileNotFoundError for scores without
-    predictions."""
+    Return {metric: value}. A wrong or edited `metrics.json` is found by comparison with
+    it. A record is a committed run without its weights. Metrics on unseen rows (extra
+    labelled test rows) have names that begin with "unseen.". The dict is empty where no
+    metric of the run is a score on examples. Raises FileNotFoundError where the
+    predictions are missing."""
     described = run.spec["args"].get("data", {})
     task = "task" in described and data.task(described["source"], described["task"])
     if not task or not set(task.metrics) & run.metrics.keys():
@@ -84,7 +85,10 @@ def recompute_metrics(run: Run) -> dict[str, float]:
 
 
 def describe_record_damage(run: Run) -> str:
-    """Return one line on what is wrong with a recorded run; "" where it is sound."""
+    """Return one line on what is wrong with a recorded run; "" where it is sound.
+
+    A record is a committed run without its weights. It is wrong if a file is damaged,
+    the run did not finish, or its metrics do not follow from its predictions."""
     place = paths.format_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
@@ -106,15 +110,14 @@ def describe_record_damage(run: Run) -> str:
 
 
 def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
-    """Return the rows of `runs.csv`, the list of all runs: the run behind each row of
-    all notebooks' grids and all claims.
+    """Return the rows of `runs.csv`, which lists the run behind each published number.
 
-    A row is (notebook or claim id, profile, labels, seed, name of the run). The name is
-    that of the run in float32 where only that is recorded, not the one in bfloat16.
+    There is a tuple for each run that a notebook lists or a claim uses: (notebook or
+    claim id, profile, labels, seed, name of the run), sorted. The profile is the size
+    of the experiments, such as "mini", and the labels are a text such as "m=3;
+    task=CoLA".
 
-    At the profile `paper` the rows are those of a notebook's variable `grid`, since its
-    other variables have recorded runs at mini. At a profile with a plan
-    (`lib.claims.planned`) they are the rows that the plan lists."""
+    store: where records (committed runs without weights) are looked up."""
     grids = {
         (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
         for claim in evidence.select_claims()
@@ -143,10 +146,10 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
 
 
 def find_record_name(spec: Spec, store: Store) -> str:
-    """Return the name of the recorded run of a Spec, the description of a run.
+    """Return the name of the committed run of a Spec (the description of a run).
 
-    It is the Spec's own name, or that of the same run in float32 where only that one is
-    recorded."""
+    It is the Spec's own name, unless only the same run in float32, instead of bfloat16,
+    was committed; then it is the name of that run."""
     if (
         not (store.records / spec.name).exists()
         and (store.records / spec.float32_spec.name).exists()
@@ -156,8 +159,10 @@ def find_record_name(spec: Spec, store: Store) -> str:
 
 
 def format_row_labels(row: Row) -> str:
-    """Return the labels of a grid's row that are numbers or text, without its seed:
-    "m=3; task=CoLA"."""
+    """Return the labels of a row of an experiment table as text: "m=3; task=CoLA".
+
+    The seed is left out, and so are labels that are neither numbers nor text. The table
+    `runs.csv` identifies a run by this text."""
     columns = {
         k: v
         for k, v in row.labels.items()
@@ -167,11 +172,11 @@ def format_row_labels(row: Row) -> str:
 
 
 def recompute_committed_files(store: Store) -> dict[Path, str]:
-    """Return {file: the text that it should have} of the committed tables and of
-    README.
+    """Compute the texts that the committed tables and README should have.
 
-    The texts are computed from the code and the records. Runs of the store that are not
-    recorded do not count, since no other machine has them."""
+    Return {path: text}. They are computed from the code and the committed runs
+    (records), and then compared with the files or written to them. Other runs of the
+    store do not count, as no other machine has them."""
     store = Store(store.records, store.records)
     with data.allow_absent_data(use_local_data=False):
         by_id = judging.judge_claims(store=store)
@@ -199,10 +204,10 @@ def recompute_committed_files(store: Store) -> dict[Path, str]:
 
 
 def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
-    """Return {first KEY (4) cells, joined by ", ": the other cells} of the lines of a
-    CSV text.
+    """Return {key: other cells} of a CSV text, to compare two versions of it.
 
-    Lines with the same first KEY (4) cells are joined."""
+    The key is the first KEY (4) cells of a line that are not empty, joined by ", ". The
+    cells of lines with one key are put one after the other."""
     table = defaultdict(list)
     for line in csv.reader(csv_text.splitlines()):
         table[", ".join(filter(None, line[:KEY]))] += line[KEY:]
@@ -210,8 +215,14 @@ def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
 
 
 def list_file_differences(committed_path: Path, expected_text: str) -> list[str]:
-    """Return one line of text for each difference of a committed file from the text
-    that it should have."""
+    """Return one line of text for each fault of a committed file.
+
+    A fault is a difference from the text that is computed from the records (committed
+    runs). The line names the file, the values and how to repair it. Tables are compared
+    cell by cell, and numbers may differ by a small tolerance; README is compared as a
+    whole.
+
+    expected_text: the computed text."""
     old, name = (
         disk.read_file_bytes(committed_path).decode(errors="replace"),
         paths.format_path(committed_path),
@@ -253,13 +264,14 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
 def drop_rows_of_papers_without_code(
     committed_cells: CellsByLineKey, computed_cells: CellsByLineKey
 ) -> tuple[CellsByLineKey, CellsByLineKey]:
-    """Return (committed lines, computed lines) without those that need a paper which is
-    not installed.
+    """Drop the lines of two tables that need a paper whose code was deleted.
 
-    Both arguments are {key of a line: its other cells}. Notebooks that show several
-    papers are left out, since their rows and networks are fewer. A line that only the
-    committed file has is kept if its notebook belongs to one installed paper: it is
-    then a fault."""
+    Return (committed lines, computed lines), which can then be compared. A notebook on
+    several papers lists fewer runs without that paper, so its lines are dropped from
+    both. A line that was not computed is dropped too, except for a notebook on a single
+    installed paper, where it is a fault that must be reported.
+
+    committed_cells, computed_cells: {key of a line: its other cells}."""
     pages = {
         about: about.partition(", ")[0] for about in committed_cells | computed_cells
     }
@@ -282,8 +294,12 @@ def is_notebook_of_several_papers(notebook_id: str) -> bool:
 
 
 def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
-    """Return whether a committed and a computed text of a CSV column differ; numbers
-    must differ by more than the tolerance of the column (NEAR)."""
+    """Return whether a committed and a computed cell of a CSV table differ.
+
+    Numbers in the columns of NEAR (such as "p") may differ by the tolerance there, as
+    machines round differently. Any other cells must be equal as text.
+
+    column: the name of the column."""
     try:
         return (
             old_text != new_text
@@ -296,11 +312,15 @@ def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
 def list_record_faults(
     store: Store, rewrite_committed_files: bool = False
 ) -> list[str]:
-    """Return one line for each fault of the committed records and files; [] where all
-    is right.
+    """Check all committed runs and result files; return one line for each fault.
 
-    rewrite_committed_files: write the computed files and README's findings instead of
-    comparing them, if the records are sound."""
+    The list is empty where all is right. Records (committed runs without weights) are
+    checked first. If they are sound, all committed tables and README are computed again
+    from them and compared.
+
+    store: where the records are.
+    rewrite_committed_files: if the records are sound, write the computed files instead
+    of comparing them."""
     lines = [line for line in map(describe_record_damage, store.list_records()) if line]
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not rewrite_committed_files:

@@ -70,7 +70,12 @@ DIFFER = 10 / 12
 
 
 def format_word_counts(words: Iterable[str]) -> str:
-    """Return how often each word occurs, as text: "3 agree, 1 too noisy to say"."""
+    """Return how often each outcome occurs, as text: "3 agree, 1 too noisy to say".
+
+    Outcomes of comparisons have a fixed order, and those that do not occur are left
+    out.
+
+    words: outcomes such as "agrees", one for each comparison."""
     counts = Counter(words)
     order = [*list(WORDS)[1:], NOT_MEASURED]
     return ", ".join(
@@ -79,18 +84,33 @@ def format_word_counts(words: Iterable[str]) -> str:
 
 
 def inflect_word_after_count(word: str, count: int) -> str:
-    """Return a word in the form that follows a number: "3 agree", but "1 agrees"."""
+    """Return an outcome in the form that follows a number: "3 agree", but "1 agrees".
+
+    Only the word is returned. Other outcomes, such as "too noisy to say", stay as they
+    are."""
     return "agree" if word == AGREES and count != 1 else word
 
 
 @dataclass(frozen=True)
 class Result:
-    """A Result is one comparison of a claim, measured at one profile (scale of the
-    runs) on one task or on a mean of tasks.
+    """A Result is one comparison of a claim, measured at one size of the experiments.
 
-    Its `verdict_word` says how the measurement stands to the paper's claim: "agrees",
-    "the other way round", "no such effect here", "too noisy to say" or "not
-    measured"."""
+    `verdict_word` says how it stands to the paper's claim: "agrees", "the other way
+    round", "no such effect here", "too noisy to say" or "not measured".
+
+    claim, cell: the id of the claim; the comparison of models.
+    task: the task, or tasks of a mean with "/" between.
+    estimate: the measured effect with its 95 % interval, if any.
+    done, planned: numbers of finished and of planned seeds.
+    reason: why it is not measured.
+    printed, interest: the effect that the paper prints; the smallest effect of
+    interest.
+    beside: whether it is a single task of a mean, so totals leave it out.
+    collapsed: how many runs scored no better than chance, as text.
+    counts: the counts behind a share of runs, such as "8 of 8 against 0 of 8".
+    sentence, short: the comparison in words, and as an axis label.
+    same_as: another claim that makes the same comparison and counts it.
+    holm: the p-value after Holm's correction."""
 
     claim: str
     cell: Cell
@@ -115,11 +135,12 @@ class Result:
 
     @property
     def tested_effect(self) -> float | None:
-        """Return the effect that the interval is tested against, in the unit
-        of the comparison.
+        """Return the effect against which the interval is tested.
 
-        It is the printed value; without one, the smallest effect of interest. It is
-        None where that value equals no effect, or lies outside the claimed region."""
+        It is the printed effect; without one, the smallest effect of interest. The
+        measured effect is weaker if its interval ends before this value. It is in the
+        unit of the comparison, and None where it equals no effect or lies outside the
+        region that the paper claims."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
         usable = (
@@ -131,13 +152,17 @@ class Result:
 
     @property
     def value_of_no_effect(self) -> float:
-        """Return the value that means no effect: 1 for a ratio, else 0."""
+        """Return the value that means no effect: 1 for a ratio, else 0.
+
+        The direction and the strength of an effect are counted from it."""
         return self.cell.measured_quantity.null
 
     @property
     def why_unmeasured(self) -> str:
-        """Return in a sentence why there is no confidence interval; "" where there is
-        one."""
+        """Explain in a sentence why this comparison counts as not measured.
+
+        Reasons are missing runs, fewer than three seeds, or a model that learned
+        nothing. It is "" where there is a 95 % interval."""
         if self.reason:
             return self.reason
         if self.estimate is None:
@@ -148,12 +173,13 @@ class Result:
 
     @property
     def verdict_word(self) -> str:
-        """Return how the 95 % interval stands to the claim, in a fixed word or phrase.
+        """Return how the 95 % interval stands to the paper's claim, in a fixed phrase.
 
-        Without an interval it is "not measured". It is "agrees" where the interval lies
-        inside the claimed region, "the other way round" where it lies outside, "no such
-        effect here" where it excludes the tested effect, else "too noisy to say". The
-        first rule that fits counts."""
+        The first rule that fits counts. "not measured": there is no interval. "agrees":
+        the interval lies inside the region that the paper claims for the effect. "the
+        other way round": it lies outside. "no such effect here": it excludes the tested
+        effect (the printed one or the smallest of interest) towards no effect. "too
+        noisy to say": all else."""
         if self.why_unmeasured:
             return NOT_MEASURED
         (low, high), e = self.cell.bounds, self.estimate
@@ -166,11 +192,11 @@ class Result:
 
     @property
     def interval_excludes_tested_effect(self) -> bool:
-        """Return whether the interval excludes the tested effect, and lies on that
-        side of it where "no effect" is.
+        """Return whether the whole interval is weaker than the tested effect.
 
-        Then the measured effect is weaker than the printed value or the effect of
-        interest."""
+        The tested effect is the printed one or, without it, the smallest effect of
+        interest. The 95 % interval excludes it and lies on that side of it where "no
+        effect" is."""
         e, aim = self.estimate, self.tested_effect
         if e is None or aim is None:
             return False
@@ -178,11 +204,12 @@ class Result:
 
     @property
     def effect_strength_against_printed(self) -> str:
-        """Return "weaker than printed" or "stronger than printed" for a measured effect
-        that agrees with the claim; else "".
+        """Return "weaker than printed" or "stronger than printed", or "".
 
-        It has text only where the interval excludes the printed value. Without a
-        printed value it can be "weaker than the effect of interest"."""
+        It qualifies a result that agrees with the claim, where the 95 % interval
+        excludes the effect that the paper prints. Where the paper prints none, it is
+        "weaker than the effect of interest" if the interval excludes that effect. In
+        all other cases it is ""."""
         e, (low, high) = self.estimate, self.cell.bounds
         if self.verdict_word != AGREES or self.tested_effect is None or e is None:
             return ""
@@ -205,8 +232,9 @@ class Result:
 
     @property
     def interval_excludes_printed_value(self) -> bool | None:
-        """Return whether the printed value lies outside the 95 % interval; None where
-        either is missing."""
+        """Return whether the paper's printed effect lies outside the 95 % interval.
+
+        It is None where no effect is printed, or there is no interval."""
         if self.why_unmeasured or self.printed is None:
             return None
         assert self.estimate is not None
@@ -214,12 +242,13 @@ class Result:
 
     @property
     def p_value(self) -> float | None:
-        """Return the two-sided p-value of the null hypothesis that this comparison's
-        word ("agrees", ...) rejects.
+        """Return the two-sided p-value of the test behind this comparison's outcome.
 
-        The null value is the end of the claimed region; for "no such effect here" it is
-        the tested effect (`tested_effect`). For "too noisy to say" it is the larger p
-        of both. It is None without an interval."""
+        For "agrees" and "the other way round" the null value is an end of the region
+        that the paper claims: the interval excludes it. For "no such effect here" it is
+        the printed effect or the smallest of interest (`tested_effect`). For "too noisy
+        to say" it is the largest p of all these tests. It is None without an
+        interval."""
         word, e, aim = self.verdict_word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
             return None
@@ -239,19 +268,19 @@ class Result:
 
     @property
     def is_difference(self) -> bool:
-        """Return whether the number is a difference, and so is shown with its sign.
+        """Return whether the effect is a difference, which is shown with its sign.
 
-        Ratios and values of a single model are no differences."""
+        Ratios and values of a single model are shown without "+"."""
         quantity = self.cell.measured_quantity
         is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
         return not is_sole
 
     def format_number(self, value: float) -> str:
-        """Return a number in the unit of this comparison as text; a difference has its
-        sign.
+        """Return a number in the unit of this comparison as text for tables.
 
-        A number of at least 0.0001 is never shown as 0, so that a reader can check by
-        the interval whether the claim holds."""
+        Points of a score and ratios of at least 1 have one decimal, other numbers two;
+        a difference has its sign. A number of at least 0.0001 is never shown as 0, so
+        that a reader can see on which side of 0 an interval lies."""
         points = self.unit.startswith("points") and not self.cell.slope
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
@@ -262,10 +291,11 @@ class Result:
 
     @property
     def measured_effect_text(self) -> str:
-        """Return the measured effect as text: "+0.3 [−0.1, 0.8]", or counts such as "8
-        of 8 against 0 of 8".
+        """Return the effect with its 95 % interval as text: "+0.3 [−0.1, 0.8]".
 
-        Without an interval it is the mean of the finished seeds, if any."""
+        For shares of runs it is the counts, such as "8 of 8 against 0 of 8". With too
+        few seeds for an interval it is the mean and their number, and without an
+        estimate "–"."""
         e = self.estimate
         if self.counts:
             return self.counts
@@ -280,10 +310,12 @@ class Result:
 
     @property
     def reading(self) -> str:
-        """Return how the measurement stands to the claim, as a table shows it: "agrees
-        (weaker than printed) †".
+        """Return the outcome as tables show it: "agrees (weaker than printed) †".
 
-        The mark † is for a result that stays significant after Holm's correction."""
+        The brackets compare the strength with the printed effect, where the interval
+        excludes that. For a claim of equivalence, "they differ" stands for "the other
+        way round". The mark † says that the outcome stays significant after Holm's
+        correction."""
         word = (
             "they differ"
             if self.verdict_word == OPPOSITE and self.claims_equivalence
@@ -302,8 +334,11 @@ class Result:
 
     @property
     def holds_after_correction(self) -> bool:
-        """Return whether the comparison's outcome, such as "agrees", stays significant
-        after Holm's correction over all comparisons of a paper."""
+        """Return whether the outcome stays significant after Holm's correction.
+
+        The correction is over all comparisons of a paper, at level 0.05. Tables mark
+        such a result with †. The outcomes "too noisy to say" and "not measured" never
+        hold."""
         return (
             self.verdict_word in DECIDED and self.holm is not None and self.holm < ALPHA
         )
@@ -311,8 +346,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A Verdict is a claim with the Results of its comparisons, or a printed number
-    that was computed again."""
+    """A Verdict is the outcome of one claim: its measured comparisons, or a check.
+
+    A claim that runs decide (kind "finding") has `results`, a Result for each
+    comparison and task. A claim on printed numbers (kind "arithmetic") is computed
+    again; `verdict_word` has the outcome, such as "equal", and `measured` the computed
+    value as text.
+
+    claim: the id of the claim.
+    note: remarks for readers, such as on failed runs.
+    profile: the size of the experiments, such as "mini"."""
 
     claim: str
     results: tuple[Result, ...] = ()
@@ -324,26 +367,29 @@ class Verdict:
     measured: str = ""  # The computed value in words; "" for a finding.
 
     def __getitem__(self, key: str) -> "Verdict":
-        """Return the Verdict with only the Results of a task, or of comparisons whose
-        text contains the key.
+        """Return a Verdict with only some of the measured comparisons.
 
-        So a text in README can quote a measured number by a field such as
-        "{N1[STS-B][10 %]}" of `str.format` (`__str__`)."""
+        These are the comparisons on the task `key` or, if there is none, those whose
+        text contains `key`. So a template for README can quote one number by a field of
+        `str.format`, such as "{N1[STS-B][10 %]}"."""
         matches = [r for r in self.results if r.task == key]
         matches = matches or [r for r in self.results if key in r.cell.text]
         return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
 
     @property
     def first_result(self) -> Result | None:
-        """Return the first Result, measured or not; None without Results.
+        """Return the first measured comparison (Result) of the claim, or None.
 
-        Texts quote it alone, since a later Result would answer another question."""
+        Texts quote it alone, since another comparison answers another question. It may
+        be without a measurement."""
         return self.results[0] if self.results else None
 
     @property
     def printed(self) -> str:
-        """Return the value that the paper prints for the first Result, as text; "–"
-        without one."""
+        """Return the effect that the paper prints for the claim's first comparison.
+
+        It is text, "–" where the paper prints none. Templates of pages quote it beside
+        the measured effect."""
         first = self.first_result
         return (
             first.format_number(first.printed)
@@ -357,8 +403,10 @@ class Verdict:
 
     @property
     def collapsed(self) -> str:
-        """Return how many runs of the first comparison collapsed, as text in brackets;
-        "" for none."""
+        """Return how many runs of the claim's first comparison collapsed, in brackets.
+
+        A run has collapsed if it scores no better than chance. Templates of pages quote
+        this text; it is "" where none has."""
         return (
             f" ({self.first_result.collapsed})"
             if self.first_result and self.first_result.collapsed
@@ -367,12 +415,17 @@ class Verdict:
 
     @property
     def n(self) -> str:
-        """Return the number of seeds of the first comparison as text: "5 seeds"."""
+        """Return the number of seeds of the claim's first comparison: "5 seeds".
+
+        It is "no seeds" without an estimate. Templates of pages quote this text."""
         e = self.first_result.estimate if self.first_result else None
         return f"{e.n_seeds} seeds" if e else "no seeds"
 
     def __str__(self) -> str:
-        """Return the effect of the first comparison as text, or "not measured"."""
+        """Return the effect of the claim's first comparison with its 95 % interval.
+
+        It is text, "not measured" without an estimate. So templates of pages can quote
+        a claim by its id."""
         first = self.first_result
         return (
             first.measured_effect_text
@@ -382,12 +435,13 @@ class Verdict:
 
 
 def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[Result]:
-    """Return Results with p-values after Holm's correction over their family: all
-    comparisons of one paper at one profile (scale of the runs).
+    """Return measured comparisons with p-values after Holm's correction.
 
-    A comparison on a single task whose mean over tasks is tested, and one that is
-    counted under another claim, are not in the family.
+    The correction is over a family: all comparisons of one paper at one size of the
+    experiments. A single task of a mean over tasks, and a comparison that is counted
+    under another claim, are not in the family and stay unchanged.
 
+    results: the measured comparisons; the field `holm` of the copies gets the p-value.
     other_p_values: p-values of the family's comparisons that are not among
     `results`."""
     family = [
@@ -402,8 +456,16 @@ def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[
 
 @dataclass(frozen=True)
 class JudgingInputs:
-    """This class holds what decides whether a claim "agrees" with the runs, beside the
-    rows of its runs themselves."""
+    """A JudgingInputs has what is needed, besides its runs, to test a claim.
+
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored.
+    profile: the size of the experiments, such as "mini".
+    printed, interest: {(text of a comparison, task): effect}, the printed effects and
+    the smallest effects of interest, in which the task "" stands for all.
+    unpruned_scores: {task: score of the unpruned model in points}. A model with less
+    than half of it has learned too little to be compared.
+    planned: the number of planned seeds; 0 to count those of the runs.
+    models_expected_to_collapse: labels of models that the claim expects to fail."""
 
     # {task: its Columns}, the metrics by which it is scored.
     columns_by_task: MetricColumnsByTask
@@ -422,12 +484,14 @@ class JudgingInputs:
     def find_effect_or_average(
         self, effects: EffectByCellAndTask, cell_text: str, task_or_tasks: str
     ) -> float | None:
-        """Return the value of a comparison in a table of effects (`printed` or
-        `interest`), as the mean over its tasks.
+        """Return the known effect of a comparison, averaged over its tasks.
 
-        effects: {(text of a comparison, task): value}. task_or_tasks: one task, or
-        several with "/" between. Where a single task is missing, the value for all
-        these tasks together counts; None without one."""
+        If a task has no value of its own, it is the value for all these tasks together,
+        or None without one.
+
+        effects: the printed effects or the smallest effects of interest, as {(text of a
+        comparison, task): effect}.
+        task_or_tasks: one task, or several with "/" between."""
         parts = [
             effects.get((cell_text, part), effects.get((cell_text, "")))
             for part in task_or_tasks.split("/")
@@ -448,17 +512,18 @@ def judge_cells(
     result_rows: Sequence[ResultRow],
     inputs: JudgingInputs,
 ) -> JudgedCells:
-    """Return the Results of a claim's comparisons, and a note on failed runs and mixed
-    dtypes.
+    """Test the comparisons of a claim on the runs.
 
-    Each Result says whether the runs agree with the claim.
+    Return (results, note): a Result for each comparison and task, which says whether
+    the runs agree with the claim, and a note on failed runs and mixed dtypes ("" for
+    none). Of two comparisons of the same runs, only the first has Results. A comparison
+    without rows is not measured, and its Result says what is missing.
 
-    claim: the claim's row of `claims.csv`.
-    result_rows: rows of runs with their scores, as `compare.add_metrics_of_run`
-    returns them.
-
-    Two comparisons of the same runs count once. A comparison without rows at this
-    profile is not measured, and its Result says which row is missing."""
+    claim: a statement of a paper that runs test, as a row of `claims.csv`.
+    result_rows: rows of a table of results, each with the labels, run, state and
+    metrics of a run.
+    inputs: the metrics of each task, the effects to test against, the scores of
+    unpruned models, and the models that the claim expects to fail."""
     results, seen, lost, compared = [], set(), set(), []
     for cell in parse_cells(claim["cells"]):
         try:
@@ -482,11 +547,13 @@ def judge_cells(
 
 
 def describe_missing_row(missing_model: str, profile: str) -> str:
-    """Return in a sentence which row a profile (scale of the runs) lacks, so that a
-    comparison cannot be made.
+    """Explain in a sentence which row a table of results lacks for a comparison.
 
-    missing_model: the message of `select_compared_rows_of_one_dtype`, such as "Ghost at
-    task MRPC"."""
+    Readers see it as the reason why the comparison is not measured.
+
+    missing_model: the model and conditions without a row, such as "Ghost at task MRPC"
+    (the message of `select_compared_rows_of_one_dtype`).
+    profile: the size of the experiments, such as "mini"."""
     label, _, place = missing_model.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
@@ -498,10 +565,14 @@ def describe_missing_row(missing_model: str, profile: str) -> str:
 
 
 def make_compared_runs_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
-    """Return a hashable key of a comparison: its measure, claimed region, weights and
-    runs.
+    """Return a hashable key of a comparison: measure, claimed region, weights and runs.
 
-    Two comparisons of a claim with the same key are counted once."""
+    Two comparisons of a claim with the same key are the same and are counted once, even
+    if their texts differ.
+
+    cell: the comparison.
+    rows: rows of the compared runs, each with labels and Spec (description of the
+    run)."""
     specs = [
         frozenset(row["spec"].id for row in part)
         for _, part in group_rows_by_model(cell, rows)
@@ -513,10 +584,15 @@ def make_compared_runs_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, 
 def make_results_of_cell(
     cell: Cell, rows: Sequence[ResultRow], claim_id: str, inputs: JudgingInputs
 ) -> list[Result]:
-    """Return the Results of one comparison of a claim (a Cell) on the rows of its runs.
+    """Estimate one comparison of a claim (Cell) on its runs and return its Results.
 
-    A comparison that is tested on each task has one Result for each. Any other has one
-    for the mean of all testable tasks, followed by one for each task."""
+    A Result is the comparison on a task, or on the mean of tasks, with its estimate and
+    interval. A comparison that is tested on each task has one Result for each. Any
+    other has one for the mean of all testable tasks, followed by one for each task.
+
+    rows: rows of the compared runs, each with labels, run and metrics.
+    inputs: the metrics of each task, the effects to test against, the scores of
+    unpruned models, and the models that the claim expects to fail."""
     by_task: dict[str, list[ResultRow]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):
@@ -601,14 +677,16 @@ def explain_untestable_cell(
     inputs: JudgingInputs,
     weighted_pairs: Sequence[WeightedPairs] = (),
 ) -> str:
-    """Return in a sentence why the runs of a comparison cannot be tested; "" where they
-    can.
+    """Explain in a sentence why a comparison cannot be tested; "" if it can.
 
     There are four reasons: at least half of a model's runs learned too little; two
-    models give the same answers on all rows; runs of a ranking are missing; or too few
-    of the ranked scores differ.
+    models give equal predictions on all examples; for a rank correlation, some runs are
+    still missing; or too few of the ranked scores differ.
 
-    weighted_pairs: those of the comparison's terms."""
+    cell: the comparison.
+    rows: rows of the compared runs, each with labels, run and metrics.
+    weighted_pairs: the pairs of runs of the comparison, with their weights
+    (`pair_runs`)."""
     for (label, _), part in group_rows_by_model(cell, rows):
         if label not in inputs.models_expected_to_collapse:
             if reason := explain_model_that_learned_little(
@@ -637,12 +715,16 @@ def explain_model_that_learned_little(
     measure_name: str,
     inputs: JudgingInputs,
 ) -> str:
-    """Return a sentence if at least half of a model's runs learned too little; ""
-    otherwise.
+    """Return a sentence if at least half of a model's runs learned too little, else "".
 
-    A run learned too little if it collapsed, or has less than half of the score of an
-    unpruned model in a trial. Where the measure is the share of collapsed runs,
-    collapsed runs are the subject and do not count as such."""
+    Such a model is not compared. A run learned too little if it collapsed (scored no
+    better than chance), or has less than half of the unpruned model's score. If the
+    compared measure is "diverged", the share of collapsed runs, a collapsed run is no
+    fault.
+
+    model_label: the model's name for the sentence.
+    rows: the model's rows, each with labels, run and metrics.
+    measure_name: the compared measure; "" for the score."""
     faults, runs = [], 0
     for row in rows:
         if not (
@@ -675,18 +757,25 @@ def explain_model_that_learned_little(
 
 
 def has_score_in_first_metric(row: ResultRow, inputs: JudgingInputs) -> bool:
-    """Return whether the run of a row has a score by the first metric of its task."""
+    """Return whether the run of a row has a score by the first metric of its task.
+
+    Only such a run can be compared with chance.
+
+    row: labels and metrics of a run."""
     return row.get(inputs.columns_by_task[row["task"]][0].score_key, np.nan) > -inf
 
 
 def describe_collapsed_runs(
     cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
-    """Return how many runs of which model collapsed: "2 of 9 runs of 30 % IMP
-    collapsed"; "" for none.
+    """Return how many runs of which model collapsed, as text; "" for none.
 
-    For a model that the claim expects to fail, the text says in how many seeds its
-    score comes near the other model's."""
+    A run has collapsed if it scores no better than chance. An example is "2 of 9 runs
+    of 30 % IMP collapsed". For a model that the claim expects to fail, the text says at
+    how many seeds it comes within 10 points of the other model instead.
+
+    cell: the comparison of models.
+    rows: rows of the compared runs, each with labels, run and metrics."""
     levels: dict[str, dict[str, list[tuple[int, compare.ScoreAndChance]]]] = {}
     for (label, _), part in group_rows_by_model(cell, rows):
         for row in part:
@@ -731,10 +820,13 @@ def describe_collapsed_runs(
 def describe_counts_behind_share(
     cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
-    """Return the counts behind a measure that is a share of runs: "8 of 8 against 0 of
-    8".
+    """Return the counts behind a share of runs, as text: "8 of 8 against 0 of 8".
 
-    It is "" for any other measure."""
+    Where the compared measure is true or false for each run, the counts of true runs
+    tell more than a percentage. It is "" for any other measure.
+
+    cell: the comparison of models.
+    rows: rows of the compared runs, each with labels, run and metrics."""
     if not cell.measured_quantity.share:
         return ""
     frames = [

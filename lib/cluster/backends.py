@@ -19,18 +19,20 @@ def open_executor(
     max_running: int | None = None,
     log_folder: Path | None = None,
 ) -> Local | remote.Ray | remote.Slurm:
-    """Return the executor that will make some runs: it takes calls and runs them in
-    parallel.
+    """Return the executor for some runs: it takes calls and executes them in parallel.
 
-    Raises Refused for an unknown backend, and where its package is not installed.
+    A run is a training or a measurement. Raises Refused for an unknown backend, where
+    its package is not installed, and where no Ray cluster answers.
 
-    backend: "local", "ray" or "slurm". After a colon may follow the address of a Ray
-    cluster, or parameters for Slurm, such as "slurm:slurm_partition=gpu".
+    backend: "local" (this machine), "ray" or "slurm". After a colon may follow the
+    address of a Ray cluster, or parameters for Slurm, such as
+    "slurm:slurm_partition=gpu".
     resources_of_runs: the cores, GPU and memory of each run that is planned. On this
-    machine the largest of them decides how many fit at once.
-    max_running: the largest number of runs at once; by default as many as cores and
-    memory allow, and one on a GPU.
-    log_folder: the folder for the logs of Slurm's jobs."""
+    machine the largest demands decide how many runs fit at once.
+    max_running: the largest number of runs at once. By default it is as many as cores
+    and memory of this machine allow, one on its GPU, or 100 on a cluster. It is never
+    more than the number of runs.
+    log_folder: the folder for the logs of Slurm's jobs, which need one."""
     name, _, parameters = backend.partition(":")
     check_known_name("backend", name, BACKENDS)
     if name != "local":

@@ -59,8 +59,14 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Resources:
-    """A Resources says what a run needs of a machine, so that no more runs start at
-    once than fit."""
+    """A Resources says what a run (a training or a measurement) needs of a machine.
+
+    An executor uses it to start no more runs at once than fit.
+
+    cores: the number of CPU cores.
+    uses_gpu: whether the run needs a GPU.
+    memory: the peak memory in bytes: of the GPU if the run uses one, else of the
+    machine."""
 
     cores: int = 1
     uses_gpu: bool = False
@@ -69,8 +75,14 @@ class Resources:
 
 
 def estimate_resources(spec: Spec) -> Resources:
-    """Return the CPU cores, the GPU and the memory that the run of a Spec (the
-    description of a run) needs."""
+    """Return the CPU cores, the GPU and the memory that a training run needs.
+
+    An executor uses it to start no more runs at once than fit. The number of cores is
+    that of the threads in the Spec. The memory is a fixed estimate for runs on toy
+    data, other runs on a CPU, and runs on a GPU; on a CPU it is more for a run that
+    starts from a large checkpoint.
+
+    spec: the description of the run."""
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
     small = "data" not in spec.args or uses_generated_tasks(spec.args)
@@ -81,10 +93,13 @@ def estimate_resources(spec: Spec) -> Resources:
 
 
 def estimate_peak_memory_bytes(spec: Spec) -> float:
-    """Return the peak memory in bytes that a run needs because of the pretrained
-    checkpoint it starts from, or 0 where PEAK_OF lists none.
+    """Return the peak memory in bytes of a training run, by its pretrained checkpoint.
 
-    The checkpoint may be an input of an input; the largest one counts."""
+    Large checkpoints need more than the usual estimate. The result is the estimate for
+    the checkpoint's name in the table PEAK_OF, or 0 without an entry.
+
+    spec: the description of the run. Its inputs, and the inputs of these, are searched
+    for checkpoints too; the largest estimate counts."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max(
         [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory_bytes, spec.inputs.values())]
@@ -92,12 +107,14 @@ def estimate_peak_memory_bytes(spec: Spec) -> float:
 
 
 def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:
-    """Return the bytes of memory that new processes can use.
+    """Return the bytes of memory that new processes can use on this machine.
 
-    It is the smaller of what is free on the machine and what is left under the limit of
-    a Linux control group, as containers and batch jobs have one.
+    It decides how many training runs start at once. It is the smaller of what is free
+    on the machine and what is left under the limit of a Linux control group, which
+    containers and batch jobs have.
 
-    filesystem_root: the folder that has `proc` and `sys`; tests give a false one."""
+    filesystem_root: the folder that has `proc` and `sys`; tests pass a folder with
+    other files."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
         text = (filesystem_root / "proc/meminfo").read_text()
@@ -160,15 +177,15 @@ def kill_fork_server() -> None:
 
 
 class Local:
-    """Local is the executor on this machine: worker processes that stay alive between
-    runs.
+    """A Local is the executor of this machine: worker processes that execute calls.
 
-    Each worker is a separate process, so a worker that is killed loses only its current
-    run.
+    Workers stay alive between calls, which saves their start. Each worker is a separate
+    process, so a worker that is killed loses only its current call. `slots` is the
+    largest number of calls at once.
 
     max_running: the largest number of workers.
-    uses_gpu: whether workers use the GPU; only the first GPU that this process may use
-    is used."""
+    uses_gpu: whether workers use the GPU. They all use the first GPU that this process
+    may use."""
 
     def __init__(self, max_running: int, uses_gpu: bool = False) -> None:
         self.slots, self.uses_gpu = max_running, uses_gpu
@@ -183,12 +200,13 @@ class Local:
         *args: Any,
         resources: Resources | None = None,
     ) -> futures.Future[Any]:
-        """Begin a call function(*args) in an idle worker, or in a new one, and return
-        its future.
+        """Begin a call function(*args) in an idle worker, or in a new one.
 
-        The caller must not submit more than `slots` calls at once.
+        Returns the future of the call. The caller must not submit more than `slots`
+        (the largest number of workers) calls at once, as no limit is checked here.
 
-        resources: ignored here; executors of clusters pass it on."""
+        resources: ignored here; executors of clusters reserve these cores and
+        memory."""
         if self.idle:
             pool = self.idle.pop()
         else:
@@ -205,12 +223,13 @@ class Local:
     def wait_for_finished(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
-        """Wait until a submitted call ends, and return the futures of all calls that
-        ended.
+        """Wait until a submitted call ends, and return the futures of all ended calls.
 
-        Their workers are idle again, unless they died.
+        The set is empty where no call ended in time. A caller can then submit more
+        calls, as the workers are idle again, unless they died. The result or the error
+        of a call is in its future.
 
-        max_seconds: the longest wait in seconds; None is without limit."""
+        max_seconds: the longest wait in seconds; None waits without limit."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             pool = self.running.pop(future)
@@ -293,11 +312,12 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
 
 
 def end_process_with_parent(environment_variables: Mapping[str, str]) -> None:
-    """Give this new process the environment variables of its parent, and end it when
-    its parent ends.
+    """Give this new process its parent's environment, and end it with the parent.
 
-    A process of the fork server otherwise has the variables that were set when the
-    server started."""
+    A process that is forked from a server otherwise has the environment variables of
+    the time when the server started, and would run on after its parent was killed.
+
+    environment_variables: those of the parent, which replace all others."""
     os.environ.clear()
     os.environ.update(environment_variables)
     # Exempt all objects that imports made from garbage collection, which would

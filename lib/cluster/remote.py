@@ -32,19 +32,23 @@ RETRIES = 5  # Times that Ray restarts a run whose worker is lost.
 def call_with_data_root(
     data_root: str, function: Callable[..., Any], *args: Any
 ) -> Any:
-    """Set the environment variable DATA_ROOT on another machine, and return
-    function(*args) there.
+    """Set the environment variable DATA_ROOT, and return function(*args).
 
-    data_root: the folder of real data sets that the submitting process uses."""
+    It is executed on another machine, where the function then finds the data sets.
+    Workers of a cluster do not inherit the variable from the process that submits
+    calls.
+
+    data_root: the folder of data sets that the submitting process uses."""
     os.environ["DATA_ROOT"] = data_root
     return function(*args)
 
 
 class Ray:
-    """Ray is an executor on a Ray cluster: one task for each call.
+    """A Ray is an executor on a Ray cluster: each call is a Ray task.
 
-    When a machine is lost, Ray starts its calls again on others. Raises Refused where
-    no cluster answers.
+    It has the methods of the executor on this machine, so that runs can be moved to a
+    cluster. When a machine is lost, Ray starts its calls again on other machines.
+    Raises Refused where no cluster answers.
 
     address: the cluster's address ("auto", "host:port"). Where it is empty, the
     environment variable RAY_ADDRESS is taken; without that variable a cluster of this
@@ -79,7 +83,8 @@ class Ray:
     ) -> futures.Future[Any]:
         """Submit a call function(*args) as a Ray task, and return its future.
 
-        resources: the cores, GPU and memory that Ray reserves for the call."""
+        resources: what Ray reserves for the call: its cores, and a GPU or, without a
+        GPU, the memory."""
         how = (
             {"num_gpus": 1} if resources.uses_gpu else {"memory": int(resources.memory)}
         )
@@ -153,12 +158,15 @@ def make_job_watcher() -> SlurmInfoWatcher:
 
 
 class Slurm:
-    """Slurm is an executor on a Slurm cluster: one job for each call.
+    """A Slurm is an executor on a Slurm cluster: each call is a job.
 
-    slurm_settings: parameters of submitit, such as
+    It has the methods of the executor on this machine, so that runs can be moved to a
+    cluster.
+
+    slurm_settings: parameters of submitit (the library that submits jobs), such as
     "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on this
     machine instead.
-    max_running: the largest number of jobs at once, queued ones included.
+    max_running: the largest number of jobs at once, queued jobs included.
     log_folder: the folder for the logs of jobs."""
 
     def __init__(self, slurm_settings: str, max_running: int, log_folder: Path) -> None:

@@ -42,28 +42,32 @@ def describe_missing_runs(
     time_forecast: TimeForecast,
     workers: int | None = None,
 ) -> str:
-    """Return how much work some missing runs are, as text: "29 runs to make, about 3
-    min on 2 workers".
+    """Return how much work the missing training runs are, as text for the user.
+
+    An example is "29 runs to make, about 3 min on 2 workers".
 
     missing_specs: the Specs (descriptions of runs) that still have to be run.
-    time_forecast: gives the expected time.
+    time_forecast: gives the expected time of each run.
     workers: how many runs are made at once; by default the number of CPU cores."""
     about = time_forecast.describe_time(missing_specs, workers or paths.count_cores())
     return f"{len(missing_specs)} runs to make, {about}"
 
 
 class TimeForecast:
-    """A TimeForecast predicts how many CPU core seconds a run will take, from finished
-    runs: those of the same Spec (description of a run) at other seeds, or else similar
-    ones (`make_similar_runs_key`).
+    """A TimeForecast predicts how many CPU core seconds a training run will take.
 
-    `prior` gives each run's seconds by a count of its work. The prediction is the prior
-    of the new run, times the median over finished runs of (measured seconds / prior).
-    So runs on fewer or more rows can be used. Without a finished run it is the prior
-    itself. Committed runs of other machines are scaled to the speed of this one. At
-    most 300 runs of a step are read: their names are hashes, so they are a random
-    sample.
+    It learns from finished runs: those of the same Spec (description of a run) at other
+    seeds, or else similar runs, such as other fine-tunings in the same dtype. Progress
+    lines and plans show the expected time.
 
+    The function `prior` estimates seconds by a count of the run's work, such as its
+    rows. The prediction is the prior of the new run, times the median over finished
+    runs of (measured seconds / prior), so that finished runs on fewer or more rows
+    count too. Without a finished run it is the prior itself. Committed runs (results of
+    other machines in the repository) are scaled to the speed of this machine. At most
+    300 runs of a step (kind of work) are read.
+
+    store: the folders of finished runs.
     prior: f(Spec, metrics of its finished run, or {} before it) -> core seconds;
     without it, similar runs are expected to take the same time."""
 
@@ -77,9 +81,13 @@ class TimeForecast:
         self.read: set[str] = set()
 
     def estimate_prior_core_seconds(self, spec: Spec, run_metrics: Json) -> float:
-        """Return the core seconds of a run by a count of its work (`prior`), or 1 where
-        no such function was given.
+        """Return the core seconds of a run by a count of its work.
 
+        Measured times are divided by this estimate, so that runs of different sizes can
+        be compared. The function `prior` of this forecast computes it; it is 1 where no
+        such function was given.
+
+        spec: the description of the run.
         run_metrics: the metrics of the run, or {} before it has run."""
         return self.prior(spec, run_metrics) if self.prior else 1.0
 
@@ -90,14 +98,16 @@ class TimeForecast:
         origin: Origin = "run",
         run_metrics: Json | None = None,
     ) -> None:
-        """Add the measured core seconds of a finished run to the runs from which others
-        are predicted.
+        """Add the measured time of a finished run, to predict the times of other runs.
 
-        Committed runs of two steps, `digits` (training on images) and `latency`, are
-        left out: small and large ones have the same arguments, so they would be taken
-        as similar.
+        Committed runs of the kinds `digits` (a training on images) and `latency` are
+        ignored, because small and large ones cannot be told apart by their Specs.
 
-        origin: "run" for a run of this machine, "record" for a committed one."""
+        spec: the description of the run.
+        seconds: its CPU seconds over all cores.
+        origin: "run" for a run of this machine, "record" for one in the repository (a
+        committed run).
+        run_metrics: the metrics of the run, for the estimate of its work."""
         if origin == "run" or spec.step not in ("digits", "latency"):
             ratio = seconds / self.estimate_prior_core_seconds(spec, run_metrics or {})
             for key in (spec.id, make_similar_runs_key(spec)):
@@ -106,11 +116,12 @@ class TimeForecast:
             self.__dict__.pop("slowdown_against_records", None)
 
     def forecast_run_seconds(self, spec: Spec) -> float | None:
-        """Return the expected CPU core seconds of the run that a Spec describes, or
-        None where there are neither similar finished runs nor a prior.
+        """Return the expected CPU core seconds of one training run.
 
-        Runs of the same Spec at other seeds are used if there are any, and else similar
-        runs."""
+        Finished runs of the same Spec at other seeds are used if there are any, and
+        else similar runs. Returns None without such runs and without a prior estimate.
+
+        spec: the description of the run."""
         self.read_finished_runs(spec.step)
         for key in (spec.id, make_similar_runs_key(spec)):
             took = self.took[key]
@@ -125,10 +136,12 @@ class TimeForecast:
 
     @cached_property
     def slowdown_against_records(self) -> float:
-        """Return how many seconds this machine takes for what took one second on the
-        machines of the committed runs ("records").
+        """Return how many times slower this machine is than those of committed runs.
 
-        It is the median ratio over the kinds of runs that both have; 1 without any."""
+        Committed runs, or records, are results of other machines in the repository. It
+        is the time of a run here divided by its time there, as the median over the
+        kinds of runs that were made in both places; 1 without any. Times of committed
+        runs are multiplied by it in forecasts."""
         paces = [
             statistics.median(took["run"]) / statistics.median(took["record"])
             for took in self.took.values()
@@ -137,8 +150,12 @@ class TimeForecast:
         return statistics.median(paces) if paces else 1.0
 
     def read_finished_runs(self, step_name: str) -> None:
-        """Read the times of the finished runs of a step (a kind of work, such as
-        "finetune"), once."""
+        """Read the times of the finished runs of a step into this forecast, once.
+
+        Other runs of the same step (kind of work) are predicted from them. At most 300
+        runs are read; damaged runs are skipped.
+
+        step_name: a kind of work, such as "finetune"."""
         if step_name in self.read:
             return
         self.read.add(step_name)
@@ -157,10 +174,12 @@ class TimeForecast:
                     self.add_finished_run(from_json(body), seconds, run.origin, metrics)
 
     def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
-        """Return the expected core seconds of each Spec (description of a run), or None
-        where more than half of them have no forecast.
+        """Return the expected CPU core seconds of each of several training runs.
 
-        A Spec without a forecast counts as the mean of the others."""
+        A run without a forecast counts as the mean of the others. Returns None where
+        more than half of the runs have no forecast.
+
+        specs: the descriptions of the runs."""
         medians = [self.forecast_run_seconds(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
         if 2 * len(known) < len(medians):
@@ -169,8 +188,13 @@ class TimeForecast:
         return [mean if seconds is None else seconds for seconds in medians]
 
     def describe_time(self, specs: Collection[Spec], workers: int = 1) -> str:
-        """Return the expected time of some runs as text: "about 3 min of a core" for
-        one worker, "about 2 min on 2 workers", or "time unknown"."""
+        """Return the expected time of several training runs as text for the user.
+
+        It is "about 3 min of a core" for one worker, "about 2 min on 2 workers" for
+        more, or "time unknown" where too few of the runs have a forecast.
+
+        specs: the descriptions of the runs, inputs first.
+        workers: how many runs are made at once."""
         if (forecasts := self.forecast_seconds(specs)) is None:
             return "time unknown"
         about = format_seconds(estimate_schedule_seconds(specs, forecasts, workers))
@@ -213,11 +237,11 @@ def estimate_schedule_seconds(
 
 
 def make_similar_runs_key(spec: Spec) -> tuple[Any, ...]:
-    """Return a key that is equal for runs that take about the same time for equal work.
+    """Return a key that is equal for similar runs, by which their times are forecast.
 
-    It has the step, whether the data are generated toy data, the numerics (dtype,
-    threads, device), the step that made the initial model, and whether there is a
-    teacher. A time forecast groups finished runs by it."""
+    It has the step (kind of work), whether the data are generated toy data, the
+    numerics (dtype, threads, device), the step that made the initial model, and whether
+    there is a teacher. Similar runs take about the same time for as many rows."""
     begin = spec.inputs.get("start")
     numerics = (spec.args.get("numerics") or {}).values()
     is_generated, is_student = uses_generated_tasks(spec.args), "teacher" in spec.inputs
@@ -235,20 +259,25 @@ def execute_specs(
     ignore_float32_runs: bool = False,
     time_forecast: TimeForecast | None = None,
 ) -> ErrorBySpec:
-    """Execute the Specs (descriptions of runs) that have no run yet, and their inputs
-    before them. Return {Spec: reason in one line} of those that could not be run.
+    """Execute all runs that are still missing, their inputs first, in parallel.
 
-    A Spec could not be run where its run failed, its worker died, or one of its inputs
-    could not be run.
+    A Spec is the description of a run (a training or a measurement), and may need other
+    runs as inputs, such as a teacher. Specs that have a finished run in the store are
+    skipped. Returns {Spec: reason in one line} of those that could not be run, because
+    the run failed, its worker died, or one of its inputs could not be run; {} if all is
+    well. Raises Refused for an unknown backend.
 
-    store: the folders of runs.
+    store: the folders of runs; by default those of this project.
     workers: the number of runs at once; by default as many as cores and memory allow.
-    keep_weights: whether the weights of the Specs themselves are saved.
-    checkpoint_interval_seconds: seconds between two checkpoints of a run.
-    call_after_run: f(Spec), called after each run.
+    keep_weights: whether the weights of the given Specs are saved. Weights of inputs
+    are saved in any case.
+    checkpoint_interval_seconds: seconds between two checkpoints, from which a stopped
+    run resumes.
+    call_after_run: f(Spec), called after each run that succeeded.
     backend: "local", "ray" or "slurm" (`lib.cluster.backends.open_executor`).
-    ignore_float32_runs: whether a Spec in bfloat16 is run although the same Spec in
-    float32 has a run already.
+    ignore_float32_runs: whether a Spec in bfloat16 is run even where the same Spec in
+    float32 has a run, or where this processor has no bfloat16 instructions. Otherwise
+    the float32 run takes its place.
     time_forecast: predicts the time to go; by default one is made from the store."""
     store = store or Store()
     todo = store.list_missing_specs(specs, keep_weights, ignore_float32_runs)
@@ -312,10 +341,12 @@ def execute_specs(
 
 
 class ProgressBar:
-    """A ProgressBar shows the progress of many runs in one line: how many have ended,
-    and the time to go.
+    """A ProgressBar shows the progress of many training runs in one line.
 
-    missing_specs: the Specs of all runs, inputs first.
+    The line has the number of runs that have ended, and the time to go.
+
+    missing_specs: the Specs (descriptions) of all runs that are to be made, inputs
+    first.
     time_forecast: predicts the seconds of each run.
     executor: makes the runs; its `slots` is the number of runs at once."""
 
@@ -347,7 +378,8 @@ class ProgressBar:
     ) -> None:
         """Add the times of a finished run, from which the time to go is estimated.
 
-        core_seconds: the CPU seconds over all cores.
+        spec: the description of the run.
+        core_seconds: its CPU seconds over all cores.
         clock_seconds: the seconds that passed on the clock."""
         self.clock.add_finished_run(spec, core_seconds)
         self.core, self.wall = self.core + core_seconds, self.wall + clock_seconds
@@ -355,11 +387,14 @@ class ProgressBar:
     def draw(
         self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]
     ) -> None:
-        """Draw the progress line again, if `interval` seconds have passed since the
-        last time or all runs have ended.
+        """Draw the progress line again, if the last time is long enough ago.
 
-        Running runs count by the share that is done, which they write to their
-        folder."""
+        Nothing happens within `interval` seconds of the last drawing, unless all runs
+        have ended. A running run counts by the fraction of its work that is done, which
+        it writes to its folder.
+
+        ended_specs, running_specs: the Specs (descriptions) of runs that have ended and
+        that are running."""
         if time.monotonic() - self.drawn < self.interval and len(ended_specs) < len(
             self.todo
         ):
@@ -389,18 +424,16 @@ class ProgressBar:
         finished_fractions: Sequence[float],
         run_statuses: Collection[RunStatus] = (),
     ) -> float | None:
-        """Return the clock seconds until all runs are made, or None where there is no
-        forecast.
+        """Return the clock seconds until all runs are made, or None without a forecast.
 
-        It is the forecast of the CPU seconds that are left, times the clock seconds
-        that passed so far for each CPU second. This ratio is above 1 where other work
-        slows the machine. A quarter of the whole work (CALM) counts as seen at a ratio
-        of 1, so that a few slow first seconds do not decide.
+        The forecast of the remaining work is multiplied by the clock seconds that each
+        CPU second has taken so far, as other work may slow the machine. A few slow
+        first seconds have little weight in this ratio.
 
-        finished_fractions: the share of each run that is done, 0 to 1, in the order of
-        the runs.
-        run_statuses: the contents of `status.json` of unfinished runs, which have
-        the times they have taken so far."""
+        finished_fractions: the fraction of each run that is done, 0 to 1, in the order
+        of the runs.
+        run_statuses: the contents of `status.json` of unfinished runs, which have the
+        clock and CPU seconds so far."""
         if (forecasts := self.clock.forecast_seconds(self.todo)) is None:
             return None
         rest = [

@@ -37,17 +37,21 @@ TICK = 10**9
 
 
 class Damaged(Refused):
-    """Damaged is raised for a file or folder whose content is malformed or is not what
-    was written; the message names it."""
+    """Damaged is the error for a file or folder whose content cannot be trusted.
+
+    The content is malformed, or its SHA-256 digest differs from the one that was noted
+    when it was written. The message names the file. Stored results and caches are then
+    computed again; for other files the message says how to restore them."""
 
 
 @contextmanager
 def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
-    """Yield a temporary path, to which the caller writes a file or a folder; when the
-    `with` block ends without an error, it is renamed to `path`.
+    """Yield a temporary path, which replaces `path` at the end of the `with` block.
 
-    So nobody reads a file that is half written, and after an error or on a full disk
-    the old content stays. Raises OSError where `path` is a folder that is not empty.
+    The caller writes a file or a folder to the temporary path. Where the block ends
+    without an error, it is renamed to `path` in one step. So no process reads a file
+    that is half written, and the old content stays after an error or on a full disk.
+    Raises OSError where `path` is a folder that is not empty, and on a full disk.
 
     sync_to_disk: whether the content is flushed to the disk (fsync) before the rename,
     so that it survives a power loss."""
@@ -80,8 +84,10 @@ def fsync_tree(path: Path) -> None:
 
 
 def fsync_path(path: str | Path) -> None:
-    """Flush the bytes of one file, or the list of names of one folder, to the disk
-    (fsync). Nothing is done outside of POSIX systems."""
+    """Flush one file or folder to the disk (fsync), so that it survives a power loss.
+
+    Of a file its bytes are flushed; of a folder only the list of names in it. On
+    systems other than POSIX nothing is done."""
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
@@ -104,11 +110,14 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 
 @contextmanager
 def translate_full_disk_errors(folder: str | Path = "") -> Iterator[None]:
-    """Turn errors of a full disk, inside a `with` block, into an OSError that names the
-    folder and a fix.
+    """Turn errors of a full disk, raised in a `with` block, into one clear OSError.
 
-    folder: the folder that is written to. Without it, the first folder of the project
-    whose disk is full is named."""
+    Its message names the folder and a fix. torch and safetensors raise errors of other
+    types, whose messages do not say that the disk is full. All other errors pass
+    unchanged.
+
+    folder: the folder that the block writes to. Without it, the error names the first
+    of the project's folders whose disk is full."""
     try:
         yield
     except Exception as error:
@@ -133,19 +142,21 @@ def translate_full_disk_errors(folder: str | Path = "") -> Iterator[None]:
 
 
 def is_disk_full(folder: str | Path) -> bool:
-    """Return whether the disk of a folder has less than 1 MiB free; False where that
-    cannot be found out."""
+    """Return whether the disk of a folder has less than 1 MiB free.
+
+    It decides whether an unclear error of a failed write came from a full disk. The
+    result is False where the free space cannot be read."""
     with suppress(OSError):
         return shutil.disk_usage(folder).free < LITTLE
     return False
 
 
 def remove_temporary_files(path: Path) -> None:
-    """Remove the temporary files that killed processes left beside a path, when they
-    were writing to it by `write_atomically`.
+    """Remove temporary files that killed processes left while they wrote to a path.
 
-    Only those older than a day are removed: a younger one may belong to a process that
-    is still writing, maybe on another machine.
+    `write_atomically` makes these files in the folder of the path, and a killed process
+    cannot remove them. Only files older than a day are removed. A younger one may
+    belong to a process that still writes, perhaps on another machine.
 
     path: the path that was to be written."""
     with os.scandir(path.parent) as siblings:
@@ -158,7 +169,10 @@ def remove_temporary_files(path: Path) -> None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file, a link or a folder, if it exists."""
+    """Remove a file, a link or a folder with its content, if it exists.
+
+    Of a link only the link is removed. Errors while a folder is removed are ignored,
+    and what could not be removed stays."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -167,9 +181,10 @@ def remove_path(path: Path) -> None:
 
 @cache
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file as a dict, with lists as tuples; cached.
+    """Return the tables of a TOML file as nested dicts, with lists as tuples.
 
-    Raises Damaged, naming the file, where it cannot be parsed."""
+    The result is cached while the process lives and shared by all callers, so nobody
+    may change it. Raises Damaged, naming the file, where the file cannot be parsed."""
 
     def convert_lists_to_tuples(value: Any) -> Any:
         if isinstance(value, dict):
@@ -191,35 +206,39 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def write_text_file(path: str | Path, text: str, sync_to_disk: bool = True) -> None:
-    """Write a text to a file, so that the file is never seen half written
-    (`write_atomically`).
+    """Write a text to a file, so that no process sees the file half written.
 
-    sync_to_disk: whether it is flushed to the disk (fsync)."""
+    A temporary file is written first and then renamed (`write_atomically`).
+
+    sync_to_disk: whether the file is flushed to the disk (fsync), so that it survives a
+    power loss."""
     with write_atomically(path, sync_to_disk) as place:
         place.write_text(text)
 
 
 def write_json(path: str | Path, value: Any, sync_to_disk: bool = False) -> None:
-    """Write a value as JSON to a file, so that the file is never seen half written.
+    """Write a value as JSON to a file, so that no process sees the file half written.
 
-    sync_to_disk: whether the file is flushed to the disk (fsync). It is not by default,
-    because the files of a run are flushed together before their folder gets its final
-    name."""
+    sync_to_disk: whether the file is flushed to the disk (fsync). By default it is not.
+    Most such files are results of a training, and all files of its folder are flushed
+    together at its end."""
     write_text_file(path, json.dumps(value, indent=1) + "\n", sync_to_disk)
 
 
 def read_file_bytes(path: str | Path) -> bytes:
-    """Return the bytes of a regular file. Raises Refused for what is no regular file: a
-    read of a pipe may never end."""
+    """Return the bytes of a regular file.
+
+    Raises Refused for a pipe, a device or a folder, because a read of a pipe may never
+    end."""
     read_file_stamp(path)
     return Path(path).read_bytes()
 
 
 def read_csv(path: str | Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file of this repository, as {column: cell}.
+    """Return the rows of a CSV file of this repository, each as {column: cell text}.
 
-    Raises Damaged, naming the file, where a row has more or fewer cells than the
-    header, or two columns have the same name."""
+    Empty lines are left out. Raises Damaged, naming the file, where a row has more or
+    fewer cells than the header, or two columns have the same name."""
     try:
         text = io.StringIO(read_file_bytes(path).decode(), newline="")
         head, *rows = csv.reader(text, strict=True)
@@ -234,11 +253,13 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
 
 
 def read_json(path: str | Path, error_advice: str = "") -> Any:
-    """Return the value in a JSON file. Raises Damaged, naming the file, where it cannot
-    be parsed.
+    """Return the value in a JSON file.
 
-    error_advice: what the reader can do, for the error message. Files of a run need
-    none, as a damaged run is executed again."""
+    Raises Damaged, naming the file, where it cannot be parsed.
+
+    error_advice: what the user can do about a damaged file, such as "take it from git";
+    it is added to the error message. It is "" for files that the program makes again by
+    itself."""
     try:
         return json.loads(read_file_bytes(path))
     except (ValueError, RecursionError) as error:
@@ -253,7 +274,11 @@ def digest_bytes(data: bytes) -> str:
 
 
 class FileStamp(NamedTuple):
-    """A FileStamp is equal only while the content of a file is."""
+    """A FileStamp has the properties of a file by which a changed content is noticed.
+
+    Two stamps of one path are equal only if the file was not written in between, so a
+    cache keyed by the stamp need not read the file. `modified_ns` and `changed_ns` are
+    mtime and ctime in nanoseconds."""
 
     path: str
     size_bytes: int
@@ -263,12 +288,12 @@ class FileStamp(NamedTuple):
 
 
 def read_file_stamp(path: str | Path) -> FileStamp:
-    """Return path, size, mtime, ctime and inode of a file, by which caches notice that
-    its content has changed, without reading it.
+    """Return path, size, mtime, ctime and inode of a file, without reading its content.
 
-    Times are in nanoseconds. rsync, tar and containers can write new content with the
-    old size and mtime, but no program can set the ctime. Raises Refused for what is no
-    regular file."""
+    Caches compare stamps to notice a changed file. The times are in nanoseconds. rsync,
+    tar and containers can write new content with the old size and mtime, but no program
+    can set the ctime. Raises Refused for a path that is no regular file, and
+    FileNotFoundError where it is missing."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
         raise Refused(f"{paths.format_path(path)} is no regular file")
@@ -277,11 +302,11 @@ def read_file_stamp(path: str | Path) -> FileStamp:
 
 
 def digest_file(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file; cached until the file's size, times or inode
-    change (`read_file_stamp`).
+    """Return the SHA-256 digest of a file as 64 hex digits.
 
-    The digest of a file that changed less than a second ago (TICK) is not cached: a
-    second write could get the same modification time."""
+    It is cached in this process until the file's size, times or inode change
+    (`read_file_stamp`). The digest of a file that changed less than a second ago is not
+    cached, because a second write could leave the modification time as it is."""
     stamp = read_file_stamp(path)
     is_fresh = abs(time.time_ns() - stamp.changed_ns) < TICK
     digest = _digest_file_cached.__wrapped__ if is_fresh else _digest_file_cached
@@ -295,11 +320,13 @@ def _digest_file_cached(file_stamp: FileStamp) -> str:
 
 
 def list_entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield (path relative to the folder, os.stat_result) of all files and folders
-    below a folder, without its manifest.
+    """Yield (relative path, os.stat_result) of all files and folders below a folder.
 
-    Links are not followed. Names that begin with a dot are left out: they are temporary
-    files of killed processes or of editors, and nothing reads them."""
+    These are the entries that a manifest covers. The manifest is the file
+    `manifest.json` of the folder, with the SHA-256 digest of each other file; it is
+    left out itself. Links are not followed. Names that begin with a dot are left out:
+    they are temporary files of killed processes or of editors, and nothing reads them.
+    Raises OSError for a folder that cannot be read."""
     for place, folders, files in os.walk(folder, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in (*folders, *sorted(files)):
@@ -313,12 +340,12 @@ def _raise_error(error: OSError) -> NoReturn:
 
 
 def write_manifest(folder: str | Path) -> None:
-    """Write the manifest of a folder, `manifest.json`: the SHA-256 digest of each file,
-    so that damage is noticed later.
+    """Write `manifest.json` into a folder, with the SHA-256 digest of each file in it.
 
-    Hidden temporary files are removed first. The files get the permissions of the
-    umask, because safetensors makes files that only their owner can read. Raises
-    Damaged for what is no regular file."""
+    `check_manifest` later notices damaged files by it. Hidden files are removed first,
+    as they are temporary. All files get the usual permissions (umask), because
+    safetensors makes files that only their owner can read. Raises Damaged where the
+    folder has a link, a pipe or a device."""
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
     for path in list(folder.rglob(".*")):
@@ -335,15 +362,16 @@ def write_manifest(folder: str | Path) -> None:
 
 
 def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> None:
-    """Raise Damaged where the files of a folder differ from the digests in its
-    manifest.
+    """Raise Damaged where the files of a folder differ from those in its manifest.
 
-    The error names the first such file. Files or folders that are not in the manifest,
-    links and pipes are damage too. A file that cannot be read, because of its
-    permissions or a failure of the disk, raises OSError instead.
+    The manifest, `manifest.json`, has the SHA-256 digest that each file had when it was
+    written. The error names the first file that differs. Files or folders that the
+    manifest does not have, missing files, links and pipes are damage too. A file that
+    cannot be read, because of its permissions or a failure of the disk, raises OSError
+    instead.
 
-    unchecked_prefixes: files are not checked if their path in the folder begins with
-    one of these, such as "model/"."""
+    unchecked_prefixes: files whose path in the folder begins with one of these, such as
+    "model/", are not checked. So large weights need not be read."""
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -382,8 +410,11 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
 
 
 def describe_folder_damage(folder: Path) -> str:
-    """Return in words how the files of a folder differ from its manifest, or "" where
-    they do not."""
+    """Return in a sentence the first damage of a folder, or "" where it has none.
+
+    Damage is a file that is missing, or that differs from its SHA-256 digest in the
+    folder's `manifest.json` (`check_manifest`). Callers make a damaged checkpoint or
+    cache again instead of reading it."""
     try:
         check_manifest(folder)
     except Damaged as error:
@@ -392,22 +423,25 @@ def describe_folder_damage(folder: Path) -> str:
 
 
 def digest_values(*values: Any) -> str:
-    """Return the first 24 hex digits of the SHA-256 digest of some JSON values, as a
-    key for a cache."""
+    """Return a short digest of JSON values, as a key for caches.
+
+    It is the first 24 hex digits of a SHA-256. The order of keys in dicts does not
+    matter. Raises TypeError for a value that is not JSON."""
     return digest_bytes(json.dumps(values, sort_keys=True).encode())[:24]
 
 
 def cache_on_disk(
     key: Any, source_files: Iterable[Path], compute: Callable[[], Any]
 ) -> Any:
-    """Return `compute()`, a JSON value that depends only on the files `source_files`,
-    from a cache on disk if possible.
+    """Return the JSON value of `compute()`, from a cache on disk if possible.
 
-    The cached value holds until the size, times or inode of a file change. So the
-    descriptions of many runs, which have digests of data sets, are built without
-    reading the data. A damaged cache file is made again.
+    The value must depend only on `key` and on the files `source_files`. It is computed
+    again when the size, times or inode of one of these files change, or when the cache
+    file is damaged. So slow results, such as digests of data sets, are computed once
+    and not by each command. Where the cache cannot be written, the value is returned
+    all the same.
 
-    key: JSON that says which value it is."""
+    key: JSON that tells this value from all other values in the cache."""
     inputs = [key, *map(read_file_stamp, source_files)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(key)}.json"
     with suppress(OSError, ValueError, TypeError):

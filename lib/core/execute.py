@@ -43,14 +43,15 @@ def execute(
     keep_weights: bool = False,
     checkpoint_interval_seconds: float = 30.0,
 ) -> Run:
-    """Return the finished run of a Spec (the description of a run); execute the Spec if
-    it has not run yet.
+    """Return the finished run of a Spec; train or measure first if it has no run yet.
 
-    Where another process is executing it, wait. An input that is missing, or has lost
-    its weights, is executed first. An error is written to the run's `status.json`, and
-    raised.
+    A run is the stored result of one training or measurement. A Spec is its
+    description: step (kind of work), arguments, inputs and seed. Where another process
+    is executing the same Spec, this one waits for it. The inputs are other Specs, such
+    as that of the teacher. One that has no run, or whose run has lost its weights, is
+    executed first. An error is written to the run's `status.json`, and raised.
 
-    store: the folders of runs; by default those of this machine.
+    store: finds and writes the folders of runs; by default those of this project.
     keep_weights: whether the model's weights are saved.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     store = store or Store()
@@ -107,11 +108,16 @@ def _execute_and_save(
 
 
 def describe_environment(spec: Spec) -> Json:
-    """Return what a run was executed with, for its `env.json`: versions of packages,
-    processor, device, threads and commit.
+    """Return on what machine and with what software a training or measurement is done.
 
-    "dtype" is None for a run without numeric settings. Host and user names are left
-    out, since these files are published."""
+    The dict is stored beside the result as `env.json`, by which differences between
+    machines can be explained later. It has "python", "system", "processor", "features"
+    (instruction sets), "dtype", the version of "torch" and of other packages by name,
+    "threads", "device" and, inside of a git checkout, "commit". "dtype" is None where
+    the work has no setting of a dtype. Host and user names are left out, since these
+    files are published.
+
+    spec: the description of the work, which has its dtype and device."""
     import torch
 
     numerics = spec.args.get("numerics") or {}
@@ -131,10 +137,11 @@ def describe_environment(spec: Spec) -> Json:
 
 @cache
 def read_git_commit_entry() -> dict[str, str]:
-    """Return {"commit": abbreviated hash} of this repository, as of the first call.
+    """Return {"commit": abbreviated hash} of this repository, to note it with results.
 
-    "-dirty" is appended where files differ from the commit. Outside a git checkout the
-    dict is empty."""
+    It is cached by the first call, since another commit may be checked out while a
+    training goes on. "-dirty" is appended to the hash where files differ from the
+    commit. Outside of a git checkout the dict is empty."""
     words = ["git", "--no-optional-locks", "describe", "--always", "--dirty"]
     words += ["--exclude=*", "--abbrev=10"]
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
@@ -156,14 +163,16 @@ def execute_in_worker(
     keep_weights: bool,
     checkpoint_interval_seconds: float,
 ) -> WorkerResult:
-    """Execute a Spec (the description of a run) in a worker process, and return the CPU
-    core seconds of the run, or the error.
+    """Execute the training or measurement that a Spec describes, in a worker process.
 
-    An error is returned as text, because exceptions reach the caller in different forms
-    from a process, from Ray and from Slurm.
+    Return (CPU core seconds that it took, "") after success, and (None, error in one
+    line) after a failure. The error is text, because exceptions reach the caller in
+    different forms from a process, from Ray and from Slurm. Raises Refused where
+    `spec_json` is of another version of the code.
 
-    spec_json: the Spec as JSON.
-    runs_folder, records_folder: folders of this machine's runs and of committed ones.
+    spec_json: the Spec (step, arguments, inputs, seed) as JSON (`Spec.to_json`).
+    runs_folder, records_folder: where the results of this machine, and the committed
+    ones without weights, are looked up. New results go to the former folder.
     keep_weights: whether the model's weights are saved.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     spec = from_json(spec_json)
@@ -178,10 +187,10 @@ def execute_in_worker(
 
 
 def release_memory() -> None:
-    """Return freed memory to the operating system, before the next run of a worker.
+    """Return freed memory to the operating system, before a worker's next training.
 
-    Otherwise glibc's allocator would keep it, and a worker's memory would grow from run
-    to run."""
+    Otherwise glibc's allocator would keep it, and the memory of a worker process would
+    grow with each training that it executes."""
     gc.collect()
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)

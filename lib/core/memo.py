@@ -20,10 +20,15 @@ _results: dict[Any, Any] | None = None
 
 @contextmanager
 def reuse_results(is_new: bool = False) -> Iterator[None]:
-    """Compute each result of functions that `reuse_result` marks once within a `with`
-    block.
+    """Let marked functions compute each result only once within a `with` block.
 
-    is_new: whether results of an outer block are not reused, as they may differ."""
+    `reuse_result` marks such functions. Planning thousands of experiments asks them for
+    the same few results again and again. A block within another one shares the results
+    of the outer block. When the outermost block ends, all results are forgotten, so
+    that changed files are noticed.
+
+    is_new: whether this block starts without the results of the block around it,
+    because they may differ here."""
     global _results
     before = _results
     if is_new or _results is None:
@@ -35,12 +40,14 @@ def reuse_results(is_new: bool = False) -> Iterator[None]:
 
 
 def reuse_result(function: Callable[P, T]) -> Callable[P, T]:
-    """Mark a function whose result is reused within `reuse_results`, for arguments that
-    are equal and of the same types.
+    """Mark a function, so that it computes each result once within `reuse_results`.
 
-    It has to return something that nobody changes, or a dict, which is copied. A call
-    with an argument that has no hash is computed. So is one with an object of a
-    subclass of str: two readers' profiles are equal as strings, and have other data."""
+    This decorator returns the earlier result for arguments that are equal and of the
+    same types. Outside of a `reuse_results` block every call computes. The result must
+    be an object that nobody changes, or a dict, of which each caller gets a copy. A
+    call is always computed where an argument has no hash, or is an object of a subclass
+    of str: such objects may be equal as strings and still differ in their
+    attributes."""
 
     @functools.wraps(function)
     def look_up(*args: P.args, **keywords: P.kwargs) -> T:

@@ -13,14 +13,18 @@ from lib.model.options import list_non_default_fields as list_non_default_fields
 
 
 class Absent(Refused, FileNotFoundError):
-    """Absent is raised where a file, a folder, a model's weights or a finished run is
-    needed and missing."""
+    """Absent is the error for something that is needed and missing.
+
+    That is a file, a folder, the weights of a model, or a finished run (the stored
+    result of a training or measurement). Absent is a Refused, the error about a user's
+    input, so a command prints it in one line. It is a FileNotFoundError too, so code
+    that handles missing files catches it."""
 
 
 def error_in_one_line(error: BaseException) -> str:
-    """Return the message of an error in one line, after the name of its class.
+    """Return the message of an error in one line, such as "KeyError: 'loss'".
 
-    The class is left out for Refused, the error about a user's input: its message
-    explains itself."""
+    It is for status files and for lines of progress. The name of the class is left out
+    for Refused, the error about a user's input, as its message explains itself."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Refused) else f"{type(error).__name__}: {text}"

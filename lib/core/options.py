@@ -25,8 +25,11 @@ from lib.model.options import SurgeryOperation as SurgeryOperation
 
 @dataclass(frozen=True)
 class Numerics(Option):
-    """A Numerics has the settings of a run that change its rounding errors and its
-    speed, but not its mathematics."""
+    """A Numerics says with which dtype, CPU threads and device a model is computed.
+
+    These settings of a training or measurement change rounding errors and speed, but
+    not the mathematics. `device` is "" for the CPU. With "bfloat16" the matrix products
+    have this type, while weights stay in float32."""
 
     # With "bfloat16" matrix products and, on a CPU, hidden states have this type;
     # weights stay in float32. It is refused on a CPU without bfloat16 instructions.
@@ -41,8 +44,24 @@ class Numerics(Option):
 
 @dataclass(frozen=True)
 class Train(Option):
-    """A Train has the settings of one training by AdamW, with a linear warmup and decay
-    of the learning rate."""
+    """A Train has the settings of one training by AdamW.
+
+    The learning rate rises linearly in the warmup and then falls linearly to 0.
+
+    batch: rows of a batch.
+    max_length, pad_to: tokens to which longer rows are cut, and to which all batches
+    are padded; `pad_to` 0 pads to the longest row of the batch.
+    clip: the largest norm of the gradient; 0 does not clip.
+    warmup: the share of all steps in which the learning rate rises.
+    select: whether the result is the model of the "last" step, or the one with the
+    "best" score on development or held-out rows, evaluated every `eval_every` steps (0
+    is once an epoch). `select_by` has the metrics whose mean is this score; () takes
+    the task's first metric.
+    spare_norms: whether biases and LayerNorms have no weight decay.
+    taps: the learning rate of the convolution kernels of ghost modules (GhostBERT); 0
+    takes `lr`.
+    byte_dropout: whether dropout masks are drawn as random bytes, which is faster and
+    rounds the rate to 256ths."""
 
     epochs: Count
     batch: Count
@@ -74,10 +93,12 @@ class Train(Option):
 
 @dataclass(frozen=True)
 class Targets(Option):
-    """A Targets says what a fine-tuned model learns from: the labels, a teacher's
-    logits, or both.
+    """A Targets says what a fine-tuned model learns from: labels, a teacher, or both.
 
-    GhostBERT's text speaks of labels, and its Table 8 of a teacher, so both exist."""
+    kind: "hard" for the labels, "soft" for the teacher's logits, or "both".
+    sum_classes: whether the cross entropy with the teacher is summed over classes, as
+    in DynaBERT's code, instead of averaged over them, as in TinyBERT's.
+    temperature: the divisor of both models' logits before the softmax."""
 
     # "hard" is the labels, "soft" the teacher's logits.
     kind: Literal["hard", "soft", "both"]
@@ -89,10 +110,14 @@ class Targets(Option):
 
 @dataclass(frozen=True)
 class Span(Option):
-    """A Span says how SQuAD's passages are cut into overlapping windows, as they are
-    longer than the model's input.
+    """A Span says how SQuAD's passages are cut into overlapping windows of tokens.
 
-    BERT's script has stride 128, max_query 64 and max_answer 30."""
+    Passages are longer than the model's input. BERT's script has stride 128, max_query
+    64 and max_answer 30.
+
+    stride: tokens from the start of a window to the start of the next one.
+    max_query: tokens to which longer questions are cut.
+    max_answer: the largest number of tokens of a predicted answer."""
 
     stride: Count  # Tokens from the start of a window to the start of the next one.
     max_query: Count  # Tokens to which longer questions are cut.
@@ -101,8 +126,18 @@ class Span(Option):
 
 @dataclass(frozen=True)
 class Importance(Option):
-    """An Importance says how attention heads and feed-forward neurons are ranked before
-    the least important ones are pruned (GhostBERT section 2.3, Hou et al. 2020)."""
+    """An Importance says how attention heads and FFN neurons are ranked before pruning.
+
+    The least important ones are pruned (GhostBERT section 2.3, Hou et al. 2020).
+
+    split: the rows on which importance is measured, training rows that are "held_out"
+    or the development rows, "dev".
+    batch, max_length: rows of a batch, and tokens to which rows are cut.
+    cumulative: whether gradients are never set to zero between batches, as in Hou et
+    al.'s code. Each batch then adds the absolute value of the sum of all gradients so
+    far.
+    by: "" for first-order Taylor importance, or the file in lib/methods whose function
+    computes the scores, such as "taylor_importance" (that of Torch-Pruning)."""
 
     # Rows on which importance is measured: training rows that are held out, or the
     # development rows, as in Hou et al.'s code. The latter is optimistic, as models are
@@ -121,8 +156,13 @@ class Importance(Option):
 
 @dataclass(frozen=True)
 class Distil(Option):
-    """A Distil says how a student is trained to match a teacher's hidden states
-    (GhostBERT section 2.3, L_distill)."""
+    """A Distil has the setting of a training that matches a teacher's hidden states.
+
+    The loss is GhostBERT's L_distill (section 2.3), the mean squared errors between the
+    hidden states of student and teacher.
+
+    mask: whether the loss is averaged over real tokens only. Without it padded tokens
+    count too, as in the code of earlier papers."""
 
     # Whether losses are averaged over real tokens only. The code of earlier papers
     # includes padded tokens.
@@ -131,8 +171,17 @@ class Distil(Option):
 
 @dataclass(frozen=True)
 class Augment(Option):
-    """An Augment says how TinyBERT's data augmentation makes new sentences by replacing
-    words. GhostBERT uses it too, but prints no settings."""
+    """An Augment has the settings by which training sentences are augmented.
+
+    TinyBERT's data augmentation makes new sentences by replacing words with similar
+    ones. GhostBERT uses it too, but prints no settings.
+
+    tries: new sentences that are drawn for each sentence; repeated ones are dropped.
+    p: the probability that a word is replaced in a new sentence.
+    candidates: the number of similar words from which the replacement of a word is
+    drawn.
+    neighbours: by what similar words are found for a word of several word pieces: the
+    token "embeddings" of a pretrained model."""
 
     # New sentences that are drawn for each sentence; repeated ones are dropped.
     # TinyBERT's code has 10 to 30, by task.

@@ -19,8 +19,13 @@ FOLDER = Path(__file__).resolve().parents[1] / "papers"
 
 @dataclass(frozen=True)
 class Paper:
-    """A Paper is a reproduced paper, as the constants in the `__init__.py` of its
-    folder in `lib/papers` describe it."""
+    """A Paper describes one of the research papers that this project reproduces.
+
+    Its values are constants in the `__init__.py` of the paper's folder.
+
+    name: the name of the paper's folder.
+    prefix: the first word of the ids of its notebooks, such as "ghostbert".
+    order: the position of the paper where pages list all papers."""
 
     name: str  # Name of its folders in lib/papers, notebooks and data/published.
     title: str
@@ -30,9 +35,11 @@ class Paper:
 
 @cache
 def find_papers() -> dict[str, Paper]:
-    """Return {name of its folder: Paper} of all reproduced papers, sorted by `order`.
+    """Return {folder name: Paper} of all reproduced research papers, sorted by `order`.
 
-    Raises Refused where the `__init__.py` of a folder lacks TITLE, PREFIX or ORDER."""
+    The papers are found by listing the folders in `lib/papers`, so that a paper is
+    added or removed with its folder. Raises Refused where the `__init__.py` of a folder
+    lacks TITLE, PREFIX or ORDER."""
     papers = []
     for name in sorted(path.parent.name for path in FOLDER.glob("*/__init__.py")):
         fields = vars(import_module(f"lib.papers.{name}"))
@@ -46,8 +53,13 @@ def find_papers() -> dict[str, Paper]:
 
 @cache
 def import_module_of_each_paper(module_name: str) -> dict[str, ModuleType]:
-    """Import the module of one name, such as "steps", from the folder of each paper,
-    and return {paper: module} of the papers that have it."""
+    """Import the module of a given name from the folder of each reproduced paper.
+
+    Return {folder name of the paper: module}, without the papers that lack such a
+    module. So the shared code finds training steps or options of all papers without
+    naming one.
+
+    module_name: such as "steps" for the file `steps.py` of each folder."""
     return {
         name: import_module(f"lib.papers.{name}.{module_name}")
         for name in find_papers()
@@ -56,27 +68,35 @@ def import_module_of_each_paper(module_name: str) -> dict[str, ModuleType]:
 
 
 def find_paper_of_notebook(notebook_id: str) -> str:
-    """Return the name of the paper that a notebook's page belongs to, or "" for a page
-    about several papers.
+    """Return the folder name of the research paper that a notebook reproduces.
 
-    notebook_id: the id of a notebook, such as "ghostbert_t03"; its first word is the
-    paper's prefix."""
+    It is "" for a notebook about several papers. Reports group their pages by it.
+
+    notebook_id: such as "ghostbert_t03_ghosts". Its first word is the prefix of the
+    paper's notebooks."""
     prefix = notebook_id.partition("_")[0]
     names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
     return next(names, "")
 
 
 def make_notebook_id(path: str | Path) -> str:
-    """Return the id of a notebook by its path: the prefix of its paper, "_" and the
-    stem of its file; the stem alone where it belongs to no single paper."""
+    """Return the id of a notebook, by which commands and pages call it, from its path.
+
+    The file `t03_ghosts.ipynb` in the folder of the paper GhostBERT has the id
+    "ghostbert_t03_ghosts": the paper's prefix, "_" and the file name without its
+    ending. A notebook outside of the papers' folders has the file name without its
+    ending as id."""
     path = Path(path)
     paper = find_papers().get(path.parent.name)
     return f"{paper.prefix}_{path.stem}" if paper else path.stem
 
 
 def find_notebook_path(notebook_id: str) -> Path:
-    """Return the path of the notebook with an id: in the folder of its paper, or in
-    `notebooks` itself. The file may be missing."""
+    """Return the path of the notebook that has an id such as "ghostbert_t03_ghosts".
+
+    The first word of the id is the prefix of a paper, whose folder the notebook lies
+    in. A notebook about several papers lies in `notebooks` itself. The file may be
+    missing."""
     flat, paper = (
         paths.NOTEBOOKS / f"{notebook_id}.ipynb",
         find_paper_of_notebook(notebook_id),

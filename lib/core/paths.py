@@ -23,8 +23,10 @@ ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_RO
 
 @cache
 def make_absolute_path(path: str | Path) -> Path:
-    """Return a path as an absolute Path, with "~" expanded; cached, because it is
-    called for every run that is looked up."""
+    """Return a path as an absolute Path, with "~" expanded to the home folder.
+
+    The result is cached, because a command asks for the same few paths thousands of
+    times."""
     return Path(path).expanduser().absolute()
 
 
@@ -55,14 +57,17 @@ DIGESTS = DATA / "digests.json"
 
 
 def data_root() -> Path:
-    """Return the folder of real data sets, such as `glue/<TASK>/*.tsv` below it; the
-    environment variable DATA_ROOT moves it."""
+    """Return the folder of real data sets, such as `glue/<TASK>/*.tsv` below it.
+
+    The environment variable DATA_ROOT names it; by default it is `data` in the
+    repository."""
     return read_folder_from_environment("DATA_ROOT", DATA)
 
 
 def models_root() -> Path:
-    """Return the folder of pretrained checkpoints; each is a folder in Hugging Face's
-    layout."""
+    """Return the folder `data/models`, to which pretrained checkpoints are downloaded.
+
+    Each checkpoint is a folder in it, in Hugging Face's layout."""
     return make_absolute_path(f"{DATA}/models")
 
 
@@ -91,15 +96,19 @@ def is_in_jupyter_lab() -> bool:
 
 
 def format_path(path: str | Path) -> str:
-    """Return a path as text for a message: relative to the project's folder if it lies
-    in that folder."""
+    """Return a path as short text for a message.
+
+    A path in the project's folder is relative to it; others stay as they are."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
 def list_movable_folders() -> FolderByVariable:
-    """Return {environment variable: folder} of the folders that variables can move,
-    defaults included."""
+    """Return {environment variable: folder} of the folders that a user can move.
+
+    The variables are RUNS_ROOT (stored trainings and measurements), RECORDS_ROOT (the
+    committed ones), FIGURES_ROOT (generated pages), DATA_ROOT (data sets) and
+    NOTEBOOKS_ROOT. A variable that is not set has its default folder."""
     return {
         "RUNS_ROOT": runs_root(),
         "RECORDS_ROOT": records_root(),
@@ -110,14 +119,21 @@ def list_movable_folders() -> FolderByVariable:
 
 
 def list_folders_by_environment_variable() -> FolderByVariable:
-    """Return {environment variable: folder} of the folders that variables can move, and
-    of the temporary folder, under TMPDIR."""
+    """Return {environment variable: folder} of all folders that the project uses.
+
+    They are the folders of `list_movable_folders`, such as RUNS_ROOT, and TMPDIR with
+    the folder of temporary files. Messages about a full disk name the variable by which
+    a user moves the folder."""
     return {**list_movable_folders(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
 def find_folder_environment_variable(path: str | Path) -> str:
-    """Return the environment variable, such as "RUNS_ROOT", whose folder a path lies
-    in, or "" for none."""
+    """Return the environment variable that moves the folder which a path lies in.
+
+    An error about the path can then name it as a fix. It is such as "RUNS_ROOT" or
+    "TMPDIR", and "" where no variable moves the folder.
+
+    path: the path of a file or folder."""
     for name, root in list_folders_by_environment_variable().items():
         if Path(path).is_relative_to(root):
             return name
@@ -125,10 +141,12 @@ def find_folder_environment_variable(path: str | Path) -> str:
 
 
 def format_environment_variable_advice(path: str | Path | None) -> str:
-    """Return advice for an error about a file that cannot be written or read: which
-    environment variable moves its folder. It is "" where none does.
+    """Return advice for the message of an error about a file that cannot be written.
 
-    path: the path of the file; None is without advice."""
+    It begins with "; fix:" and names the environment variable, such as RUNS_ROOT, that
+    moves the file's folder elsewhere. It is "" where no variable does.
+
+    path: the path of the file; None, for an error without a path, gives "" too."""
     if not path or not (name := find_folder_environment_variable(path)):
         return ""
     folder = format_path(list_folders_by_environment_variable()[name])
@@ -144,11 +162,12 @@ def find_home_folder() -> Path | None:
 
 
 def hide_local_paths(text: str) -> str:
-    """Return a text with placeholders such as `$RUNS_ROOT` or `~` in place of the paths
-    of this machine's folders.
+    """Return a text in which the paths of this machine's folders are placeholders.
 
-    So published pages do not show who made them and where. Only absolute paths are
-    replaced, and not "/" itself: shorter names could be words of the text."""
+    So published pages do not show who made them and where. The folder of the project
+    becomes ".", the home folder "~", and other folders the name of a variable such as
+    `$RUNS_ROOT` or `$TMPDIR`. The root folder "/" and relative paths stay, because they
+    could be words of the text."""
     placeholders = {
         ROOT: ".",
         Path(sys.prefix): "$PREFIX",
@@ -168,7 +187,10 @@ def hide_local_paths(text: str) -> str:
 
 
 def count_cores() -> int:
-    """Return the number of CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use.
+
+    Where the system can say so, cores outside of the process's CPU affinity do not
+    count."""
     return (
         len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -177,10 +199,10 @@ def count_cores() -> int:
 
 
 def find_socket_folder() -> str:
-    """Return a folder for Unix sockets: the temporary folder, or /tmp where the path of
-    the former is too long.
+    """Return a folder in which Unix sockets of notebooks and workers can be made.
 
-    The path of a socket may have at most 107 bytes. Raises OSError, naming the variable
+    The path of a socket may have at most 107 bytes. So it is the usual temporary folder
+    if its path is short enough, and else /tmp. Raises OSError, naming the variable
     TMPDIR, where /tmp cannot be used either."""
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) <= SHORT:

@@ -16,10 +16,11 @@ BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def read_cpuinfo(field_pattern: str) -> str:
-    """Return the value of a field of /proc/cpuinfo for the first processor, or "" where
-    there is no such file or field.
+    """Return a field of Linux's /proc/cpuinfo, such as "model name", as text.
 
-    field_pattern: a regular expression for the field's name."""
+    It is that of the first processor, and "" where the file or the field is missing.
+
+    field_pattern: a regular expression for the whole name of the field."""
     with suppress(OSError):
         match = re.search(
             rf"(?m)^(?:{field_pattern})\s*: (.*)$", Path("/proc/cpuinfo").read_text()
@@ -29,21 +30,25 @@ def read_cpuinfo(field_pattern: str) -> str:
 
 
 def read_processor_name() -> str:
-    """Return the model name of the processor. It is noted with each run, because models
-    round differently."""
+    """Return the name of this machine's processor, such as "Intel(R) Xeon(R) CPU".
+
+    It is noted with each result, because processors differ in how they round sums."""
     return read_cpuinfo("model name") or platform.processor()
 
 
 @cache
 def list_processor_features() -> list[str]:
-    """Return which instruction sets of FEATURES, such as "avx512f", the processor has;
-    an empty list outside of Linux."""
+    """Return the instruction sets of this processor that can change how it rounds sums.
+
+    They are noted with each result. Each has the name that Linux gives it, such as
+    "avx2", "avx512f" or "neon". The list is empty on other systems."""
     flags = read_cpuinfo("flags|Features").split()
     return [feature for feature in FEATURES if feature in flags]
 
 
 def has_bfloat16() -> bool:
-    """Return whether the processor has instructions for bfloat16.
+    """Return whether the processor has instructions for bfloat16 matrix products.
 
-    Without them PyTorch's matrix products in bfloat16 take 5 to 50 times as long."""
+    Without them PyTorch's matrix products in bfloat16 take 5 to 50 times as long, so
+    experiments are run in float32 instead. It is False outside of Linux."""
     return not {*BFLOAT16}.isdisjoint(list_processor_features())

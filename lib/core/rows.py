@@ -24,18 +24,22 @@ PARTS = 12
 
 
 def format_model_width(row_labels: Mapping[str, Any]) -> str:
-    """Return the width of a pruned model as text for tables, such as "3/12": kept heads
-    of all heads.
+    """Return the width of a pruned model as text for tables, such as "3/12".
 
-    row_labels: {"m": kept heads, "of": all heads}; 12 where "of" is missing or
-    infinite."""
+    The width is the number of heads that each layer keeps, of all its heads.
+
+    row_labels: {"m": kept heads, "of": all heads}. Where "of" is missing, or NaN as
+    pandas fills it, all heads are 12, as in BERT-base."""
     heads = row_labels.get("of", PARTS)
     return f"{row_labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
 
 
 class Columns(Mapping[str, Any]):
-    """A Columns is a line of a table as a read-only mapping {column: value}; subclasses
-    define `value_by_column`, the dict with the values."""
+    """Columns is the base class of lines of a table, read like a dict {column: value}.
+
+    So a DataFrame is made of such lines by `pandas.DataFrame(map(dict, lines))`. A
+    subclass defines `value_by_column`, the dict with the values. The mapping is
+    read-only."""
 
     value_by_column: dict[str, Any]
 
@@ -50,12 +54,16 @@ class Columns(Mapping[str, Any]):
 
 
 class Row(Columns):
-    """A Row is one experiment of a table: a Spec (the description of a run), and labels
-    by which tables and comparisons select the Row.
+    """A Row is one planned experiment of a table, with labels by which it is selected.
 
-    The labels become columns of tables: task, model, m (kept heads), of (heads of the
-    unpruned model, if not 12), seed and others. A Spec without a seed gets that of the
-    label `seed`."""
+        Row(spec, task="SST-2", model="Ghost", m=3, seed=0)
+
+    Read like a dict, it has the labels and "spec". Tables and comparisons select Rows
+    by their labels, and show them as columns. The label m is the number of heads that a
+    pruned model keeps, and `of` the number before pruning if it is not 12.
+
+    spec: the description of the run (training or measurement) that gives the result. A
+    Spec without a seed gets that of the label `seed`."""
 
     def __init__(self, spec: Spec, /, **labels: Any) -> None:
         seed = labels.get("seed")
@@ -71,18 +79,24 @@ class Row(Columns):
 
     @property
     def seed(self) -> int | None:
-        """Return the label `seed`, or None where one run stands for all seeds, as for a
-        count of FLOPs."""
+        """Return the label `seed` of this experiment.
+
+        It is None where one result serves for all seeds, such as a count of FLOPs."""
         return self.labels.get("seed")
 
     def with_seed(self, seed: int) -> "Row":
-        """Return this experiment at another seed: a copy of the Row and of its Spec
-        (the description of its run)."""
+        """Return this experiment at another seed, to plan a replicate.
+
+        The new Row has the seed in its labels and in its Spec, the description of its
+        run."""
         return Row(self.spec.with_seed(seed), **self.labels | {"seed": seed})
 
     def with_spec(self, spec: Spec, **extra_labels: Any) -> "Row":
-        """Return a Row with another Spec (description of a run), and with
-        `extra_labels` added to the labels of this one."""
+        """Return a copy of this experiment with another Spec, the description of a run.
+
+        So a table can show the result of another run under the same labels.
+
+        extra_labels: labels that are added to those of this Row, or replace them."""
         return Row(spec, **self.labels | extra_labels)
 
     def __repr__(self) -> str:
@@ -91,11 +105,16 @@ class Row(Columns):
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Columns):
-    """An Outcome is a Row (an experiment) with its finished run, or with the reason why
-    there is none.
+    """An Outcome is a planned experiment (Row) with its result, or why it has none.
 
-    Read like a dict it has the row's labels and Spec, then run, state and error, then
-    the metrics of the run. Where a metric has the name of a label, the label counts."""
+    Tables and comparisons are made of Outcomes. Read like a dict, an Outcome has the
+    labels of the Row, "spec", "run", "state" and "error", and then the metrics of the
+    run. A metric that has the name of one of these entries is left out.
+
+    run: the stored result of the training or measurement, or None.
+    state: "finished", "running", "failed", "stopped", "died" (its process was killed)
+    or "missing" (no attempt).
+    error: the error of the last attempt in one line; "" where there was no attempt."""
 
     row: Row
     run: Run | None
@@ -106,8 +125,11 @@ class Outcome(Columns):
     @cached_property
     # pyrefly: ignore[bad-override]  The base class has a field here, not a property.
     def value_by_column(self) -> dict[str, Any]:
-        """Return {column: value}: the Row's labels and Spec (description of the
-        run), run, state, error, then the metrics of the run."""
+        """Return {column: value} of this experiment, as a line of a table of results.
+
+        First come the labels of the Row and "spec", then "run", "state" and "error",
+        then the metrics of the run, if it is finished. A metric never replaces an entry
+        before it."""
         values = dict(self.row) | {
             "run": self.run,
             "state": self.state,

@@ -30,8 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """An Output stands for an argument whose value is known only after an input has
-    run: the metric `key` of the input named `input`."""
+    """An Output stands for an argument that is known only after another run.
+
+    It is one of the results of an input, a run that is executed before. For example,
+    Output("search", "net") is the network that the run "search" will find.
+
+    input: the name of the input in the Spec, the description of the later run.
+    key: the name of the result."""
 
     input: str
     key: str
@@ -39,8 +44,17 @@ class Output:
 
 @dataclass(frozen=True)
 class Spec:
-    """A Spec is the description of a run: all that decides its result. Equal Specs are
-    executed once, and their run is found again by `name`."""
+    """A Spec is the description of one training or measurement, called a run.
+
+    It has all that decides the result and nothing else. Equal Specs are executed once,
+    and the stored run is found again by `name`. Raises Refused for a step, argument or
+    input of an unknown name.
+
+    step: the kind of work, such as "finetune".
+    args: the arguments of the step, {name: JSON value, dataclass of settings, or Output
+    (a result of an input, not known yet)}.
+    inputs: {name, such as "teacher": Spec of a run that must exist before}.
+    seed: None for a Spec that takes the seed of the experiment that needs it."""
 
     step: str  # Kind of work, such as "finetune"; a key of lib.core.steps.STEPS.
     # {name: plain JSON value, Option or Output}; entries that are None are left out.
@@ -80,8 +94,9 @@ class Spec:
         object.__setattr__(self, "args", args)
 
     def with_seed(self, seed: int | None) -> Spec:
-        """Return this Spec (description of a run) at another seed. Raises Refused
-        unless the seed is an integer of at least 0."""
+        """Return this description of a run at another seed, for a replicate.
+
+        Raises Refused unless the seed is an integer of at least 0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
         # Copy the cached `id` too, as it does not depend on the seed; the properties
@@ -94,12 +109,12 @@ class Spec:
 
     @cached_property
     def float32_spec(self) -> Spec:
-        """Return this Spec (description of a run) with float32 in place of bfloat16,
-        also in all its inputs.
+        """Return the description of the same run in float32 in place of bfloat16.
 
-        A processor without bfloat16 instructions executes it instead. It is the Spec
-        itself where nothing is computed in bfloat16. Specs for a GPU keep bfloat16, as
-        GPUs have such instructions."""
+        A processor without bfloat16 instructions executes it instead of this Spec. The
+        inputs, runs that come before, are in float32 too. It is this Spec itself where
+        nothing is computed in bfloat16 on a CPU. Specs for a GPU keep bfloat16, as GPUs
+        have such instructions."""
         inputs = {name: spec.float32_spec for name, spec in self.inputs.items()}
         numerics = self.args.get("numerics") or {}
         if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
@@ -112,8 +127,10 @@ class Spec:
 
     @cached_property
     def input_specs_with_seeds(self) -> dict[str, Spec]:
-        """Return {name, such as "teacher": Spec of the run that is this input}, where
-        inputs without a seed take the seed of this Spec."""
+        """Return {name, such as "teacher": Spec} of the runs that this run needs.
+
+        A Spec is the description of a run. An input without a seed takes the seed of
+        this one, so that models that are compared at one seed share their teacher."""
         return {
             name: spec if spec.seed is not None else spec.with_seed(self.seed)
             for name, spec in self.inputs.items()
@@ -134,9 +151,11 @@ class Spec:
 
     @property
     def name(self) -> str:
-        """Return the run's folder, relative to that of all runs: "step-identity/seed".
+        """Return the name of the run, such as "finetune-0a1b2c3d4e5f/0".
 
-        Raises Refused for a Spec without a seed."""
+        It is the path of the run's folder below the folder of all runs: the step (kind
+        of work), a hash of all that decides the result but the seed, and the seed.
+        Raises Refused for a description without a seed."""
         if self.seed is None:
             raise Refused(
                 f"this {self.step} Spec has no seed: ask for one with .with_seed(seed)"
@@ -144,11 +163,12 @@ class Spec:
         return f"{self.step}-{self.id}/{self.seed}"
 
     def make_step_arguments(self, metrics_by_input: Mapping[str, Json]) -> Json:
-        """Return the step's arguments, with every Output (an argument that is a metric
-        of an input) replaced by its value.
+        """Return the arguments with which the function of this run's step is called.
 
-        metrics_by_input: {input name: metrics of its run}.
-        """
+        Some arguments are metrics of runs that come before (Output), such as the
+        network that a search finds. They are replaced by their values.
+
+        metrics_by_input: {name of the input: metrics of its finished run}."""
         args = dict(self.args)
         for name, value in args.items():
             if isinstance(value, dict) and "$output" in value:
@@ -176,10 +196,10 @@ class Spec:
 
 
 def from_json(spec_json: Json) -> Spec:
-    """Return the Spec (description of a run) that `Spec.to_json` wrote as JSON.
+    """Return the Spec, the description of a run, that `Spec.to_json` wrote as JSON.
 
-    Raises Refused where the code of its step has another version now, which may give
-    another result."""
+    Workers and stored runs have Specs in this form. Raises Refused where the code of
+    its step (kind of work) has another version now, which may give another result."""
     step, version = spec_json["step"], spec_json["version"]
     check_known_name("step", step, STEPS)
     if version != STEPS[step].version:
@@ -192,8 +212,11 @@ def from_json(spec_json: Json) -> Spec:
 
 
 def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
-    """Return all Specs (descriptions of runs) that some Specs depend on: their inputs,
-    the inputs of those, and so on."""
+    """Return all Specs that some Specs depend on, directly or not.
+
+    A Spec is the description of a run (training or measurement), and its inputs are the
+    Specs of runs that come before. The result has the inputs, the inputs of these, and
+    so on, with the seeds at which they are run."""
     ancestors, left = set(), list(specs)
     while left:
         new = set(left.pop().input_specs_with_seeds.values()) - ancestors
@@ -203,13 +226,14 @@ def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
 
 
 def uses_generated_tasks(step_arguments: Json) -> bool:
-    """Return whether a step's arguments name toy data, which are generated.
+    """Return whether a training or measurement reads toy data, which are generated.
 
-    Runs on toy data need little memory, and always keep their weights, as these take
-    only a few megabytes.
+    Such a run needs little memory. Its weights are always saved, as they take only a
+    few megabytes.
 
-    step_arguments: the arguments of a Spec. "data" is the description of a task's rows,
-    or a dict of such descriptions."""
+    step_arguments: the arguments in the description of the run. "data" says which rows
+    are read: a dict whose "source" is "toy", "glue" and so on, or a dict of such
+    dicts."""
     data = step_arguments.get("data") or {}
     return "toy" in (
         description.get("source")
@@ -222,10 +246,13 @@ PLAIN = {bool, int, float, str, type(None)}
 
 
 def to_plain_json(value: Any) -> Any:
-    """Return an argument of a Spec (the description of a run) as plain JSON. An option,
-    which is a dataclass, becomes a dict of the fields that differ from their defaults.
+    """Return an argument of a run's description (Spec) as plain JSON.
 
-    Raises Refused for other types, which JSON could not give back unchanged."""
+    So the description can be stored, compared and hashed. A dataclass of settings
+    becomes a dict of the fields that differ from their defaults. A tuple becomes a
+    list. An Output, a result that an earlier run (input) will give, becomes {"$output":
+    [name of the input, name of the result]}. Raises Refused for other types, which JSON
+    could not give back unchanged."""
     if type(value) in PLAIN:
         return value
     if isinstance(value, dict):
@@ -243,11 +270,11 @@ def to_plain_json(value: Any) -> Any:
 
 
 def remove_absolute_paths(json_value: Any) -> Any:
-    """Return the JSON arguments of a Spec (the description of a run) with "" in place
-    of absolute paths, also in nested dicts and lists.
+    """Return a JSON value with "" in place of every text that begins with "/".
 
-    So a Spec has the same identity on every machine. Digests beside the paths identify
-    the files."""
+    Nested dicts and lists are searched too. The arguments of a run then have the same
+    hash on every machine, wherever the user's files lie. Digests beside the paths still
+    identify the files."""
     if isinstance(json_value, dict):
         return {k: remove_absolute_paths(v) for k, v in json_value.items()}
     if isinstance(json_value, list):

@@ -19,8 +19,18 @@ SHARED = "lib.train.steps"
 
 @dataclass(frozen=True)
 class Step:
-    """A Step is a kind of work that a run does: its allowed inputs and arguments, and
-    the module of the function that does it."""
+    """A Step is a kind of work, such as "finetune", that a run can do.
+
+    A run is one training or measurement.
+
+    name: also the name of the function that does the work.
+    version: raised when a change of code alters results, so that old results are not
+    used.
+    inputs: names of the earlier runs that the work may take; "teacher:" allows all
+    names that begin so.
+    args: names of the arguments that it may have.
+    module: the Python module that has the function.
+    weights: whether it saves a model, or other large files, for later runs."""
 
     name: str
     version: int
@@ -63,12 +73,13 @@ MEASURING = {  # Steps that save no weights, in the same form.
 
 
 def collect_steps() -> dict[str, Step]:
-    """Return {name: Step} of the shared steps and of those of all papers.
+    """Return {name: Step} of all kinds of work, such as "finetune".
 
-    The `steps.py` of a paper has a dict STEPS: {name: {"version", "inputs", "args",
-    "module"}}, where "inputs" and "args" are names separated by blanks. "on_task": True
-    adds the arguments of every training on a task, and "weights": True says that runs
-    save a model."""
+    They are the shared ones and those that each reproduced paper adds. A paper's
+    `steps.py` has a dict STEPS, {name: {"version", "inputs", "args", "module"}}, where
+    "inputs" and "args" are names separated by blanks. The entry "on_task": True adds
+    the arguments "data", "train" and "numerics". "weights": True says that a model is
+    saved."""
     steps = {}
     for name, (version, inputs, args, module) in (MAKING | MEASURING).items():
         place = f"{SHARED}.{module}"
@@ -89,11 +100,11 @@ STEPS = collect_steps()
 
 
 def find_step_function(step_name: str) -> Callable[..., Any]:
-    """Return the function f(run, **args) -> metrics that does the work of a step.
+    """Return the function that does a kind of work, such as "finetune".
 
-    run: the folder of the run, for writing. Its module is imported only now, as it may
-    import torch. A function with a parameter `training` does not get data, train and
-    numerics, but one object made of them (lib.train.learn.TaskTraining)."""
+    It is called as f(run, **arguments) and returns {metric: value}. `run` is the
+    RunWriter by which it logs and saves files. Its module is imported only now, as it
+    may import torch."""
     step = getattr(import_module(STEPS[step_name].module), step_name)
     if "training" not in signature(step).parameters:
         return step

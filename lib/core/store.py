@@ -54,24 +54,34 @@ NOT_RECORDED = ("model", "events.jsonl", disk.MANIFEST)
 
 @cache
 def print_once(line: str) -> None:
-    """Print a line to stderr, unless this process has printed the same line before."""
+    """Print a line to stderr, unless this process has printed the same line before.
+
+    So a warning about a file that is read many times is shown once."""
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
 def make_json_property(file_stem: str) -> property:
-    """Return a property for the class Run that has the content of one JSON file of a
-    run, read on first use.
+    """Return a property for the class Run that gives the content of one JSON file.
 
-    file_stem: "spec", "status", "metrics" or "env"."""
+    The file is read on first use. Run is the folder of a finished training or
+    measurement.
+
+    file_stem: "spec", "status", "metrics" or "env", for the file of this name."""
     return property(lambda run: run.content_by_json_file[file_stem])
 
 
 @dataclass(frozen=True)
 class Run:
-    """A Run is the folder of a finished run (a training or a measurement), for reading.
+    """A Run is the stored result of a training or measurement, for reading.
 
-    Its files are checked when they are first read; Damaged is raised where one differs
-    from its digest in the manifest."""
+    `spec` (its description as JSON), `status` (state and times), `metrics` and `env`
+    (versions, processor) are dicts. They are read on first use, and Damaged is raised
+    where a file differs from its digest in the folder's manifest.
+
+    folder: the folder of the result, "<step>-<identity>/<seed>". The step is the kind
+    of work, such as "finetune", and the identity a hash of the description.
+    origin: "run" for one that this machine made, "record" for one that is committed,
+    without its weights."""
 
     folder: Path
     origin: Origin
@@ -80,10 +90,10 @@ class Run:
 
     @cached_property
     def content_by_json_file(self) -> dict[str, Json]:
-        """Return {"spec", "status", "metrics", "env": content of that JSON file}, after
-        a check of the digests of all files but the weights.
+        """Return {"spec", "status", "metrics", "env": content of that JSON file}.
 
-        Raises Damaged where a file is missing or differs from its digest."""
+        The SHA-256 digests of all files of the folder but the weights are checked
+        first. Raises Damaged where a file is missing or differs from its digest."""
         disk.check_manifest(self.folder, ("model/",))
         for name in JSON_FILES:
             if not (self.folder / f"{name}.json").exists():
@@ -96,26 +106,39 @@ class Run:
 
     @property
     def model_folder(self) -> Path:
-        """Return the path of the folder of the weights, which lib.model.backbone.load
-        reads; it may be missing."""
+        """Return the path of the folder with the model's weights and tokenizer.
+
+        It is missing where the weights were not saved. `lib.model.backbone.load` opens
+        it."""
         return self.folder / "model"
 
     def read_arrays(self, file_name: str) -> Arrays:
-        """Return {name: array} of the run's file `file_name`.safetensors, such as its
-        predictions. Raises FileNotFoundError where it is missing."""
+        """Return {name: array} of one file of this stored result.
+
+        Such a file has the predictions, for example. Raises FileNotFoundError where the
+        file is missing.
+
+        file_name: the name of the file without its ending `.safetensors`."""
         return load_file(self.folder / f"{file_name}.safetensors")
 
     def read_json_lines(self, file_name: str) -> list[Json]:
-        """Return the values in a file of the run that has a JSON value on each line,
-        such as the log of a training; an empty list where the file is missing."""
+        """Return the JSON values of a file of this stored result, one for each line.
+
+        The log of a training and the history of a search are such files. The list is
+        empty where the file is missing.
+
+        file_name: the name with its ending, such as "events.jsonl"."""
         path = self.folder / file_name
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     @cached_property
     def float32_run(self) -> Run | None:
-        """Return the run that is equal to this one but computed in float32 instead of
-        bfloat16, from the same folder of runs, or None."""
+        """Return the run that differs from this one only in computing in float32.
+
+        A comparison takes it where the other model was computed in float32, so that
+        rounding does not add to the difference. It is None where this run is not in
+        bfloat16, or where no such run is stored beside it."""
         spec, root = from_json(self.spec), self.folder.parent.parent
         return (
             None
@@ -124,12 +147,13 @@ class Run:
         )
 
     def check_files(self, spec: Spec, check_weights: bool = False) -> None:
-        """Raise Damaged where a file of this run is damaged, or the run belongs to
-        another Spec (description of a run).
+        """Raise Damaged where this stored result is not a sound one of the given Spec.
 
-        Raises OSError for a file that cannot be read.
+        That is so where a file is damaged, or where the result was made by another
+        Spec. Such a result is not used, and is computed again. Raises OSError for a
+        file that cannot be read.
 
-        spec: the Spec whose run this should be.
+        spec: the Spec (step, arguments, inputs, seed) whose result this should be.
         check_weights: whether the digests of the weights are checked too, which takes
         time."""
         stored, asked = self.spec, spec.to_json()
@@ -155,10 +179,10 @@ class SpecAndRun(NamedTuple):
 
 @contextmanager
 def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
-    """Hold the lock of a run during a `with` block, so that no other process makes the
-    run at the same time.
+    """Hold the lock of a run during a `with` block.
 
-    While another process holds the lock, wait. It is a lock of the file system
+    So no other process does the same training or measurement at the same time. While
+    another process holds the lock, this one waits. It is a lock of the file system
     (filelock), so it ends with the process that holds it.
 
     lock_path: the lock file of the run.
@@ -176,9 +200,12 @@ def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
 
 
 def is_locked(lock_path: Path) -> bool:
-    """Return whether a process holds the lock of a run, and so is making that run.
+    """Return whether a process is doing a training or measurement, by its lock file.
 
-    lock_path: the lock file of the run."""
+    The state of an unfinished run is "running" where it is locked, and "died" where it
+    is not. A lock that belongs to another user counts as held.
+
+    lock_path: the lock file of the run, as `hold_lock` takes it."""
     if not lock_path.exists():
         return False
     try:
@@ -194,10 +221,12 @@ def is_locked(lock_path: Path) -> bool:
 
 
 def read_run_index() -> list[dict[str, str]]:
-    """Return the lines of the committed index `runs.csv` as {column: cell}; an empty
-    list where there is no such file.
+    """Return the lines of the committed table `runs.csv`, each as {column: cell}.
 
-    The index says by which run each line of each published table was computed."""
+    The table says by which run (training or measurement) a line of a published table
+    was computed. Its columns are page (name of a notebook, or id of a tested claim),
+    profile (size of the experiments), labels (such as "model=BERT; task=SST-2"), seed
+    and run (name of the run's folder). The list is empty where the file is missing."""
     path = paths.records_root() / "runs.csv"
     return disk.read_csv(path) if path.exists() else []
 
@@ -205,15 +234,16 @@ def read_run_index() -> list[dict[str, str]]:
 def open_run(
     spec: Spec, folder_by_origin: Mapping[Origin, Path], needs_weights: bool = False
 ) -> Run | None:
-    """Return the finished run of a Spec (description of a run) from the first of
-    several folders that has it, or None.
+    """Return the stored result of a Spec from the first of several folders, or None.
 
-    A run that is damaged or belongs to another Spec is not used, and a line is printed
-    that says why.
+    A Spec is the description of a run. A result that is damaged, or was made by another
+    Spec, is not used, and a line on stderr says why. Raises OSError for a result that
+    cannot be read.
 
-    folder_by_origin: {"record" or "run": folder of committed runs, or of this
-    machine's runs}.
-    needs_weights: whether the run must have its weights."""
+    folder_by_origin: the folders in the order of the search, {"record": folder of
+    committed runs, "run": folder of this machine's runs}.
+    needs_weights: whether only a result with its weights is taken; their digests are
+    then checked too."""
     for origin, root in folder_by_origin.items():
         run = Run(root / spec.name, origin)
         if run.folder.exists() and (run.model_folder.exists() or not needs_weights):
@@ -226,10 +256,11 @@ def open_run(
 
 
 class Store:
-    """A Store finds and writes runs in two folders: committed runs without weights
-    ("records"), and the runs of this machine.
+    """A Store finds and writes the results of trainings and measurements ("runs").
 
-    Records are looked up first, so that tables are the same on every machine.
+    It has two folders, that of committed runs without weights ("records") and that of
+    this machine's runs. Records are looked up first, so that tables are the same on
+    every machine.
 
     runs, records: the two folders; by default those of the project."""
 
@@ -240,26 +271,28 @@ class Store:
         self.records = Path(records or paths.records_root())
 
     def find_run(self, spec: Spec, needs_weights: bool = False) -> Run | None:
-        """Return the finished run of a Spec (description of a run), from the records or
-        from this machine's runs, or None.
+        """Return the stored result of a Spec, the description of a run, or None.
 
-        A run that is damaged, or belongs to another Spec, is reported and not used.
-        Raises OSError for a run that cannot be read.
+        The committed runs (records) are looked up first, then those of this machine. A
+        run that is damaged, or was made by another Spec, is not used, and a line on
+        stderr says why. Raises OSError for a run that cannot be read.
 
-        needs_weights: whether the run must have its weights."""
+        needs_weights: whether only a run with its weights is taken."""
         return open_run(spec, {"record": self.records, "run": self.runs}, needs_weights)
 
     def find_run_or_float32_run(
         self, spec: Spec, needs_weights: bool = False
     ) -> SpecAndRun:
-        """Return the Spec and its finished run or None, where the Spec may be replaced
-        by the same Spec in float32 instead of bfloat16.
+        """Return (Spec, its result or None), where float32 may replace bfloat16.
 
-        If the Spec has a run, that is returned; else that in float32, if there is one.
-        Where neither has a run, it is the one to execute: in float32 on a processor
-        without bfloat16 instructions, and else the Spec itself.
+        A Spec is the description of a run. Some processors have no bfloat16, so a
+        result in float32 may stand for a Spec in bfloat16. A Spec that has a result
+        itself is returned with it. Otherwise the same Spec in float32 is returned where
+        that has a result. Where neither has one, the Spec to execute comes with None.
+        It is in float32 on a processor without bfloat16 instructions.
 
-        needs_weights: whether the run must have its weights."""
+        needs_weights: whether only a result with its weights counts, if this kind of
+        work saves weights."""
         needs_weights = needs_weights and STEPS[spec.step].weights
         run = self.find_run(spec, needs_weights)
         if run or spec.float32_spec is spec:
@@ -269,12 +302,14 @@ class Store:
         return SpecAndRun(spec.float32_spec if in_float32 else spec, run)
 
     def rename_finished_run_folder(self, spec: Spec) -> Run:
-        """Rename the folder of a run that has just finished from `<seed>.part` to its
-        final name, and return the run.
+        """Rename the folder of a run that has just finished, and return the run.
 
-        An older run there, which is damaged or has no weights, is deleted. If the
-        process is killed or the power is lost meanwhile, the new run is complete under
-        one of the two names."""
+        It was called `<seed>.part` and becomes `<seed>`, so that an unfinished run is
+        never taken for a finished one. An older run with the final name, which is
+        damaged or has no weights, is deleted. If the process is killed or the power is
+        lost meanwhile, the new run is complete under one of the two names.
+
+        spec: the description of the run."""
         final = self.runs / spec.name
         disk.fsync_tree(self.unfinished_folder(spec))
         disk.remove_path(final)
@@ -289,11 +324,12 @@ class Store:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def look_up_state(self, spec: Spec) -> RunState:
-        """Return {"run": finished run of a Spec (description of a run) or None,
-        "state": text}.
+        """Return {"run": stored result or None, "state": text} of a Spec.
 
-        The state is "finished", "running", "failed", "stopped", "died" or "missing". A
-        run in float32 stands for a Spec in bfloat16."""
+        A Spec is the description of a run (training or measurement). The state is
+        "finished", "running", "failed", "stopped", "died" (its process was killed) or
+        "missing" (no attempt). A result in float32 stands for a Spec in bfloat16.
+        Tables show the state of an experiment without a result."""
         spec, run = self.find_run_or_float32_run(spec)
         status, part = {"state": "missing"}, self.unfinished_folder(spec)
         if run:
@@ -308,15 +344,17 @@ class Store:
         keep_weights: bool = False,
         ignore_float32_runs: bool = False,
     ) -> NeedsWeightsBySpec:
-        """Return {Spec: whether its weights are needed} of all runs that are still to
-        be made for some Specs (descriptions of runs), inputs before the Specs that need
-        them.
+        """Return {Spec: whether its weights are needed} of all runs still to be made.
 
-        A Spec in bfloat16 is replaced by the same Spec in float32 where that has a run,
-        or where this processor has no bfloat16 instructions. The inputs of a finished
-        run are left out, since its result does not need them any more.
+        A Spec is the description of a run (training or measurement). Inputs, such as a
+        teacher, come before the Specs that need them, so the runs can be made in this
+        order. The inputs of a finished run are left out, since its result does not need
+        them any more. A Spec in bfloat16 is replaced by the same Spec in float32 where
+        that has a run, or where this processor has no bfloat16 instructions.
 
-        keep_weights: whether the weights of the Specs themselves are needed.
+        specs: the Specs whose results are wanted.
+        keep_weights: whether the weights of these Specs are needed too, besides their
+        metrics.
         ignore_float32_runs: whether Specs are never replaced by their float32
         version."""
         looked: NeedsWeightsBySpec = {}
@@ -344,9 +382,12 @@ class Store:
         return todo
 
     def explain_missing_run(self, spec: Spec) -> str:
-        """Return in one line why a Spec (description of a run) has no finished run: the
-        error of the last attempt, or that of an input. It is "" where there was no
-        attempt."""
+        """Return in one line why a training or measurement has no result yet.
+
+        It is the error of the last attempt, or that of an input, such as the teacher,
+        which failed before it. It is "" where no attempt failed.
+
+        spec: the description of the training or measurement."""
         # Inputs come before the Specs that need them, so the first error is the cause
         # of those that follow.
         for missing_spec in self.list_missing_specs([spec]):
@@ -361,11 +402,13 @@ class Store:
         return ""
 
     def read_status_with_current_state(self, unfinished_folder: Path) -> RunStatus:
-        """Return the `status.json` of an unfinished run (state, times,
-        attempts), where the state "started" is replaced by a truer one.
+        """Return the status of an unfinished training or measurement, corrected.
 
-        It becomes "running" where a process holds the lock of the run, and "died" where
-        none does: a killed process cannot correct its `status.json`.
+        The dict is the content of its `status.json`: "state", "seconds" (of a clock),
+        "core_seconds" (of CPU), "attempts" (their number) and, where the work wrote
+        them, entries such as "progress" or "error". A killed process cannot correct
+        this file. So a state other than "failed" or "stopped" becomes "running" where a
+        process holds the lock of the run, and "died" where none does.
 
         unfinished_folder: the folder `<seed>.part` of the run."""
         status = read_run_status(unfinished_folder)
@@ -378,11 +421,14 @@ class Store:
         return status
 
     def list_runs(self, folder_pattern: str = "[!.]*") -> Iterator[Run]:
-        """Yield all committed runs (records), then all finished runs of this machine,
-        damaged ones too.
+        """Yield the finished runs: committed ones (records) first, then this machine's.
 
-        folder_pattern: a glob pattern of folder names, which are "<step>-<identity>",
-        such as "finetune-*"; by default all that do not begin with a dot."""
+        A run is the stored result of a training or measurement. Damaged ones are
+        yielded too. Their files are checked only when they are read.
+
+        folder_pattern: a glob pattern of folder names, which are "<kind of
+        work>-<hash>", such as "finetune-*"; by default all that do not begin with a
+        dot."""
         folders: dict[Origin, Path] = {"record": self.records, "run": self.runs}
         for origin, root in folders.items():
             files = root.glob(f"{folder_pattern}/[!.]*/*.json")
@@ -391,17 +437,24 @@ class Store:
                     yield Run(folder, origin)
 
     def list_records(self) -> list[Run]:
-        """Return all records: committed runs without weights."""
+        """Return all records, the finished runs that are committed without weights.
+
+        Checks of the published results go through them."""
         return [run for run in self.list_runs() if run.origin == "record"]
 
     def list_unfinished_folders(self) -> list[Path]:
-        """Return the folders (`<seed>.part`) of runs that are being made, or that
-        failed, were stopped or were killed."""
+        """Return the folders of all runs on this machine that have not finished.
+
+        A folder is called `<seed>.part`. Its run is being made, or has failed, or was
+        stopped or killed."""
         return sorted(self.runs.glob("*/*.part"))
 
     def copy_run_to_records(self, run: Run) -> Path:
-        """Copy a finished run to the folder of committed runs, without its weights and
-        its log, and return the new folder."""
+        """Copy a finished run to the committed runs, and return the new folder.
+
+        A run is the stored result of a training or measurement. Weights and log are
+        left out, so that the copy is small enough to commit. An older copy is
+        replaced."""
         target = self.records / run.name
         with disk.write_atomically(target) as folder:
             shutil.copytree(
@@ -416,20 +469,23 @@ class Store:
 def count_core_seconds(run_status: RunStatus) -> float:
     """Return the CPU seconds that a run took, summed over all its cores.
 
-    Unlike wall-clock seconds, they hardly grow with other work on the machine. Old runs
-    have no CPU seconds; then the wall-clock seconds are returned.
+    Forecasts of other runs use them, as they hardly grow with other work on the
+    machine, unlike wall-clock seconds. Old runs have no CPU seconds; for these the
+    wall-clock seconds are returned.
 
-    run_status: the content of the run's `status.json`."""
+    run_status: the content of the run's `status.json`, with "core_seconds" or
+    "seconds"."""
     return run_status.get("core_seconds") or run_status["seconds"]
 
 
 def read_run_status(unfinished_folder: Path) -> RunStatus:
-    """Return the `status.json` of an unfinished run (state, times, number
-    of attempts).
+    """Return the content of a run's `status.json`, with defaults for what it lacks.
 
-    Where it is damaged or missing, the state is "died", with no time and no attempts.
+    It has "state", "seconds" (of a clock) and "core_seconds" (of CPU) over all
+    attempts, "attempts", and further entries such as "progress" or "error". Where the
+    file is damaged or missing, the state is "died" and the numbers are 0.
 
-    unfinished_folder: the folder `<seed>.part` of the run."""
+    unfinished_folder: the folder of the run, usually `<seed>.part`."""
     status: RunStatus = {
         "state": "died",
         "seconds": 0.0,
@@ -443,24 +499,30 @@ def read_run_status(unfinished_folder: Path) -> RunStatus:
 
 
 def explain_failed_input(spec: Spec, input_error: str) -> str:
-    """Return in one line why a run cannot be made: the input that failed, and its
-    error.
+    """Return in one line that a run cannot be made because one of its inputs failed.
 
-    spec: the Spec of that input.
-    input_error: the error of that input. If it already names an earlier input that
-    failed, it is returned unchanged."""
+    An input is an earlier run, such as the training of the teacher. The line has the
+    name of the input and its error. Where the input failed because of its own input,
+    its error says so already, and is returned unchanged. So the line names the first
+    cause.
+
+    spec: the description of the input.
+    input_error: the error of the input."""
     root = f"needs {spec.name}, which could not be made: {input_error}"
     return input_error if input_error.startswith("needs ") else root
 
 
 class Scratch:
-    """A Scratch takes the log and the arrays of a training that is not saved as a run.
+    """A Scratch takes the log and the arrays of a training that is not stored.
 
-    They stay in memory; only checkpoints are written to its folder. It serves the many
-    short trainings of an architecture search, and benchmarks. Its subclass `RunWriter`
-    writes a run to disk.
+    They stay in memory, and only checkpoints are written to its folder. It serves
+    benchmarks and the many short trainings of an architecture search. Its subclass
+    `RunWriter` writes them to disk.
 
-    seed: the seed of the training."""
+    folder: the folder of checkpoints.
+    seed: the seed of the training.
+    result: the metrics that the training loop returned.
+    checkpoint_interval_seconds: by default so long that no checkpoint is written."""
 
     result: Json  # Return value of `lib.train.learn.Trainer.fit`.
 
@@ -474,31 +536,42 @@ class Scratch:
 
     @property
     def checkpoint_folder(self) -> Path:
-        """Return the folder to which checkpoints are written, and from which a stopped
-        training resumes."""
+        """Return the folder to which checkpoints of the training are written.
+
+        A training that was stopped resumes from the last checkpoint in it."""
         return self.folder / "resume"
 
     def log_step(self, step: int, **values: Any) -> None:
-        """Append named values of a training step, such as its loss, to the log, which
-        checkpoints save too.
+        """Append values of a training step, such as its loss, to the log.
 
-        step: the number of the training step."""
+        Checkpoints save the log too, so a training that resumes has the whole log.
+
+        step: the number of the training step, from 0.
+        values: {name: JSON value, or a number that can be turned into a float}."""
         self.lines.append(
             json.loads(json.dumps({"step": step, **values}, default=float))
         )
 
     def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
-        """Keep named arrays in memory; a subclass writes them to one file.
+        """Keep named arrays, such as predictions, in memory.
 
-        file_stem: the name of the file without its ending."""
+        The subclass `RunWriter` writes them to a file of this name instead.
+
+        file_stem: the name of the file without its ending.
+        arrays: {name: array}."""
         self.arrays[file_stem] = arrays
 
     def read_log(self, logged_name: str) -> Arrays:
-        """Return what `log_step` logged as `logged_name`, as {key: array [n]} for the n
-        training steps that logged a dict {key: number} under this name.
+        """Return one entry of the training's log over all steps as arrays.
 
-        "step" has the numbers of these steps. If a step logged twice, the last values
-        count."""
+        For example, each step logs a dict of losses as the entry "curve". The result is
+        {"step": [n], key of the logged dict: [n, ...]} for the n training steps that
+        logged the entry, in rising order. "step" has their numbers. Logged numbers
+        become arrays [n], and logged lists of k numbers [n, k]. If a step logged twice,
+        the last values count. Raises IndexError where no step logged the entry.
+
+        logged_name: the name of the entry, whose values are dicts with the same
+        keys."""
         notes = {
             line["step"]: line[logged_name]
             for line in self.lines
@@ -512,10 +585,12 @@ class Scratch:
         return {"step": np.array(steps)} | columns
 
     def report_progress(self, fraction: float, **values: Any) -> None:
-        """Do nothing with the share of the training that is done; the subclass
-        `RunWriter` writes it to the run's `status.json`.
+        """Do nothing: a training that is not stored shows no progress.
 
-        fraction: the share that is done, 0 to 1."""
+        The training loop calls this method. The subclass `RunWriter` writes the share
+        to a file, from which progress bars read it.
+
+        fraction: the share of the training that is done, 0 to 1."""
 
 
 class FolderStamp(NamedTuple):
@@ -525,11 +600,13 @@ class FolderStamp(NamedTuple):
 
 
 class RunWriter(Scratch):
-    """A RunWriter is the folder of a run that is being made, for writing.
+    """A RunWriter is the folder of a training or measurement in progress, for writing.
 
-    The function that does a run's work gets it, to log, to save arrays and weights, and
-    to read the runs that are its inputs.
+    The function that does the work logs and saves arrays and weights by it, and reads
+    the results of earlier runs, the inputs.
 
+    store: has the folder of this machine's runs.
+    spec: the description of the run, which has a seed.
     inputs: {name, such as "teacher": finished run}.
     keep_weights: whether the model's weights are saved.
     checkpoint_interval_seconds: seconds between two checkpoints."""
@@ -570,15 +647,19 @@ class RunWriter(Scratch):
         self.write_status("started")
 
     def folder_stamp(self) -> FolderStamp:
-        """Return inodes and a modification time of this folder, by which it is noticed
-        if another process has deleted the folder and made it again."""
+        """Return inodes and a time by which a replaced folder is noticed.
+
+        These are the inodes of this folder and of its file `spec.json`, and the
+        modification time of that file in nanoseconds. They change if another process
+        deletes the folder and makes it again."""
         spec = (self.folder / "spec.json").stat()
         return FolderStamp(self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns)
 
     def check_folder_exists(self) -> None:
-        """Raise Absent where somebody has deleted this folder while the run is made.
+        """Raise Absent where this folder was deleted while its run is in progress.
 
-        Otherwise later writes would complete a run that lacks its first files."""
+        Methods that write call it first. Otherwise later writes would complete a run
+        that lacks its first files."""
         with suppress(FileNotFoundError):
             if self.folder_stamp() == self.made_as:
                 return
@@ -588,12 +669,16 @@ class RunWriter(Scratch):
     def write_status(
         self, state: str, overwrite_bytes: bool = False, **values: Any
     ) -> None:
-        """Write the run's `status.json`: state, date, seconds, CPU
-        seconds, number of attempts, and further `values`.
+        """Write the run's `status.json`, by which commands show what a run does.
+
+        It has "state", "at" (UTC time), "seconds" (of a clock) and "core_seconds" (of
+        CPU) over all attempts, "attempts" (their number), and `values`. Raises Absent
+        where the folder was deleted.
 
         state: "started", "finished", "failed" or "stopped".
-        overwrite_bytes: whether to overwrite the old bytes, which works on a full disk
-        too."""
+        overwrite_bytes: whether to overwrite the old file in place, which works on a
+        full disk too; by default a new file replaces it.
+        values: further entries, such as "error" or "progress"."""
         self.check_folder_exists()
         status = {
             "state": state,
@@ -611,10 +696,12 @@ class RunWriter(Scratch):
             write_json(self.folder / "status.json", status)
 
     def report_progress(self, fraction: float, **values: Any) -> None:
-        """Write the share of the run that is done to its `status.json`, at most once a
-        second, so that progress bars can read it.
+        """Write the share of the work that is done to `status.json`, for progress bars.
 
-        fraction: the share that is done, 0 to 1."""
+        It is written at most once a second.
+
+        fraction: the share that is done, 0 to 1.
+        values: further entries of the file."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
             self.write_status("started", progress=round(fraction, 4), **values)
@@ -628,17 +715,22 @@ class RunWriter(Scratch):
 
     @property
     def model_folder(self) -> Path | None:
-        """Return the path of the folder to which weights are saved, or None where they
-        are not to be saved."""
+        """Return the folder to which the work saves the model's weights.
+
+        It is None where the weights of this run are not kept, and then nothing is
+        saved."""
         return self.folder / "model" if self.keep else None
 
     def write_final_files(self, metrics: Json, environment: Json) -> None:
-        """Write the last files of a run, and its manifest with a digest of each file.
+        """Write the last files of a finished run, and the manifest with their digests.
 
-        Then `Store.rename_finished_run_folder` gives the folder its final name.
+        They are the metrics, the environment, the log and the state "finished".
+        Checkpoints are deleted. After this `Store.rename_finished_run_folder` gives the
+        folder its final name.
 
-        metrics: the result of the run, for `metrics.json`.
-        environment: versions, processor and commit, for `env.json`."""
+        metrics: {metric: value}, the result of the run, for `metrics.json`.
+        environment: versions, processor and commit, for `env.json`
+        (`describe_environment`)."""
         self.check_folder_exists()
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", environment)

@@ -47,17 +47,20 @@ AbsentDataNames: TypeAlias = set[str]
 
 @dataclass(frozen=True)
 class Task:
-    """A Task is a task of classification, regression or span extraction: what a row has
-    and how predictions are scored.
+    """A Task describes what a model learns: classes, a score or a span of text.
+
+    Readers of data, heads of models and metrics use it to agree on inputs, outputs and
+    scores.
 
     name: the name as the benchmark spells it, such as "CoLA".
     pair: whether a row has two texts.
-    labels: the class names in the order of the official codes; () for a regression.
+    labels: the class names in the order of the official class codes; () for a
+    regression and for spans.
     metrics: names of metrics, such as "accuracy" or "matthews" (lib.stats.metrics).
-    Papers' tables show the first one.
+    Tables of papers show the first metric of this tuple.
     span: whether the answer is a span of the second text, as in SQuAD.
-    scale: for a regression on a user's file, its lowest and highest score; models are
-    trained on scores from 0 to 5."""
+    scale: the lowest and the highest score in a user's file, for a regression. Scores
+    of the file are mapped linearly to 0 to 5 for training."""
 
     name: str
     pair: bool
@@ -135,16 +138,16 @@ TABLED = ("glue", "squad", "senteval")
 
 @cache
 def import_source(source_name: str) -> ModuleType:
-    """Return the module that reads a source of data. Raises Refused for an unknown
-    name.
+    """Return the Python module that reads a source of data, such as "glue" or "toy".
 
-    Its function `load(task, folder)` returns {split name: Split}. If some tasks have
-    official test rows with labels, UNSEEN lists these tasks, and the function
-    `load_official_test_rows(task, folder)` reads them. The modules `toy` and `own` take
-    no folder. `own` has no fixed list of tasks, but functions `task(name)` and
-    `files(name)`.
+    A source is a benchmark, generated toy data or a user's files. The function
+    `load(task, folder)` of the module returns {split name: Split (rows)}; for "toy"
+    (generated data) and "own" (a user's files) it has no argument `folder`. If the
+    source has official test rows with labels, the module has UNSEEN, the names of the
+    tasks with such rows, and the function `load_official_test_rows(task, folder)`.
 
-    source_name: a key of FOLDERS, such as "glue", "toy" or "own"."""
+    source_name: "glue", "squad", "senteval", "treebank", "toy" or "own". Raises Refused
+    for another name."""
     check_known_name("data source", source_name, FOLDERS)
     return importlib.import_module(
         f"lib.data.{'read' if source_name in TABLED else source_name}"
@@ -152,8 +155,11 @@ def import_source(source_name: str) -> ModuleType:
 
 
 def list_tasks(source_name: str) -> dict[str, Task]:
-    """Return {name: Task} of a source of data, such as "glue"; not for `own`, a user's
-    files, which have no fixed tasks."""
+    """Return {task name: Task} of all tasks of a source of data, such as "glue".
+
+    Names that a user types are checked against it. The source "own" (a user's files)
+    has no fixed tasks, and raises AttributeError. Raises Refused for an unknown
+    source."""
     return (
         import_source(source_name).SOURCES[source_name]
         if source_name in TABLED
@@ -162,26 +168,38 @@ def list_tasks(source_name: str) -> dict[str, Task]:
 
 
 def list_source_folders(source_name: str) -> tuple[Path, ...]:
-    """Return the folder of a source's official files as a tuple of one path; () for a
-    source without a folder, whose rows are generated or a user's."""
+    """Return the folder of a source's official files, as a tuple of one path.
+
+    The tuple is empty for the sources "toy" (generated rows) and "own" (a user's
+    files), which have no folder. So it can be unpacked as the last arguments of a
+    reader that takes a folder or nothing.
+
+    source_name: the source of data, such as "glue"."""
     subfolder = FOLDERS[source_name]
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
 def has_source_folder(source_name: str) -> bool:
-    """Return whether the folder of a source's official files exists; True for a source
-    without a folder, whose rows are generated or a user's."""
+    """Return whether the folder of a source's official files exists on this machine.
+
+    Where it does not, the digests of the data are read from the file
+    `data/digests.json` of this project. The result is True for generated rows and for a
+    user's files, which have no such folder.
+
+    source_name: the source of data, such as "glue"."""
     folders = list_source_folders(source_name)
     return not folders or folders[0].is_dir()
 
 
 def task(source_name: str, task_name: str) -> Task:
-    """Return a Task by name. Raises Refused, with the most similar name, for an unknown
-    one.
+    """Return the Task (class names, metrics) of a source of data by its name.
 
-    source_name: where the task's rows come from, such as "glue". Only the source "own",
-    a user's files, opens files for this.
-    task_name: such as "CoLA"; for "own" the line by which the user names the files."""
+    Raises Refused, with the most similar name, for an unknown task or source.
+
+    source_name: where the rows come from, such as "glue".
+    task_name: a name such as "CoLA". For the source "own" (a user's files) it is a line
+    such as "reviews.csv: title, body, stars", which names a file and its columns. That
+    file is then read, because the labels are inferred from it."""
     if source_name == "own":
         return import_source(source_name).task(task_name)
     check_known_name(
@@ -191,8 +209,13 @@ def task(source_name: str, task_name: str) -> Task:
 
 
 def find_described_task(data_descriptor: DataDescriptor) -> Task:
-    """Return the Task of a descriptor, the dict in a Spec (the description of a run)
-    that says which rows the run has."""
+    """Return the Task (class names, metrics) of the rows that a data descriptor names.
+
+    A training reads it to build the head and to choose metrics. Raises Refused for an
+    unknown source or task.
+
+    data_descriptor: the dict in a Spec (the description of a run) that says which rows
+    are used. Its entries "source" and "task" are looked up."""
     return task(data_descriptor["source"], data_descriptor["task"])
 
 
@@ -202,12 +225,18 @@ _look = True
 
 @contextmanager
 def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
-    """Let Specs (descriptions of runs) be built within a `with` block although data
-    sets, texts or checkpoints are missing, so that runs can be planned. Yield a set, to
-    which the names of the missing data are added.
+    """Let runs be planned in a `with` block although data or checkpoints are missing.
 
-    use_local_data: whether local data are read. If not, official digests stand for all
-    data, and every machine builds the same Specs."""
+    A Spec (the description of a run) contains digests of its data. Where data are
+    missing, the committed digest of the official data is used. Where none is committed
+    either, the text "absent" is used within the block, and FileNotFoundError is raised
+    outside of it.
+
+    Yields a set, to which the names of the missing data, such as "glue/CoLA", are
+    added.
+
+    use_local_data: whether local data are read. If not, all data count as missing, so
+    that every machine builds the same Specs."""
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), use_local_data
     try:
@@ -218,11 +247,13 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
 
 
 def read_committed_data_digests() -> DataDigests:
-    """Return {name, such as "glue/CoLA": digest} of official data sets, texts and
-    checkpoints, from the committed file `data/digests.json`.
+    """Return {name: digest} of official data, from the file `data/digests.json`.
 
-    A run is identified by the digests of its data. So committed runs are found on a
-    machine that lacks the data."""
+    A training run is identified by the digests of its data, so committed results are
+    found on a machine that lacks the data. Names are such as "glue/CoLA",
+    "models/<checkpoint>" or "texts/<corpus>/<number of documents>". For a part of the
+    rows of a task, such as its test rows, the value is a dict with "digest" and "rows"
+    (their number) instead. Returns {} without the file."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
     return read_data_digests_cached(disk.read_file_stamp(paths.DIGESTS))
@@ -230,10 +261,12 @@ def read_committed_data_digests() -> DataDigests:
 
 @cache
 def read_data_digests_cached(file_stamp: disk.FileStamp) -> DataDigests:
-    """Return {name: digest} of a JSON file, cached, as it is read for every planned
-    run.
+    """Return {data name: digest} from a JSON file, cached until the file changes.
 
-    file_stamp: that of the file, so that a changed file is read again."""
+    The cache saves time, as the digests are looked up for every planned training run.
+
+    file_stamp: path, size, times and inode of the file. A changed file has another
+    stamp, so it is read again."""
     return disk.read_json(file_stamp.path, "take it from git")
 
 
@@ -242,15 +275,18 @@ def find_local_or_committed_digest(
     digest_local: Callable[[], str],
     has_local_folder: Callable[[], bool] = lambda: True,
 ) -> str:
-    """Return the digest of local data, or the official digest where they are missing.
+    """Return the digest of local data, or the committed one where they are missing.
 
-    Where there is no official digest either, "absent" is returned within
-    `allow_absent_data`, and else FileNotFoundError is raised.
+    So a training run can be identified by its data on a machine that lacks them. Where
+    no digest is committed either, "absent" is returned within `allow_absent_data`
+    (while runs are only planned), and FileNotFoundError is raised elsewhere.
 
-    data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
-    digest_local: function that computes the digest of the local data.
+    data_name: the name of the data in the committed file `data/digests.json`, such as
+    "glue/CoLA".
+    digest_local: function that computes the digest of the local data, and raises
+    FileNotFoundError where they are missing.
     has_local_folder: function that returns whether the folder of the data exists. If
-    not, and there is an official digest, `digest_local` is not called."""
+    not, and a digest is committed, `digest_local` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
         if not _look or (official and not has_local_folder()):
@@ -267,8 +303,15 @@ def find_local_or_committed_digest(
 def find_checkpoint_folder_with_file(
     checkpoint_name: str, file_name: str
 ) -> Path | None:
-    """Return the local folder of a pretrained checkpoint, if it has a file `file_name`,
-    or None."""
+    """Return the local folder of a pretrained checkpoint, if it has a certain file.
+
+    Returns None where no such folder has the file. The folders `data/models` and
+    DATA_ROOT/models are searched, in this order. It tells whether a checkpoint must be
+    downloaded.
+
+    checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
+    folder.
+    file_name: the file to look for, such as "model.safetensors"."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next(
         (
@@ -281,8 +324,10 @@ def find_checkpoint_folder_with_file(
 
 
 def require_checkpoint_folder(checkpoint_name: str) -> Path:
-    """Return the local folder of a pretrained checkpoint. Raises Absent, with ways to
-    get it, where it is missing."""
+    """Return the local folder of a pretrained checkpoint, which has its weights.
+
+    Raises Absent (a FileNotFoundError) where it is missing; the message gives the
+    command that downloads it."""
     if folder := find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS):
         return folder
     why = f"no checkpoint {checkpoint_name!r} under {paths.format_path(paths.models_root())}"
@@ -291,11 +336,11 @@ def require_checkpoint_folder(checkpoint_name: str) -> Path:
 
 
 def digest_weights(checkpoint_name: str) -> str:
-    """Return the SHA-256 digest of a local pretrained checkpoint. Raises Absent where
-    it is missing.
+    """Return the SHA-256 digest of a local pretrained checkpoint, as 64 hex digits.
 
-    It is the digest of the file of weights. For a user's model it is a digest of all
-    files, tokenizer and configuration included.
+    It identifies the weights from which a training run starts. It is the digest of the
+    file of weights. For a user's model it is a digest of all files, tokenizer and
+    configuration included. Raises Absent where the checkpoint is missing.
 
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder."""
@@ -309,17 +354,23 @@ def digest_weights(checkpoint_name: str) -> str:
 
 
 def list_checkpoint_files(folder: Path) -> list[Path]:
-    """Return the files of a checkpoint's folder that matter: weights, JSON files and
-    vocabulary, without hidden files."""
+    """Return the files of a checkpoint's folder that loading the model needs.
+
+    They are the weights (model.safetensors), all JSON files, and text files such as the
+    vocabulary. Hidden files and pickles are left out. Only the listed files are copied
+    and digested."""
     files = [path for pattern in PATTERNS for path in folder.glob(pattern)]
     return [path for path in files if path.name[0] != "."]
 
 
 @reuse_result
 def digest_checkpoint(checkpoint_name: str) -> str:
-    """Return the digest of a pretrained checkpoint, which identifies it in a Spec (the
-    description of a run): of the local files, or the official digest where they are
-    missing."""
+    """Return the digest that identifies a pretrained checkpoint in a run's description.
+
+    It is computed from the local files (`digest_weights`). Where they are missing, it
+    is the committed official digest, so that a machine without the checkpoint can still
+    find the training runs that started from it. Raises FileNotFoundError without
+    either."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
@@ -342,16 +393,21 @@ def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
 
 @cache
 def read_splits_cached(source_name: str, task_name: str) -> dict[str, Split]:
-    """Return {split name: Split} of all rows of a task, cached in this process; not for
-    the source "own", whose files a user may edit."""
+    """Return all rows of a task as {split name: Split}, read once in this process.
+
+    It is the cached part of `read_splits`. It must not be called for the source "own",
+    a user's files, because these may be edited meanwhile. Raises Absent where files are
+    missing."""
     return import_source(source_name).load(
         task(source_name, task_name).name, *list_source_folders(source_name)
     )
 
 
 def read_split(source_name: str, task_name: str, split_name: str) -> Split:
-    """Return one split of a task by name, such as "train" or "dev". Raises Absent where
-    it is missing."""
+    """Return one split of a task by name, such as its "train" or "dev" rows.
+
+    Raises Absent where the task has no split of this name, or no files; the message
+    lists the splits."""
     task_splits = read_splits(source_name, task_name)
     if split_name not in task_splits:
         names = ", ".join(task_splits)
@@ -368,10 +424,13 @@ def digest_splits(
 ) -> str:
     """Return the digest of the rows of several splits: 16 hex digits of a SHA-256.
 
-    Test splits are left out, since only some copies of a data set have them.
+    A training run stores it, so that changed data are noticed. It depends on texts,
+    labels, answers, and the names and order of the splits. Splits whose names begin
+    with "test" are left out, since only some copies of a data set have them.
 
     class_names_or_score_range: for a user's file, the class names, or the lowest and
-    highest score, which are inferred from its rows; they become part of the digest."""
+    the highest score, which are inferred from its rows; they become part of the
+    digest."""
     body = hashlib.sha256(
         json.dumps(class_names_or_score_range).encode()
         if class_names_or_score_range
@@ -387,10 +446,11 @@ def digest_splits(
 
 
 def digest_task_rows(source_name: str, task_name: str) -> str:
-    """Return the digest of all rows of a task, by which a Spec (the description of a
-    run) identifies its data.
+    """Return the digest by which a training run identifies the rows of its task.
 
-    For a user's file it covers the class names, or the scale of the scores, too."""
+    It is 16 hex digits, computed from the parsed rows; test rows are left out. For a
+    user's file (source "own") the class names, or the lowest and the highest score, are
+    part of it too."""
     labels = ()
     if source_name == "own":
         user_task = task(source_name, task_name)
@@ -409,11 +469,11 @@ class FileDigest(NamedTuple):
 
 
 def digest_local_rows(source_name: str, task_name: str) -> RowsDigest:
-    """Return the digest and the names of the splits of a task's local rows. Raises
-    Absent where they are missing.
+    """Return (digest, split names) of the rows of a task on this machine.
 
-    The result is cached, as it is asked for every planned run: for official rows while
-    the process lives, for a user's files until they change."""
+    A training run is identified by this digest. The result is cached, as it is needed
+    for every planned run: for official rows while the process lives, for a user's files
+    until they change. Raises Absent where the rows are missing."""
     user_files = (
         import_source(source_name).files(task_name) if source_name == "own" else ()
     )
@@ -428,13 +488,13 @@ def digest_local_rows(source_name: str, task_name: str) -> RowsDigest:
 def digest_rows_cached(
     source_name: str, task_name: str, *file_digests: FileDigest
 ) -> RowsDigest:
-    """Return the digest and the names of the splits of a task's local rows, cached in
-    this process and on disk.
+    """Return (digest, split names) of a task's local rows, cached also on disk.
 
     The cache on disk holds until a data file or the code of this package changes. It
     saves seconds for each command, as most commands need the digests of most tasks.
 
-    file_digests: one for each of a user's files; none for an official task."""
+    file_digests: (path, digest) of each of a user's files, so that changed files are
+    read again; none for an official task."""
     files = [Path(path) for path, _ in file_digests]
     for root in list_source_folders(source_name):
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
@@ -462,30 +522,32 @@ def make_data_descriptor(
     words: int = 0,
     drawn: bool = False,
 ) -> DataDescriptor:
-    """Return a descriptor for a Spec (the description of a run): a dict that says which
-    rows of a task a run trains on and is scored on, and has their digests, so that
-    `load` gives the same rows on every machine.
+    """Return a data descriptor: a dict that says which rows of a task a run uses.
 
-    Where the data are missing, it has the official digests, and a run fails in `load`.
+    It is part of a Spec (the description of a training run). It always has "source",
+    "task" and "digest" (of all rows). Where the arguments ask for them it has "rows",
+    "held_out", "in_order", "unseen": {"rows", "beside", "words", "digest"} and "drawn":
+    {"rows": number of rows to draw from, "digest"}. `load` reads the rows and checks
+    the digests, so every machine gets the same rows. Where the data are missing, the
+    committed digests are taken, so that runs can be planned; `load` then raises Absent.
 
-    rows: the number of training rows; None takes all.
+    rows: the number of training rows; None takes all that are not held out.
     held_out: the number of further training rows that are held out, to measure
     importance and to select models.
     unseen: the largest number of unseen rows: labelled rows on which models are scored,
     but never trained or selected.
-    beside: the number of training rows, first in a fixed random order, on which any run
-    of the task may train or select. Unseen rows are taken from the rows after these.
-    The default is `rows` + `held_out`, or 0 where the source has official test rows
-    with labels.
+    beside: the number of training rows, the first of a fixed random order, that are
+    never unseen rows; these are taken from the rows after them. The default is `rows` +
+    `held_out`. Where the source has official test rows with labels, the default is 0,
+    and they are the unseen rows.
     in_order: whether to train on the first rows of the file and to hold out its last
     ones, instead of random rows.
     words: the least number of words of an unseen row that is taken from training rows.
     drawn: whether each seed draws its own training rows. Unseen rows are then chosen
     first, and the seeds draw from all training rows that share no text with them.
 
-    Raises Refused where there are too few rows, where `drawn` and `in_order` are both
-    given, and for unseen rows from the training rows where `rows` is None, `in_order`
-    is given, or `beside` is less than `rows` + `held_out`."""
+    Raises Refused where there are too few rows, and for arguments that contradict each
+    other, such as `drawn` and `in_order`."""
     key, digests = f"{source_name}/{task_name}", read_committed_data_digests()
     task(source_name, task_name)
     rows_digest = find_local_or_committed_digest(
@@ -540,11 +602,13 @@ def check_enough_rows(
     held_out_rows: int,
     noun_for_message: str = "",
 ) -> None:
-    """Raise Refused where a data set has fewer rows than are to be trained on and held
-    out.
+    """Raise Refused where a data set has too few rows to train on and to hold out.
+
+    So a training run with too large numbers is refused when it is planned.
 
     data_name: the name of the data set for the message.
-    noun_for_message: words for the message that say what the available rows are."""
+    noun_for_message: words that follow the number of available rows in the message,
+    such as " rows to draw from"."""
     if train_rows + held_out_rows > available_rows:
         asked = f"{train_rows} training and {held_out_rows} held-out rows asked of {data_name}"
         raise Refused(
@@ -553,13 +617,15 @@ def check_enough_rows(
 
 
 def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, Split]:
-    """Return {split name: Split} of the rows that a descriptor in a Spec describes:
-    "train", "held_out" and "unseen" as described, "dev" and others whole.
+    """Return the rows that a training run uses, as {split name: Split}.
 
-    Training and held-out rows are the first rows of a fixed random order, or with
-    "in_order" the first and last rows of the file. Raises Refused where the data have
-    changed since they were described or have too few rows, and for "drawn" rows (each
-    seed has its own) without a seed.
+    "train", "held_out" and "unseen" (labelled test rows) have the numbers of rows that
+    the descriptor gives; other splits, such as "dev", have all their rows. Training and
+    held-out rows are the first rows of a fixed random order, or with "in_order" the
+    first and the last rows of the file.
+
+    Raises Refused where the data have changed since they were described, where they
+    have too few rows, and for "drawn" rows (each seed has its own) without a seed.
 
     data_descriptor: the dict that `make_data_descriptor` returned.
     seed: the seed of the run, which decides the order of "drawn" rows. Runs of one seed
@@ -600,12 +666,13 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
 
 
 def check_digest(data_name: str, actual_digest: str, expected_digest: str) -> None:
-    """Raise Refused where local data are not those for which a run was described: their
-    digest differs from that in its Spec.
+    """Raise Refused where local data differ from those for which a run was described.
+
+    So a training run is never executed on other data than its description names.
 
     data_name: the name of the data for the message.
-    actual_digest, expected_digest: the digest of the local data, and that of the
-    Spec."""
+    actual_digest: the digest of the local data.
+    expected_digest: the digest in the description of the run."""
     if actual_digest != expected_digest:
         fix = "put the same data back, or ask for a new run"
         raise Refused(
@@ -623,12 +690,14 @@ def permute_row_numbers(split: Split) -> np.ndarray:
 def choose_unseen_test_rows(
     train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
 ) -> list[int]:
-    """Choose unseen rows (labelled test rows) among the training rows of a task, and
-    return their positions.
+    """Choose labelled test rows (unseen rows) among the training rows of a task.
 
-    They are the first `max_rows` rows, in a fixed random order after the first
-    `skipped_row_count` rows, that share no text with those skipped rows and have at
-    least `min_words` words. Runs train on the skipped rows."""
+    It serves tasks whose official test labels are secret. The rows of the split are put
+    into a fixed random order. Models are trained only on the first `skipped_row_count`
+    rows of that order. The unseen rows are the first `max_rows` later rows that share
+    no text with a skipped row (no four consecutive words, no whole shorter text) and
+    have at least `min_words` words. Returns their positions in the split, or fewer
+    where there are no more."""
     order = permute_row_numbers(train_split)
     behind = order[skipped_row_count:]
     if min_words:
@@ -641,15 +710,17 @@ def choose_unseen_test_rows(
 def read_unseen_test_rows(
     source_name: str, task_name: str, unseen_descriptor: Json
 ) -> Split:
-    """Return a Split of a task's unseen rows: labelled test rows on which models are
-    scored, but never trained or selected.
+    """Return the unseen rows of a task: labelled test rows that no model is trained on.
 
-    Raises Refused where there are none.
+    Models are scored on them, and not selected by them. Raises Refused where there is
+    no such row.
 
-    unseen_descriptor: {"rows": largest number, "beside", "words": least number of
-    words}. With "beside" 0 they are official test rows of the source. Otherwise they
-    are training rows that share no text with the first "beside" rows of a fixed random
-    order."""
+    source_name, task_name: the source of data and its task, such as "glue" and "CoLA".
+    unseen_descriptor: {"rows": largest number of unseen rows, "beside": number of
+    training rows that are never unseen rows, "words": least number of words, 0 by
+    default}. With "beside" 0 the unseen rows are official test rows of the source.
+    Otherwise they are training rows after the first "beside" rows of a fixed random
+    order, with which they share no text."""
     beside, count = unseen_descriptor["beside"], unseen_descriptor["rows"]
     if not beside:
         split = import_source(source_name).load_official_test_rows(
@@ -668,9 +739,13 @@ def read_unseen_test_rows(
 
 
 def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
-    """Return the Split of the unseen rows (labelled test rows) that a descriptor (the
-    dict in a Spec that says which rows a run has) names. Raises Refused where their
-    digest has changed."""
+    """Return the unseen rows (labelled test rows) that a data descriptor names.
+
+    Models are scored on them, but never trained or selected. Raises Refused where their
+    digest differs from that in the descriptor, because the data have changed.
+
+    data_descriptor: the dict in a Spec (the description of a run) that says which rows
+    the run uses; it must have the entry "unseen"."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     split = read_unseen_test_rows(name, task_name, data_descriptor["unseen"])
     what = f"{name}/{task_name}, its unseen rows,"
@@ -681,24 +756,29 @@ def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
 
 
 def make_training_candidates_key(data_descriptor: DataDescriptor) -> str:
-    """Return the name in `data/digests.json` of the rows from which each seed draws its
-    training rows, such as "glue/CoLA/pool".
+    """Return the name, in `data/digests.json`, of a pool of training rows.
 
-    Where unseen rows were taken from the training rows, the rest depends on them, so
-    their digest is a part of the name."""
+    Each seed draws its own training rows from this pool. The committed file has the
+    digest of the pool under a name such as "glue/RTE/pool". Where unseen rows (labelled
+    test rows) were taken from the training rows, their digest is added to the name,
+    because the pool depends on them.
+
+    data_descriptor: the dict in a Spec (the description of a run) that says which rows
+    the run uses."""
     unseen_entry = data_descriptor.get("unseen") or {}
     rest = [unseen_entry["digest"]] if unseen_entry.get("beside") else []
     return "/".join([data_descriptor["source"], data_descriptor["task"], "pool", *rest])
 
 
 def read_training_candidates(data_descriptor: DataDescriptor) -> Split:
-    """Return the pool: the training rows from which each seed draws its own, in the
-    order of the file.
+    """Return the pool of training rows from which each seed draws its own.
 
-    Where unseen (test) rows were taken from the training rows, the pool has all
-    training rows that share no text with them. Where they are official test rows, it
-    has all training rows: a test row that repeats a training text does not count in
-    scores."""
+    The pool is in the order of the file. Where unseen rows (labelled test rows) were
+    taken from the training rows, the pool has all training rows that share no text with
+    them. Otherwise it has all training rows.
+
+    data_descriptor: the dict in a Spec (the description of a run) that says which rows
+    the run uses."""
     train = read_split(data_descriptor["source"], data_descriptor["task"], "train")
     entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
@@ -712,8 +792,12 @@ def read_training_candidates(data_descriptor: DataDescriptor) -> Split:
 def select_training_candidates(
     train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
 ) -> Split:
-    """Return the training rows that share no text with the unseen (test) rows that
-    `choose_unseen_test_rows` chooses for the same arguments; seeds draw from them."""
+    """Return the training rows that share no text with the unseen rows (test rows).
+
+    `choose_unseen_test_rows` takes the unseen rows from the same training split, and
+    its docstring explains the arguments. Each seed then draws its own training rows
+    from the result. Two rows share text if they have four consecutive words in
+    common."""
     taken = choose_unseen_test_rows(train_split, skipped_row_count, max_rows, min_words)
     rest = np.setdiff1d(np.arange(len(train_split)), taken)
     return train_split.select_rows(
@@ -727,12 +811,20 @@ def select_training_candidates(
 
 
 def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
-    """Return the arrays that are needed to score predictions for the unseen (test) rows
-    of a descriptor: their labels, which rows count, clusters of rows that share text,
-    and numbers of words (lib.data.unseen.compute_labels_and_clusters_of_scored_rows).
+    """Return the arrays needed to score predictions for unseen rows (test rows).
+
+    For N unseen rows and D development rows: "labels" [N], "judged" [K] (positions of
+    the unseen rows that are scored; the others are short or repeat a training text),
+    "cluster" [D + K] (the number of a row's group; rows that share text are in one
+    group, for confidence intervals) and "words" [D + N] (number of words), with
+    development rows first.
 
     They are read from the committed folder `data/unseen/` if it has them, so that
-    scores can be checked without the data set."""
+    scores can be checked without the data set. Otherwise they are computed from the
+    data set; Refused is raised where it has changed.
+
+    data_descriptor: the dict in a Spec (the description of a run) that says which rows
+    the run uses; it must have the entry "unseen"."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     unseen_entry = data_descriptor["unseen"]
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
@@ -752,11 +844,12 @@ def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
 
 
 def encode_predictions(class_names: tuple[str, ...], logits: np.ndarray) -> Arrays:
-    """Return the predictions for N test rows as {kind: one small array}, which a run
-    saves.
+    """Pack the predictions for N test rows into one small array, to save them.
 
-    Two classes take one bit for each row ("bits"), more are class codes ("classes"),
-    and scores of a regression are not changed ("scores").
+    Returns {kind: array}. Two classes give {"bits": uint8 [N / 8]}, with one bit for
+    each row. More classes give {"classes": [N]}, the codes in the smallest unsigned
+    type. A regression gives {"scores": [N]}, unchanged. `decode_predictions` reads the
+    result.
 
     class_names: the names of the C classes; () for a regression.
     logits: [N, C], or the scores of a regression [N, 1]."""
@@ -769,9 +862,11 @@ def encode_predictions(class_names: tuple[str, ...], logits: np.ndarray) -> Arra
 
 
 def decode_predictions(arrays: Arrays, row_count: int) -> np.ndarray:
-    """Return the predicted class codes or scores [N] from the arrays that
-    `encode_predictions` made.
+    """Return the predicted class codes or scores [N] that a run saved in packed form.
 
+    It inverts `encode_predictions`, so that saved predictions can be scored again.
+
+    arrays: {"bits", "classes" or "scores": array}, as `encode_predictions` made it.
     row_count: N, the number of rows."""
     [(kind, values)] = arrays.items()
     return (

@@ -28,8 +28,10 @@ FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 class TokenizerCoverage:
     """A TokenizerCoverage says how well a tokenizer fits the first rows of a Split.
 
+    A user is warned by it when the model cannot read much of the data.
+
     unknown: the share of tokens that are the unknown token, 0 to 1.
-    lengths: the number of tokens of each row, special ones included, [rows].
+    lengths: the number of tokens of each row, special tokens included, before any cut.
     empty: the number of rows that have only special tokens.
     length: the number of tokens to which the model cuts rows; 0 cuts none."""
 
@@ -60,8 +62,10 @@ class TokenizerCoverage:
 
     @property
     def needs_warning(self) -> bool:
-        """Return whether more than 5 % (MUCH) of the tokens are unknown, or of the rows
-        cut or empty."""
+        """Return whether the tokenizer fits the texts so badly that a user is warned.
+
+        That is so if more than 5 % (MUCH) of the tokens are unknown, more than 5 % of
+        the rows are cut, or more than 5 % of the rows have only special tokens."""
         return (
             max(self.unknown, self.truncated_row_share, self.empty / len(self.lengths))
             > MUCH
@@ -73,8 +77,9 @@ def measure_tokenizer_coverage(
 ) -> TokenizerCoverage | None:
     """Measure how well the tokenizer in a folder fits the first 1,000 rows of a Split.
 
-    Returns None where the folder has no files of a BERT tokenizer or of the tokenizers
-    library.
+    It counts unknown tokens and rows that the model would cut, so that a user is warned
+    before a training. Returns None where the folder has no files of a BERT tokenizer or
+    of the tokenizers library.
 
     max_length: the number of tokens to which the model cuts rows; 0 cuts none."""
     files = [Path(tokenizer_folder, name) for name in FILES]

@@ -44,7 +44,10 @@ SYNONYM = {
 
 
 def are_synonyms(first_word: str, second_word: str) -> bool:
-    """Return whether two nouns, or two verbs, of the lexicon are equal or synonyms."""
+    """Return whether two nouns, or two verbs, of the lexicon are equal or synonyms.
+
+    Two different things in a generated sentence must not be synonyms, so that its
+    meaning is clear. A word that is not in the lexicon has no synonyms."""
     return first_word == second_word or second_word in SYNONYM.get(first_word, ())
 
 
@@ -62,10 +65,14 @@ def list_vocabulary() -> list[str]:
 class Entity:
     """An Entity is the meaning of a noun phrase, such as "the old dogs in the park".
 
+    Toy sentences are generated from meanings, so that their labels are known.
+
+    noun: the singular form, such as "dog".
     quantifier: the determiner, such as "the", "every" or "two".
+    adjective: an adjective such as "old", or "".
     place: (preposition, Entity) of a phrase such as "in the park", or ().
-    clause: the Event of a relative clause ("that slept"), or None. In that Event the
-    agent or patient that is this entity is None."""
+    clause: the Event (meaning) of a relative clause such as "that slept", or None. The
+    agent or the patient of that Event is None where it is this Entity itself."""
 
     noun: str
     plural: bool = False
@@ -77,13 +84,17 @@ class Entity:
 
 @dataclass(frozen=True)
 class Event:
-    """An Event is the meaning of a clause: who (agent) did what (verb) to whom
-    (patient).
+    """An Event is the meaning of a clause: who did what to whom.
 
-    patient: None for an intransitive verb.
-    past: whether it is in the past tense, or else in the present.
+    The agent does what the verb says to the patient. Toy sentences are generated from
+    meanings, so that their labels are known.
+
+    verb: the base form, such as "chase".
+    agent, patient: the Entities, or None for the one that a relative clause modifies.
+    An intransitive verb has no patient.
+    past: whether the clause is in the past tense, or else in the present.
     positive: whether it is affirmed, or else negated.
-    passive: whether it is expressed in the passive voice."""
+    passive: whether it is in the passive voice."""
 
     verb: str
     agent: Entity | None
@@ -100,8 +111,10 @@ def negate_event(event: Event) -> Event:
 class Word(NamedTuple):
     """A Word is a word of a generated sentence with its part of speech.
 
+    Functions that make a sentence ungrammatical choose words by their tags.
+
     tag: a Penn Treebank tag, "AUX" for an auxiliary verb, or "NEG" for "not".
-    lemma: the verb of which the word is a form, or ""."""
+    lemma: for a form of a verb of the lexicon, the base form of that verb, else ""."""
 
     text: str
     tag: str
@@ -109,8 +122,10 @@ class Word(NamedTuple):
 
 
 def join_words(words: Iterable[Word]) -> str:
-    """Return the text of a sentence, with a final "." and with "a" or "an" as the next
-    word asks for."""
+    """Return the text of a sentence: its words and a final ".", joined by blanks.
+
+    An article "a" or "an" is spelled as the word after it requires. Nothing is
+    capitalised."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -120,8 +135,10 @@ def join_words(words: Iterable[Word]) -> str:
 
 
 def make_noun_phrase(entity: Entity) -> list[Word]:
-    """Return the words of the noun phrase that expresses an entity: "the old dogs in
-    the park that slept"."""
+    """Return the words of the noun phrase that expresses an Entity (its meaning).
+
+    An example is "the old dogs in the park". A relative clause, such as "that slept",
+    is included."""
     words = [Word(entity.quantifier, "DT")]
     if entity.adjective:
         words.append(Word(entity.adjective, "JJ"))
@@ -140,8 +157,10 @@ def make_noun_phrase(entity: Entity) -> list[Word]:
 
 
 def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
-    """Return the words of the verb of an event, with auxiliary and negation: "chases",
-    "did not chase", "was not chased".
+    """Return the words of the verb of an Event, with auxiliary and negation.
+
+    Examples are "chases", "did not chase" and "was not chased". Tense, negation and
+    voice are those of the Event.
 
     is_plural: whether the subject, with which the verb agrees, is plural."""
     if event.passive:
@@ -163,10 +182,13 @@ def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
 def make_clause(
     event: Event, relative_clause_antecedent: Entity | None = None
 ) -> list[Word]:
-    """Return the words of the clause that expresses an event: "the dog chased the pig".
+    """Return the words of the clause that expresses an Event, such as "the dog slept".
 
-    relative_clause_antecedent: for a relative clause without a subject of its own ("who
-    slept"), the entity that it modifies, with which the verb agrees."""
+    In the passive voice the patient is the subject, and the agent follows "by".
+
+    relative_clause_antecedent: the Entity with which the verb agrees where the clause
+    has no subject of its own, as in "(the boys) who sleep". Raises AssertionError where
+    such a clause is given no antecedent."""
     subject, other = (
         (event.patient, event.agent) if event.passive else (event.agent, event.patient)
     )
@@ -182,10 +204,12 @@ def make_clause(
 
 
 def make_question(event: Event, asked_role: str) -> list[Word]:
-    """Return the words of a question about an event: "who chased the dog", "who was
-    chased by the pig".
+    """Return the words of a question about an Event, such as "who chased the dog".
 
-    asked_role: "agent" or "patient": which of the two the question asks for."""
+    A question for the patient is in the passive voice, such as "who was chased by the
+    pig". Toy tasks of question answering are made with it.
+
+    asked_role: "agent" or "patient", the participant that the question asks for."""
     out: dict[str, Any] = {asked_role: None}
     asked = replace(event, passive=asked_role == "patient", **out)
     return [
@@ -214,10 +238,14 @@ def sample_entity(
 ) -> Entity:
     """Draw a random Entity (meaning of a noun phrase) that is a person or an animal.
 
-    random_quantifiers: whether a random determiner takes the place of "the".
-    adjective_probability, place_probability, clause_probability: how likely it gets an
-    adjective, a phrase such as "in the park", or a relative clause. It gets at most one
-    of the last two."""
+    Toy sentences get their nouns from it. A noun is plural with probability 0.5.
+
+    random_quantifiers: whether the determiner is drawn at random; otherwise it is
+    "the".
+    adjective_probability: the probability that the noun gets an adjective.
+    place_probability: the probability that it gets a phrase such as "in the park".
+    clause_probability: the probability that it gets a relative clause. A noun never
+    gets both a place and a relative clause."""
     e = Entity(pick_option(rng, NOUNS[pick_option(rng, ANIMATE)]), rng.random() < 0.5)
     if random_quantifiers:
         e = replace(e, quantifier=pick_option(rng, PLURAL if e.plural else SINGULAR))
@@ -244,13 +272,15 @@ def sample_event(
 ) -> Event:
     """Draw a random Event (meaning of a clause) with one of the verbs.
 
-    A transitive verb gets a patient, whose noun is no synonym of the agent's. Tense and
-    negation are random unless `event_fields` sets them; the voice is active by default.
+    Toy sentences are generated from such Events. A transitive verb gets a patient whose
+    noun is no synonym of the agent's noun. Tense and negation are random unless
+    `event_fields` sets them; the voice is active by default.
 
     agent: the agent; None draws one.
-    random_quantifiers: whether a random determiner takes the place of "the".
-    modifier_probabilities: further arguments of `sample_entity` for the agent, such as
-    {"adjective_probability": 0.2}.
+    random_quantifiers: whether determiners are drawn at random; otherwise they are
+    "the".
+    modifier_probabilities: further arguments of `sample_entity` for the agent that is
+    drawn, such as {"adjective_probability": 0.2}.
     event_fields: fields of the Event to set, such as past=True."""
     verb, patient = pick_option(rng, verbs), None
     agent = agent or sample_entity(
@@ -265,10 +295,12 @@ def sample_event(
 
 
 def make_relative_clause_event(rng: Random, event: Event) -> Event:
-    """Return an event as the meaning of a relative clause, with its agent or its
-    patient set to None: the noun that the clause modifies takes that role.
+    """Return an Event as the meaning of a relative clause: one participant is removed.
 
-    In the passive voice it is the patient; otherwise one of the two is drawn."""
+    The agent or the patient becomes None, because the noun that the clause modifies
+    takes its place: "the dog chased the pig" gives "(the dog) that chased the pig". In
+    the passive voice the patient is removed, in the active voice one of the two at
+    random."""
     out: dict[str, Any] = {
         "patient" if event.passive else pick_option(rng, ROLES): None
     }

@@ -46,11 +46,15 @@ def make_content_error(
     expected: str,
     fix: str = "download the file again",
 ) -> Refused:
-    """Return a Refused (an error for the user) about the content of a file, for the
-    caller to raise.
+    """Return a Refused (an exception for the user) about the content of a file.
+
+    The caller raises it. Its message has one form everywhere: place, problem, what is
+    expected, and a fix.
 
     path: the path, with the number of the line if known.
-    problem, expected, fix: what is wrong, what is allowed, and what to do."""
+    problem: what is wrong.
+    expected: what the file may have in that place.
+    fix: what the user can do."""
     return Refused(f"{path}: {problem}; expected {expected}; fix: {fix}")
 
 
@@ -59,8 +63,10 @@ def quote_for_message(text: str) -> str:
 
 
 def shorten_path(full_path: str) -> str:
-    """Return a path for a message as a user would type it: relative to the working
-    folder if it lies below that."""
+    """Return a path for an error message as short as a user would type it.
+
+    A path below the working folder becomes relative to the working folder; any other
+    path is returned unchanged."""
     path = Path(full_path)
     is_below = path.is_relative_to(Path.cwd())
     return str(path.relative_to(Path.cwd())) if is_below else full_path
@@ -90,8 +96,10 @@ def iterate_lines(path: Path) -> Iterator[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 or UTF-16 file with any kind of line ends, without
-    blank lines at its end."""
+    """Return the lines of a text file as a list, without blank lines at its end.
+
+    It is for files that fit into the memory. The file is UTF-8, or UTF-16 with a byte
+    order mark. Raises Refused where it is neither."""
     lines = list(iterate_lines(path))
     while lines and not lines[-1].strip():
         lines.pop()
@@ -127,18 +135,21 @@ def parse_table(
     file_ending: str | None = None,
     add_blank_lines_to: list[str] | None = None,
 ) -> Table:
-    """Return the table in a file as [(file and line, cells)]. The ending of the file
-    says its format. Raises Refused with the file, and the line if known.
+    """Return the table in a file as a list of (file and line, cells), one for each row.
 
-    A .csv file has commas, semicolons, tabs or bars between its cells, and may have
-    quotes around them. A .json file is a list of objects, a .jsonl file has one object
-    on each line, and .parquet is read too. Any other file has tabs between its cells,
-    and quotes are text.
+    A row's file and line are for error messages. The header, if the file has one, is
+    the first row. The ending of the file decides its format. A .csv file has commas,
+    semicolons, tabs or bars between its cells, and may have quotes around them. A .json
+    file is a list of objects, a .jsonl file has one object on each line, and .parquet
+    is read too. Any other file has tabs between its cells, and quotes are text.
 
-    file_ending: an ending, such as ".csv", by which the file is read instead of its
-    own.
-    add_blank_lines_to: a list to which file and number of each line without text are
-    added."""
+    Raises Refused with the file, and the line if known, where the file is empty or does
+    not have that format.
+
+    file_ending: an ending, such as ".csv", that decides the format in place of the
+    file's own.
+    add_blank_lines_to: a list to which file and number of each blank line are appended,
+    so that the user hears of them."""
     file_ending, add_blank_lines_to = (
         file_ending or path.suffix.lower(),
         [] if add_blank_lines_to is None else add_blank_lines_to,
@@ -157,10 +168,11 @@ def parse_table(
 
 
 def has_quoted_cells(path: Path) -> bool:
-    """Return whether a file with tabs between its cells has quotes around cells.
+    """Return whether a tab-separated file has quotes around cells, as pandas writes it.
 
-    `DataFrame.to_csv(sep="\\t")` writes such files: each quote encloses a cell, or is
-    doubled inside of one. Where any quote is used otherwise, quotes are text."""
+    Such a file must be parsed as CSV; in any other file a quote is part of a text. The
+    result is True only if every quote encloses a cell or is doubled inside of one, and
+    at least one cell is quoted."""
     text = "\n".join(read_lines(path))
     rest, count = QUOTED.subn("", text)
     return count > 0 and '"' not in rest
@@ -196,13 +208,14 @@ def _parse_csv(path: Path, add_blank_lines_to: list[str]) -> Table:
 
 
 def read_json_value(path: Path, add_blank_lines_to: list[str] | None = None) -> Any:
-    """Return the value in a JSON file, or the list of the rows of a .jsonl or .parquet
-    file. Raises Refused with the file.
+    """Return the value in a JSON file, or the rows of a .jsonl or .parquet file.
 
-    A .json file may have one JSON value on each line too, as many programs write it so.
+    Rows are a list of JSON values. A .json file with one value on each line is read as
+    a list too, because many programs write such files. Raises Refused, with the file,
+    where the content is malformed.
 
     add_blank_lines_to: a list to which file and number of each blank line of a .jsonl
-    file are added."""
+    file are appended."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
 
@@ -240,14 +253,14 @@ def _parse_json_lines(
 
 
 def _read_objects_as_table(path: Path, add_blank_lines_to: list[str]) -> Table:
-    """Return the table in a JSON or Parquet file, whose rows are objects: a header of
-    all their keys, then a row for each object.
+    """Return the table in a JSON or Parquet file as a list of (file and row, cells).
 
-    The list of objects may be the value of the key "data". The file may also be stored
-    by column ({column: values}), as pandas writes it.
+    The first row is a header of all keys, then each object gives a row. The list of
+    objects may be the value of the key "data". The file may also be stored by column
+    ({column: values}), as pandas writes it. Raises Refused for any other layout.
 
     add_blank_lines_to: a list to which file and number of each blank line of a .jsonl
-    file are added."""
+    file are appended."""
     value = read_json_value(path, add_blank_lines_to)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
@@ -261,10 +274,11 @@ def _read_objects_as_table(path: Path, add_blank_lines_to: list[str]) -> Table:
 
 
 def _convert_columns_to_rows(columns: Json) -> list[Json] | Json:
-    """Return a table that is stored by column, {column: list or {index: cell}}, as a
-    list of rows {column: cell}.
+    """Return a table that is stored by column as a list of rows {column: cell}.
 
-    The argument itself is returned where it is no dict of columns of equal length."""
+    pandas writes tables by column, as {column: list of cells} or {column: {index:
+    cell}}. The argument is returned unchanged where it is no dict of columns of equal
+    length; the caller then reports its layout as an error."""
     cells = [list(c.values()) if isinstance(c, dict) else c for c in columns.values()]
     if not cells or not all(isinstance(column, list) for column in cells):
         return columns
@@ -274,8 +288,10 @@ def _convert_columns_to_rows(columns: Json) -> list[Json] | Json:
 
 
 def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
-    """Return the table of some JSON objects: a header of all their keys, then a row for
-    each object.
+    """Return the table of some JSON objects as a list of (file and row, cells).
+
+    The first row is a header of all their keys, then each object gives a row, with None
+    for a key that it lacks. The list is empty without any keys.
 
     error_location: the file, for error messages."""
     names = list(dict.fromkeys(name for row in objects for name in row))
@@ -287,8 +303,9 @@ def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
 
 
 def download_dataset(dataset_name: str) -> DatasetDict:
-    """Download a data set from the Hugging Face hub, and return {split: rows}. Raises
-    ConnectionError in one line where it cannot be had.
+    """Download a data set from the Hugging Face hub, and return {split: rows}.
+
+    Raises ConnectionError where it cannot be downloaded.
 
     dataset_name: "owner/name" or "owner/name/configuration", such as
     "nyu-mll/glue/cola"."""
@@ -308,8 +325,10 @@ def download_dataset(dataset_name: str) -> DatasetDict:
 
 
 def list_dataset_rows(dataset: Dataset) -> list[Json]:
-    """Return the rows of a `datasets.Dataset` as dicts, with class names in place of
-    class codes. Rows without a class (None or -1) are left out."""
+    """Return the rows of a `datasets.Dataset` as dicts {column: value}.
+
+    Class names take the place of class codes, as in files. Rows without a class (None
+    or -1), such as test rows with secret labels, are left out."""
     classes = {
         c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
     }

@@ -38,16 +38,15 @@ def shorten_hub_name(checkpoint_name: str) -> str:
 
 
 def fetch_checkpoint(checkpoint_name: str) -> Path:
-    """Copy a pretrained checkpoint to `data/models/<name>`, from DATA_ROOT/models or
-    else from the Hugging Face hub, and return its folder.
+    """Copy a pretrained checkpoint to `data/models/<name>`, and return its folder.
 
-    Raises OSError in one line where the hub cannot be reached. Raises Refused for an
-    unknown name, where the weights are not the official ones, or where a pickle has
-    anything but tensors.
+    It comes from DATA_ROOT/models or else from the Hugging Face hub. Raises OSError
+    where the hub cannot be reached. Raises Refused for an unknown name, where the
+    weights are not the official ones, or where a pickle has anything but tensors.
 
     checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
-    with a pickle (`pytorch_model.bin`), beside which its weights are then written as
-    safetensors."""
+    with a pickle (`pytorch_model.bin`), which is not copied, but converted to
+    safetensors in the same folder."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
         with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
             convert_pickle(pickle, weights_path)
@@ -123,7 +122,7 @@ def convert_pickle(pickle_path: Path, weights_path: Path) -> None:
 
 def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
     """Download a checkpoint from the Hugging Face hub into a folder, as safetensors or
-    as a pickle, and return the folder. Raises OSError in one line where that fails."""
+    as a pickle, and return the folder. Raises OSError where that fails."""
     from huggingface_hub import snapshot_download
 
     options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
@@ -141,13 +140,15 @@ def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
 def copy_checkpoint(
     checkpoint_name: str, expected_digest: str, target_folder: Path
 ) -> None:
-    """Copy the files of a local pretrained checkpoint to a folder, such as that of a
-    run that starts from it.
+    """Copy the files of a local pretrained checkpoint into another folder.
 
-    Raises Refused where the checkpoint has another digest than expected, or a file has
-    changed since it was downloaded.
+    A training run keeps a copy of the checkpoint from which it starts. Refused is
+    raised where the checkpoint has another digest than expected, or where a file has
+    changed since it was downloaded. Absent is raised where the checkpoint is missing.
 
-    expected_digest: the digest that the Spec of the run has for this checkpoint."""
+    expected_digest: the digest of the checkpoint in the Spec (the description of the
+    run).
+    target_folder: the folder to copy to; it is created if missing."""
     folder = require_checkpoint_folder(checkpoint_name)
     if (folder / disk.MANIFEST).exists() and (
         why := disk.describe_folder_damage(folder)

@@ -62,13 +62,16 @@ SEED = 0  # Seed by which development rows are drawn from the training rows.
 
 @dataclass(frozen=True)
 class UserData:
-    """A UserData is a user's data as they were read: task, rows, and what the user is
-    told about them.
+    """A UserData is the result of reading a user's data: task, rows and remarks.
 
+    The remarks let the user check how files, columns and labels were understood.
+
+    task: the class names or the range of the scores, and metrics.
     splits: {"train", "dev", perhaps "test": Split}.
-    lines: sentences on how the data were understood; the first names texts and label.
-    cautions: warnings, such as that some development rows are training rows too; they
-    are among `lines` too."""
+    lines: remarks, sentences for the user; the first says which columns are texts and
+    which is the label.
+    cautions: warnings among these remarks, such as that some development rows are
+    training rows too."""
 
     task: Task
     splits: dict[str, Split]
@@ -79,7 +82,8 @@ class UserData:
 def format_task_title(task_name: str) -> str:
     """Return the title of a user's task in tables: the name of its file or folder.
 
-    task_name: the dataset line, such as "/data/reviews.csv: body, stars: scores"."""
+    task_name: the line that names a user's data, such as "/data/reviews.csv: body,
+    stars: scores", which gives "reviews.csv". A folder's name gets a final "/"."""
     place = Path(_divide_dataset_line(task_name)[0])
     return place.name + "/" * place.is_dir()
 
@@ -87,7 +91,11 @@ def format_task_title(task_name: str) -> str:
 def files(task_name: str) -> list[Path]:
     """Return the paths of the files from which a user's task is read.
 
-    task_name: the dataset line, such as "/data/reviews.csv: body, stars: scores"."""
+    Their digests tell whether the data have changed. A data set of the hub is
+    downloaded first. Raises Absent where there is no training file.
+
+    task_name: the line that names a user's data, such as "/data/reviews.csv: body,
+    stars: scores"."""
     place = Path(_find_or_download_data(_divide_dataset_line(task_name)[0]))
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
@@ -95,28 +103,37 @@ def files(task_name: str) -> list[Path]:
 
 
 def task(dataset_line: str) -> Task:
-    """Return the Task (labels, metrics) of the data that a dataset line names, such as
-    "reviews.csv: body, stars: scores".
+    """Return the Task (class names, metrics) of the data that a user names in one line.
 
-    A path may be relative to the working folder or to the project. Raises Absent where
-    files are missing, and Refused with file and row where columns or rows are not
-    clear."""
+    The files are read for it, because classes or scores are inferred from the labels.
+    Raises Absent where files are missing, and Refused with file and row where columns
+    or rows are not clear.
+
+    dataset_line: the line that names data and columns, such as "reviews.csv: body,
+    stars: scores". Its path may be relative to the working folder or to the project."""
     return read_dataset_line(dataset_line).task
 
 
 def load(task_name: str) -> dict[str, Split]:
-    """Return {split name: Split} of a user's task: "train", "dev", and "test" if the
-    data have it. Raises Refused with file and row where a row is malformed.
+    """Return the rows of a user's task: {"train", "dev" and perhaps "test": Split}.
 
-    task_name: the dataset line, such as "/data/reviews.csv: body, stars: scores"."""
+    Without a development file, a fifth of the different training texts becomes "dev".
+    Raises Refused with file and row where a row is malformed.
+
+    task_name: the line that names the user's data, such as "/data/reviews.csv: body,
+    stars: scores"."""
     return dict(read_dataset_line(task_name).splits)
 
 
 def read_dataset_line(dataset_line: str) -> UserData:
-    """Read the data that a dataset line names, and return task, rows and remarks,
-    cached in this process until a file changes.
+    """Read the data that a user names in one line: task, rows by split, and remarks.
 
-    dataset_line: such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
+    The remarks tell the user how columns and labels were understood. The result is
+    cached in this process until a file changes. Raises Absent where files are missing,
+    and Refused where columns or rows are not clear.
+
+    dataset_line: a path or a data set of the hub, and perhaps columns, such as
+    "reviews.csv: body, stars: scores" or "hub:owner/name"."""
     place, columns = _divide_dataset_line(dataset_line)
     place = _find_or_download_data(place)
     return _read_files_cached(place, columns, *map(disk.digest_file, files(place)))
@@ -125,9 +142,13 @@ def read_dataset_line(dataset_line: str) -> UserData:
 def read_dataset(
     dataset: Dataset | Mapping[str, Dataset], column_choice: str = ""
 ) -> UserData:
-    """Read a `datasets.Dataset`, or a `DatasetDict` with a split train, and return
-    task, rows and remarks.
+    """Read a user's data that are already in memory: task, rows by split, and remarks.
 
+    The remarks tell the user how columns and labels were understood. Raises Refused
+    where columns or rows are not clear, or without a split "train".
+
+    dataset: a `datasets.Dataset` with training rows, or a `DatasetDict` with a split
+    "train".
     column_choice: the columns to read, the label last, such as "title, body, stars:
     scores"; "" infers texts and label from the names of the columns."""
     return _convert_tables_to_user_data(
@@ -141,11 +162,11 @@ class DatasetLine(NamedTuple):
 
 
 def _divide_dataset_line(dataset_line: str) -> DatasetLine:
-    """Divide a dataset line, such as "reviews.csv: body, stars", into location and
-    columns.
+    """Divide the line that names a user's data into (location, columns).
 
-    Paths may contain colons, so the longest beginning of the line that is an existing
-    path is taken."""
+    "reviews.csv: body, stars" gives ("reviews.csv", "body, stars"); the second part is
+    "" where no columns are named. Paths may contain colons, so the longest beginning of
+    the line that is an existing path is the location."""
     marks = [match.start() for match in re.finditer(":", dataset_line)]
     for end in [len(dataset_line), *reversed(marks)]:
         if (
@@ -161,8 +182,13 @@ def _divide_dataset_line(dataset_line: str) -> DatasetLine:
 
 
 def _find_or_download_data(location: str) -> str:
-    """Return the full path of a user's file or folder; a data set "hub:NAME" is
-    downloaded first."""
+    """Return the full path of the file or folder that has a user's data.
+
+    A relative path is looked for in the working folder, then in the project. Whether it
+    exists is not checked.
+
+    location: a path, or "hub:NAME" for a data set of the Hugging Face hub, which is
+    downloaded at the first call."""
     return str(
         _download_hub_dataset(location)
         if location.startswith(HUB)
@@ -171,8 +197,10 @@ def _find_or_download_data(location: str) -> str:
 
 
 def _download_hub_dataset(hub_location: str) -> Path:
-    """Return the folder of a data set of the Hugging Face hub, which is downloaded at
-    the first call. Raises Refused where it has no training rows.
+    """Return the local folder of a data set of the Hugging Face hub.
+
+    It is downloaded at the first call and reused later. Raises Refused for a malformed
+    name, and where the data set has no training rows.
 
     hub_location: "hub:OWNER/NAME" or "hub:OWNER/NAME/CONFIGURATION"."""
     name = hub_location.removeprefix(HUB)
@@ -202,11 +230,13 @@ class SplitParts(NamedTuple, Generic[T]):
 def _assign_parts_to_splits(
     location: str, files_or_rows_by_name: Mapping[str, T]
 ) -> SplitParts[T]:
-    """Find out by their names which files or parts of a data set are training,
-    development and test rows.
+    """Find out by name which parts of a data set are training, dev and test rows.
 
-    Raises Refused where two names are of one split, such as "val" and "dev".
+    Returns ({"train", "dev" or "test": file or rows}, names that fit no split). A name
+    such as "valid.csv" or "validation" means "dev". Raises Refused where two names are
+    of one split, such as "val" and "dev".
 
+    location: the path of the data, for errors.
     files_or_rows_by_name: {name of a file or split: file or rows}."""
     by_split, names, rest = {}, {}, []
     for name, part in files_or_rows_by_name.items():
@@ -224,8 +254,13 @@ def _assign_parts_to_splits(
 
 
 def _find_split_files(location: str) -> SplitParts[Path]:
-    """Return the files of a user's file or folder by split, and the names of those that
-    are not read. Raises Absent where there is no training file."""
+    """Return the files of a user's data by split, and the names of all others.
+
+    The result is ({"train", "dev" or "test": path}, names of files that are not read).
+    A single file has the training rows. In a folder the names of the files say which
+    split they have. Raises Absent where there is no training file.
+
+    location: the path of the file or folder."""
     path = Path(location)
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         return SplitParts({"train": path}, [])
@@ -258,12 +293,15 @@ def _find_split_files(location: str) -> SplitParts[Path]:
 def _read_files_cached(
     location: str, column_choice: str, *file_digests: str
 ) -> UserData:
-    """Read a user's file or folder, and return task, rows and remarks, cached. Raises
-    Refused for a malformed row, and for too few rows.
+    """Read a user's file or folder: task, rows by split, and remarks for the user.
+
+    The result is cached for the same arguments. Raises Refused for a malformed row, and
+    for too few rows.
 
     location: the full path of the file or folder.
     column_choice: the columns to read, such as "body, stars: scores", or "".
-    file_digests: the digests of the files, so that changed files are read again."""
+    file_digests: the digests of the files, a part of the cache's key, so that changed
+    files are read again."""
     if _is_saved_dataset(Path(location)):
         from datasets import load_from_disk
 
@@ -300,10 +338,14 @@ class DatasetTables(NamedTuple):
 def _read_dataset_tables(
     location: str, dataset: Dataset | Mapping[str, Dataset]
 ) -> DatasetTables:
-    """Return the tables of a `datasets.Dataset` or `DatasetDict`.
+    """Return the tables of a `datasets.Dataset` or `DatasetDict`, one for each split.
 
-    The kind of a label is known for columns whose feature type has class names, or is a
-    float."""
+    The result is ({split: table, a list of (split and row, cells)}, {column: "classes"
+    or "scores"}, remarks for the user). The second part has the columns whose feature
+    type has class names, or is a float, so that the kind of a label is not guessed.
+    Raises Refused without a split "train".
+
+    location: the name of the data, for errors."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
     by_split, rest = _assign_parts_to_splits(location, parts)
     if "train" not in by_split:
@@ -334,13 +376,15 @@ def _convert_tables_to_user_data(
     remarks: Iterable[str],
     column_choice: str,
 ) -> UserData:
-    """Find out which columns of a user's tables are texts and label, and return task,
-    rows and remarks.
+    """Turn a user's tables into task, rows by split, and remarks for the user.
+
+    The columns of texts and label are found by their names and values, or as the user
+    named them. Raises Refused where columns, labels or rows are not clear.
 
     location: the path of the data, for the task's name and for errors.
-    table_by_split: {split name: table}.
+    table_by_split: {split name: table, a list of (file and line, cells)}.
     label_kind_by_column: {column: "classes" or "scores"}, as far as known.
-    remarks: sentences on the files, for the user.
+    remarks: sentences for the user on how the files were read.
     column_choice: the columns that the user named, such as "body, stars: scores", or
     ""."""
     names, kind = roles.parse_column_choice(column_choice)
@@ -381,8 +425,13 @@ class FullRows(NamedTuple):
 
 
 def _drop_empty_rows(rows: Table, required_columns: Sequence[str]) -> FullRows:
-    """Return a table without the rows that have an empty cell in one of some columns.
-    Raises Refused where more than 5 % of the rows (FEW) have one."""
+    """Drop the rows of a table that have an empty cell in one of the required columns.
+
+    Returns (table, remarks for the user on the dropped rows). A model cannot learn from
+    a row without text or label, but many such rows point to a wrong column: Refused is
+    raised where more than 5 % of the rows (FEW) have one.
+
+    rows: the table, a list of (file and line, cells), with the header first."""
     (file, head), *body = rows
     names = [convert_cell_to_text(name, file) for name in head]
     positions = [names.index(name) for name in required_columns if name in names]
@@ -437,13 +486,14 @@ def _has_squad_layout(path: Path) -> bool:
 def _read_squad_files(
     location: str, split_paths: Mapping[str, Path], remarks: list[str]
 ) -> UserData:
-    """Read a user's files in SQuAD's layout, and return task, rows and remarks.
+    """Read a user's files in SQuAD's layout: return task, rows by split, and remarks.
 
     Questions with an answer that is not in the passage at the given position are left
     out. Raises Refused where they are more than 5 % (FEW) of a file.
 
+    location: the path of the data, for the task's name.
     split_paths: {split name: path}.
-    remarks: sentences on the files, for the user."""
+    remarks: sentences for the user on how the files were read."""
     splits = {}
     for split, path in split_paths.items():
         rows = squad.read_questions(path)
@@ -467,11 +517,14 @@ def _read_squad_files(
 def _build_user_data(
     location: str, task: Task, splits: dict[str, Split], remarks: list[str]
 ) -> UserData:
-    """Check the rows of a user's task, draw development rows where there are none, and
-    return task, rows and remarks.
+    """Check the rows of a user's task, and draw development rows where there are none.
 
-    Raises Refused for too few different rows, and where all rows of another split are
-    training rows too."""
+    Returns the task, all rows by split, and the remarks, with warnings added about rows
+    of other splits that are training rows too. Raises Refused for fewer than 40
+    different rows, and where all rows of another split are training rows.
+
+    location: the path of the data, for errors.
+    remarks: sentences for the user on how the data were read."""
     train, cautions = splits["train"], []
     different = {*_list_text_pairs(train)}
     if repeated := len(train) - len(different):
@@ -502,11 +555,13 @@ def _list_text_pairs(rows: Split) -> list[tuple[str, str]]:
 
 
 def _divide_into_train_and_dev(rows: Split) -> dict[str, Split]:
-    """Divide rows at random into {"train", "dev": Split}, with a fifth of the different
-    texts, at most 1,000, in "dev".
+    """Divide rows at random into {"train", "dev": Split}.
 
-    Rows with the same texts stay together, and so do all questions about one passage.
-    Rows of a class that would have no training row stay in "train"."""
+    It is for a user's data without development rows. A fifth of the different texts, at
+    most 1,000, goes to "dev". Rows with the same texts stay together, and so do all
+    questions about one passage, so that no development text was trained on. Rows of a
+    class that would have no training row stay in "train". The choice is the same in
+    every call."""
     texts = rows.b if rows.answers and rows.b else _list_text_pairs(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))

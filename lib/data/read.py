@@ -63,9 +63,11 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 
 def _list_files_to_read(official_file: Path) -> list[Path]:
-    """Return the files to read for an official file: itself if it exists, or else its
-    rows downloaded from the hub (.jsonl), or else all stand-ins of another origin
-    (STAND_INS); an empty list without any."""
+    """Return the files to read in place of an official file of a benchmark.
+
+    They are the official file itself if it exists, or else its rows downloaded from the
+    hub (a .jsonl file), or else all files with a part or a reconstruction of it, such
+    as "dev.subset.tsv" for "dev.tsv". The list is empty where there are none."""
     for path in (official_file, official_file.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -74,11 +76,12 @@ def _list_files_to_read(official_file: Path) -> list[Path]:
 
 
 def files(task_name: str, source_folder: Path | str) -> dict[str, list[Path]]:
-    """Return {split name: paths} of the files from which a task is read. Raises Absent
-    where there are none.
+    """Return {split name: paths} of the files from which a task is read.
 
-    A file that has the rows of all splits is under the name "all".
+    A file that has the rows of all splits is under the name "all". Raises Absent, with
+    a way to get the files, where there are none.
 
+    task_name: a task of GLUE, SQuAD or SentEval, such as "CoLA".
     source_folder: the folder of the benchmark, such as that of GLUE."""
     layout = LAYOUTS[task_name]
     folder = Path(source_folder) / layout["folder"]
@@ -96,12 +99,13 @@ def files(task_name: str, source_folder: Path | str) -> dict[str, list[Path]]:
 
 
 def fetch(task_name: str, source_folder: Path | str) -> Path:
-    """Download a task from the Hugging Face hub, write a file of JSON lines for each
-    split, and return the folder with these files.
+    """Download a task from the Hugging Face hub, and return the folder of its files.
 
-    Raises Refused for a task without a data set at the hub, or where the hub lacks a
-    split.
+    A file of JSON lines is written for each split, which is read where the official
+    file is missing. Raises Refused for a task without a data set at the hub, or where
+    the hub lacks a split, and ConnectionError where the download fails.
 
+    task_name: a task of GLUE or SQuAD, such as "CoLA".
     source_folder: the folder of the benchmark, such as that of GLUE."""
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
     check_known_name("task of the hub", task_name, layouts)
@@ -123,7 +127,12 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
 
 
 class Row(NamedTuple):
-    """A Row is a parsed row of a table: an example with its texts and its label."""
+    """A Row is a parsed row of a table: an example with its texts and its label.
+
+    place: the file and line of the row, for error messages.
+    texts: one or two texts.
+    label: the label as the file spells it.
+    first: the first cell of the row, which names the split in SentEval's files."""
 
     place: str  # File and line, for error messages.
     texts: list[str]
@@ -132,9 +141,12 @@ class Row(NamedTuple):
 
 
 def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
-    """Read all rows of an official task, and return {split name: Split}. Raises Absent
-    where it has no file, and Refused with file and line where a row is malformed.
+    """Read all rows of an official task, and return {split name: Split}.
 
+    Raises Absent where the task has no file, and Refused with file and line where a row
+    is malformed.
+
+    task_name: a task of GLUE, SQuAD or SentEval, such as "CoLA".
     source_folder: the folder of the benchmark, such as that of GLUE."""
     split_paths, layout = files(task_name, source_folder), LAYOUTS[task_name]
     if task_name in SQUAD:
@@ -168,8 +180,11 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
 
 
 def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
-    """Return the Split of a task's official test rows, for the tasks whose test labels
-    are public (UNSEEN). Raises FileNotFoundError where the file is missing.
+    """Return the official test rows of a task whose test labels are public.
+
+    Only such tasks (MRPC and STS-B, listed in UNSEEN) can be scored on official test
+    rows; KeyError is raised for any other task, and FileNotFoundError where the file is
+    missing.
 
     source_folder: the folder of the benchmark, such as that of GLUE."""
     path, layout = (
@@ -180,12 +195,17 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
 
 
 def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
-    """Return the rows of a table as Rows, with texts and label found by the names of
-    their columns. Raises Refused with file and line of a malformed row.
+    """Return the rows of a table as Rows: texts and label, found by column names.
 
-    header_and_rows: the table, as [(file and line, cells)]; the header may be missing.
-    column_layout: {"texts": allowed names of each text column, "label": those of the
-    label}, and exceptions, such as "torn": how many incomplete rows may be skipped."""
+    Raises Refused, with file and line, where a column is missing, a row has too many or
+    too few cells, or a text or a label is empty.
+
+    header_and_rows: the table, as a list of (file and line, cells). The header may be
+    missing if `column_layout` has "bare".
+    column_layout: {"texts": the allowed names of each text column, "label": the allowed
+    names of the label column}. Optional keys: "bare" (positions of the columns and
+    number of cells in a file without a header), "empty" (whether one text of a pair may
+    be empty) and "torn" (how many incomplete rows may be skipped)."""
     (place, head), *body = header_and_rows
     head = [convert_cell_to_text(cell, place) for cell in head]
     positions, lacking = [], []
@@ -234,7 +254,10 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
 def build_split(
     rows: list[Row], classes: tuple[str, ...], encode_label: Callable[[Row], float]
 ) -> Split:
-    """Return the Split of some parsed rows, numbered from 0.
+    """Return parsed rows as a Split, with label texts turned into numbers.
+
+    The rows are numbered from 0. Labels become int64 for classes and float32 for
+    scores.
 
     classes: the class names, or () for scores.
     encode_label: function from a Row to its class code or score."""
@@ -244,13 +267,13 @@ def build_split(
 
 
 def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
-    """Return the Split of the parsed rows of an official task. Raises Refused with file
-    and line of a label that is not allowed.
+    """Return the Split of the parsed rows of an official task.
 
-    Labels of GLUE may be class names or class codes.
+    Labels of GLUE may be class names or class codes, since some files have names and
+    others codes. Raises Refused, with file and line, for any other label.
 
-    column_layout: "labels" has the class names, () for scores from 0 to 5, and "source"
-    the benchmark."""
+    column_layout: the entry of the task in `tasks.toml`: "labels" has the class names,
+    () for scores from 0 to 5, and "source" the benchmark, such as "glue"."""
     classes = column_layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= (

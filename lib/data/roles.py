@@ -69,18 +69,22 @@ class ColumnChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """A ColumnRoles says which columns of a user's table are read: one or two texts,
-    and a label.
+    """A ColumnRoles says which columns of a user's table are read.
 
-    unused: sentences for the user on the columns that are left out, with the reason."""
+    texts: the names of the one or two text columns.
+    label: the name of the label column.
+    unused: sentences for the user that name the columns left out and give the
+    reasons."""
 
     texts: tuple[str, ...]
     label: str
     unused: tuple[str, ...]
 
     def format_column_choice(self, label_kind: str) -> str:
-        """Return the text by which a user chooses these columns and a kind of label,
-        such as "title, body, stars: scores".
+        """Return the text by which a user chooses these columns and a kind of label.
+
+        An example is "title, body, stars: scores", with the label last. Error messages
+        and the name of the task contain it, and `parse_column_choice` reads it.
 
         label_kind: "classes" or "scores"."""
         names = (*self.texts, self.label)
@@ -90,15 +94,17 @@ class ColumnRoles:
 
 @dataclass(frozen=True)
 class LabelCoding:
-    """A LabelCoding maps the label texts of a user's column to class codes, or to
-    scores of a regression.
+    """A LabelCoding maps the label texts of a user's column to numbers for training.
+
+    The numbers are class codes, or scores of a regression.
 
     kind: "classes" or "scores".
     labels: the class names in the order of their codes; () for scores.
-    scale: the lowest and the highest score, which become 0 and 5.
+    scale: the lowest and the highest score in the file, which become 0 and 5.
     code: function from a label's text to its class code or its score from 0 to 5.
     lines: sentences for the user, the first a short summary.
-    is_open: whether the labels are numbers that could be of the other kind too."""
+    is_open: whether the labels are numbers that could also be read as the other kind,
+    so that the user is shown how to choose it."""
 
     kind: str
     labels: tuple[str, ...]
@@ -109,8 +115,11 @@ class LabelCoding:
 
 
 def parse_column_choice(column_choice: str) -> ColumnChoice:
-    """Return the names of columns and the kind of label of the text by which a user
-    chooses columns, such as "title, body, stars: scores"."""
+    """Return (column names, kind of label) of the text by which a user chooses columns.
+
+    "title, body, stars: scores" gives (["title", "body", "stars"], "scores"): texts
+    first, the label last. The kind is "classes", "scores", or "" where none is given. A
+    name with a comma must be in double quotes."""
     kind = next(
         (k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", column_choice)), ""
     )
@@ -123,12 +132,14 @@ def parse_column_choice(column_choice: str) -> ColumnChoice:
 def recognise_column_roles(
     location: str, rows: Table, chosen_columns: Sequence[str]
 ) -> ColumnRoles:
-    """Find out which columns of a user's training table are texts and which one is the
-    label.
+    """Find out which columns of a user's table are texts and which is the label.
 
-    Raises Refused, with the text to type, where that is not clear.
+    Raises Refused where that is not clear; the message has the text by which the user
+    can name the columns.
 
     location: the path of the data, for errors.
+    rows: the table of training rows, a list of (file and line, cells), with the header
+    first.
     chosen_columns: the columns that the user named, the label last; without any they
     are inferred from the header and from the values."""
     header = [convert_cell_to_text(name, location) for name in rows[0][1]]
@@ -186,6 +197,9 @@ def _explain_unused_columns(
 ) -> dict[str, str]:
     """Return {column: reason} for the columns of a user's table that are not read.
 
+    The user is shown the reasons, to notice a column that was left out by mistake.
+
+    rows: the table, a list of (file and line, cells), with the header first.
     chosen_columns: the columns that are read, texts first, the label last.
     value_count_by_fixed_column: {column: number of different values} of the columns
     whose value follows from the label."""
@@ -207,8 +221,10 @@ def _explain_unused_columns(
 
 
 def list_column_name_words(column_name: str) -> set[str]:
-    """Return the words in the name of a column, in lower case: "review" and "text" for
-    "reviewText2". A word with a final "s" is returned without it too."""
+    """Return the words in the name of a column, in lower case.
+
+    "reviewText2" gives "review" and "text". Known words tell texts from ids and dates.
+    A word with a final "s" is returned also without the "s", so that plurals match."""
     every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column_name)]
     return {*every, *(word.removesuffix("s") for word in every)}
 
@@ -241,11 +257,14 @@ def _header_looks_like_data_row(header: Sequence[str]) -> bool:
 def _count_values_fixed_by_label(
     rows: Table, header: list[str], label_column: str
 ) -> dict[str, int]:
-    """Return {column: number of different values} of the columns whose value follows
-    from the label: rows of one label always have the same value.
+    """Return {column: number of different values} of columns that the label determines.
 
-    Such a column would give the label away, or is constant. The result is empty where
-    labels hardly repeat, so that nothing can be concluded."""
+    In such a column, rows of one label always have the same value. With several values
+    it would give the label away, and with one it is constant; neither is a useful text.
+    The result is empty where more than half of the labels are different, so that
+    nothing can be concluded.
+
+    rows: the table, a list of (file and line, cells), with the header first."""
     columns = _group_cells_by_column(rows, header)
     labels = columns.pop(label_column, [])
     different = set(labels)
@@ -259,10 +278,12 @@ def _count_values_fixed_by_label(
 
 
 def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str]]:
-    """Return {column: cells as text} of a table, without the rows that have more or
-    fewer cells than the header.
+    """Return {column: cells as text} of a table.
 
-    rows: the table, of which the first row is the header."""
+    Columns are compared by it to find out which are texts and label. Rows that have
+    more or fewer cells than the header are left out.
+
+    rows: the table, a list of (file and line, cells), with the header first."""
     body = [
         ["" if cell is None else str(cell) for cell in cells]
         for _, cells in rows[1:]
@@ -274,10 +295,14 @@ def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str
 def _describe_unclear_columns(
     location: str, rows: Table, header: list[str]
 ) -> ErrorText:
-    """Return the ErrorText for the error that it is not clear which
-    columns of a user's table are texts and label.
+    """Return an error's text for a user's table whose columns are not clear.
 
-    The fix is an option to type that names the most probable ones."""
+    It is for the case that texts and label cannot be distinguished by their names. The
+    text has three parts: (problem, what is expected, fix). The fix is a command-line
+    option to type that names the most probable columns.
+
+    location: the path of the data.
+    rows: the table, a list of (file and line, cells), with the header first."""
     fault = f"columns {', '.join(map(quote_for_message, header))}"
     expected = "one or two texts and a label, known by their names, each once"
     columns = {
@@ -304,10 +329,14 @@ def _describe_unclear_columns(
 def _describe_missing_header(
     location: str, rows: Table, header: list[str]
 ) -> ErrorText:
-    """Return the ErrorText for the error that a user's file has no row
-    of column names.
+    """Return an error's text for a user's file that has no row of column names.
 
-    The fix is a shell command that adds one, with probable names."""
+    The text has three parts: (problem, what is expected, fix). The fix is a shell
+    command that adds a header with probable names.
+
+    location: the path of the data.
+    rows: the table, a list of (file and line, cells), without a header.
+    header: the first row, which looks like data."""
     location = rows[0][0].rpartition(":")[0] or location
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _group_cells_by_column([(location, numbers), *rows], numbers)
@@ -363,14 +392,17 @@ def fit_label_coding(
     label_kind: str,
     rows_by_split: Mapping[str, Sequence[Row]],
 ) -> LabelCoding:
-    """Find out whether the labels of a user's rows are classes or scores, and return
-    the LabelCoding that maps each label to a class code or a score.
+    """Find out whether labels are classes or scores, and how they become numbers.
+
+    The LabelCoding that is returned maps each label text to a class code, or to a score
+    from 0 to 5.
 
     Raises Refused, with the row, where a label among scores is no finite number, where
-    a class has two spellings or no training row, and where a class is called "nan";
-    also for fewer than two different labels, or too many.
+    a class has two spellings or no training row, and where a class is called "nan". It
+    is also raised for fewer than two different labels, and for too many classes.
 
-    location, label_column: the path and the label column, for errors.
+    location: the path of the data, for errors.
+    label_column: the name of the label column, for errors.
     label_kind: "classes", "scores", or "" to infer it.
     rows_by_split: {split name: rows}."""
     every = [row for part in rows_by_split.values() for row in part]
@@ -408,9 +440,11 @@ def _infer_label_kind(
 ) -> str:
     """Return "classes" or "scores", as the spelling of the labels suggests.
 
-    Names and few different whole numbers are classes; other numbers are scores of a
-    regression. Raises Refused for several labels in one cell.
+    Names are classes, and so are whole numbers of which few are different. Other
+    numbers are scores of a regression. Raises Refused for several labels in one cell,
+    such as "1, 4, 7".
 
+    rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}."""
     for row in rows:
         if SEVERAL.fullmatch(row.label):
@@ -455,10 +489,12 @@ def _code_labels_as_classes(
     rows_by_split: Mapping[str, Sequence[Row]],
     number_by_label: Mapping[str, float | None],
 ) -> LabelCoding:
-    """Return the LabelCoding that takes labels as names of classes.
+    """Return the LabelCoding that takes a user's labels as names of classes.
 
-    Spellings of one number, such as "1" and "1.0", are one class. Raises Refused for
-    names that differ only in case or blanks, and for a class without a training row.
+    Classes are ordered by number, then by name, and coded from 0. Spellings of one
+    number, such as "1" and "1.0", are one class. Raises Refused for names that differ
+    only in case or blanks, and for a class without a training row, which no model could
+    learn.
 
     number_by_label: {label: the number that it spells, or None}."""
     spellings: dict[str | float, list[str]] = {}

@@ -25,19 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """Features are the inputs of a model for the N questions of a Split: W windows,
-    each with the question and a part of its passage, in the order of questions and
-    passages.
+    """Features are the model inputs and labels for the N questions of a Split.
+
+    A long passage is cut into overlapping windows. There are W windows in all, each
+    with its question and a part of the passage, in the order of the questions and of
+    the passage.
 
     columns: {model input, such as "input_ids": W int32 arrays of different lengths}.
-    labels: positions in the window of the first and last token of the answer, int64
-    [W, 2]; 0 and 0 where the window does not contain it.
+    labels: positions in the window of the first and the last token of the answer, int64
+    [W, 2]; 0 and 0 where the window does not contain the answer.
     row: the number of each window's question in the Split, [W].
     first: the position of the first passage token in each window, [W].
     offsets: for each window with n passage tokens, int32 [n, 2]: start and end
     (exclusive) of each token in the passage, in characters.
     fullest: for each window, bool [n]: whether no other window has more context around
-    the token."""
+    the passage token. Answers begin only at such tokens."""
 
     columns: dict[str, list[np.ndarray]]
     labels: np.ndarray
@@ -54,15 +56,17 @@ def tokenise_questions(
     stride: int,
     max_question_tokens: int = 64,
 ) -> Features:
-    """Tokenise questions with their passages, cut into windows, and return them as
-    inputs and labels of a model.
+    """Tokenise questions with their passages, cut into overlapping windows for a model.
 
-    Token 0, [CLS], is the label for no answer. Raises Refused where a question leaves
-    no room for the passage.
+    Returns the inputs and labels of all windows. A window without the answer has the
+    label 0, the position of [CLS], which means no answer. Raises Refused where a
+    question leaves no room for the passage.
 
+    split: the questions in `a`, the passages in `b`.
     max_length: the largest number of tokens in a window.
-    stride: tokens from the start of a window to the start of the next one.
-    max_question_tokens: tokens to which questions are cut."""
+    stride: the number of tokens from the start of a window to the start of the next
+    one.
+    max_question_tokens: the number of tokens to which questions are cut."""
     assert split.b is not None
     before, between, after, types = _read_pair_format(tokenizer)
     # verbose=False hides the warning that a passage is longer than the model's input.
@@ -127,17 +131,22 @@ def find_best_spans(
     n_best: int = 20,
     max_answer_tokens: int = 30,
 ) -> BestSpans:
-    """Find the best answer to each of N questions from the logits over its W windows.
+    """Find the best answer to each of N questions from the logits over W windows.
 
-    A span is its start and end (exclusive) in characters of the passage. Its score is
-    the sum of its start and end logit. It is returned even where "no answer" (token 0)
-    scores higher. Without a valid span it is -1 and -1, and the difference is infinite.
-    Raises Refused for logits that are NaN.
+    Returns (spans, margins). Spans are int64 [N, 2], start and end (exclusive) in
+    characters of the passage. The score of a span is the sum of its start and end
+    logit. Margins are float64 [N], the score of "no answer" minus the score of the best
+    span. "No answer" is scored as a span of token 0, [CLS], in the window where this
+    score is lowest. The best span is returned even where the margin is positive, so
+    that the caller decides about "no answer". Without a valid span it is -1 and -1, and
+    the margin is infinite. Raises Refused for logits that are NaN.
 
-    start_logits, end_logits: [W, T], or W arrays at least as long as their windows.
+    start_logits, end_logits: a logit for each token: W arrays, at least as long as
+    their windows, or one array with W rows.
+    features: the windows, as `tokenise_questions` made them.
     split: the questions and passages of which the features were made.
-    n_best: a span begins and ends among this many tokens of a window with the highest
-    logits.
+    n_best: a span begins at one of the `n_best` tokens with the highest start logits of
+    a window, and ends at one of those with the highest end logits.
     max_answer_tokens: the largest number of tokens in a span."""
     assert split.b is not None
     places = np.full((len(split), 2), -1)
@@ -195,7 +204,12 @@ class PairFormat(NamedTuple):
 
 
 def _read_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
-    """Return how a tokenizer encodes a pair of texts."""
+    """Return how a tokenizer puts special tokens around a pair of texts.
+
+    The result has four parts: the ids of the special tokens before the first text,
+    between the texts, and after the second text, and the token types of the two texts,
+    int32 [2]. Windows of a passage are put together with it, without tokenising the
+    passage again."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
@@ -214,11 +228,16 @@ class Window(NamedTuple):
 def _divide_into_windows(
     token_count: int, window_tokens: int, stride: int
 ) -> list[Window]:
-    """Cut a passage into overlapping windows.
+    """Cut a passage of tokens into overlapping windows that fit into a model.
+
+    Returns (start, end (exclusive), has_most_context) for each window, in tokens of the
+    passage. The last part is bool [end - start]: whether no other window has more
+    context around the token.
 
     token_count: the number of tokens of the passage.
     window_tokens: the number of passage tokens that fit into a window.
-    stride: tokens from the start of a window to the start of the next one."""
+    stride: the number of tokens from the start of a window to the start of the next
+    one."""
     step = min(stride, window_tokens)  # A longer step would leave tokens out.
     starts = np.arange(1 + max(0, -(-(token_count - window_tokens) // step))) * step
     ends, spots = (

@@ -22,10 +22,12 @@ PLACED = "text that begins there in the passage"
 class Question(NamedTuple):
     """A Question is a question of SQuAD with its passage and its accepted answers.
 
-    name: its id in the file.
-    answers: (text, start in the passage in characters) of each; [] where the passage
-    has no answer.
-    is_placed: whether every answer's text is in the passage at its start."""
+    name: the id of the question in the file.
+    text: the question itself.
+    answers: (text, start in the passage in characters) of each accepted answer; []
+    where the passage has no answer.
+    is_placed: whether the text of every answer is in the passage at its start. A
+    question where it is not cannot be used for training."""
 
     name: str
     text: str
@@ -38,12 +40,14 @@ class Question(NamedTuple):
 
 
 def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
-    """Return the Split of the questions in SQuAD's files.
+    """Return the questions in SQuAD's files as one Split, with all answers checked.
 
-    Raises Refused, with the file, for another layout; and with the question, where an
-    answer is not in the passage at its start, or a question of SQuAD1 has no answer.
+    Raises Refused, with the file, where a file has another layout. Raises it with the
+    question where an answer is not in the passage at its start, or where a question of
+    SQuAD1 has no answer.
 
-    task_name: "SQuAD1" or "SQuAD2"."""
+    task_name: "SQuAD1" or "SQuAD2".
+    json_paths: files with the questions of one split."""
     rows = []
     for path in json_paths:
         for row in read_questions(path):
@@ -56,9 +60,11 @@ def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
 
 
 def build_split(rows: Sequence[Question]) -> Split:
-    """Return the Split of some Questions: questions in `a`, passages in `b`, accepted
-    answer texts in `answers` ([] for no answer), and start and end of the first answer
-    in `y`, in characters."""
+    """Return some Questions as a Split, the form of data that trainings use.
+
+    Questions are in `a`, passages in `b`, accepted answer texts in `answers` ([] for no
+    answer). `y` is int64 [N, 2]: start and end (exclusive) of the first answer in the
+    passage, in characters, or -1 and -1."""
     y = [
         (row.answers[0][1], row.answers[0][1] + len(row.answers[0][0]))
         if row.answers
@@ -75,8 +81,12 @@ def build_split(rows: Sequence[Question]) -> Split:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Return the Questions in a file. Raises Refused where it does not have SQuAD's
-    layout."""
+    """Return all Questions (question, passage, answers) in a file of SQuAD's layout.
+
+    A question with an answer at a wrong position has `is_placed` False. Raises Refused
+    where the file does not have the layout data[].paragraphs[].qas[].
+
+    path: an official JSON file, or a .jsonl file with rows of the Hugging Face hub."""
     rows = []
     try:
         for row in _iterate_questions(path):
@@ -110,9 +120,9 @@ def _iterate_questions(path: Path) -> Iterator[Json]:
 def _parse_answers(answer_field: Json | list[Json]) -> list[tuple[str, int]]:
     """Return the answers of a question as [(text, start in characters)]; [] for none.
 
-    answer_field: the question's entry "answers": a list of answers, or the hub's dict
-    with a list of texts and a list of starts. A start may be a string of digits. An
-    empty text at -1 means that there is no answer."""
+    answer_field: the question's entry "answers": a list of answers, or, as the Hugging
+    Face hub has it, a dict with a list of texts and a list of starts. A start may be a
+    string of digits. An empty text at -1 means that there is no answer."""
     if isinstance(answer_field, dict):
         pairs = zip(answer_field["text"], answer_field["answer_start"], strict=True)
     else:

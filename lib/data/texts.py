@@ -31,10 +31,12 @@ TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 def files(corpus_name: str) -> list[Path]:
     """Return the text files of a corpus for pre-training, in the order of their names.
-    Raises FileNotFoundError where it has none.
 
-    corpus_name: a corpus such as "wikipedia", or several joined by "+".
-    """
+    Where the corpus has files with "train" in their names, only these are returned.
+    Raises Refused for an unknown corpus, and Absent (a FileNotFoundError) where it has
+    no file.
+
+    corpus_name: a corpus such as "wikipedia", or several joined by "+"."""
     chosen = []
     for corpus in corpus_name.split("+"):
         check_known_name("text corpus", corpus, TEXTS)
@@ -50,10 +52,11 @@ def files(corpus_name: str) -> list[Path]:
 def read_documents(
     text_files: Iterable[Path], max_paragraphs: int | None = None
 ) -> Iterator[list[str]]:
-    """Yield the documents of several files, each as a list of its paragraphs.
+    """Yield the documents of several text files, each as a list of its paragraphs.
 
-    A document ends at a blank line, at the end of a file, and after `max_paragraphs`
-    paragraphs. Raises Refused where a file is not UTF-8."""
+    A line of a file is a paragraph. A document ends at a blank line, at the end of a
+    file, and after `max_paragraphs` paragraphs. Raises Refused where a file is not
+    UTF-8 or UTF-16."""
     for path in text_files:
         document = []
         for line in chain(iterate_lines(path), [""]):
@@ -66,8 +69,12 @@ def read_documents(
 
 
 def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
-    """Yield the documents of a corpus for pre-training, each as a list of its
-    paragraphs, without titles. Corpora joined by "+" take turns."""
+    """Yield the documents of a corpus for pre-training, each as a list of paragraphs.
+
+    Titles are left out. Of several corpora joined by "+", such as "wikipedia+books",
+    one document each is taken in turn. Files are read while the documents are used, so
+    a corpus may be larger than the memory. Raises Absent where a corpus has no
+    files."""
     if "+" in corpus_name:
         turns = zip_longest(*map(iterate_documents, corpus_name.split("+")))
         yield from (document for turn in turns for document in turn if document)
@@ -88,12 +95,14 @@ class CorpusDigest(NamedTuple):
 def digest_documents(
     corpus_name: str, document_count: int | None = None
 ) -> CorpusDigest:
-    """Return the number and the digest of the first documents of a corpus, by which the
-    description of a run identifies its pre-training text.
+    """Return (number, digest) of the first documents of a corpus for pre-training.
 
-    The result is cached on disk until a file changes.
+    The description of a training run contains the digest, which identifies the text
+    that it reads. The digest is 16 hex digits of a SHA-256. The number is smaller than
+    `document_count` where the corpus has fewer documents. The result is cached on disk
+    until a file changes.
 
-    document_count: the number of documents that are read; None reads all."""
+    document_count: the number of documents to read; None reads all."""
 
     def count_and_digest() -> list[int | str]:
         number, body = 0, hashlib.sha256()
@@ -108,11 +117,15 @@ def digest_documents(
 
 
 def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
-    """Return a descriptor of the first `document_count` documents of a corpus (None: of
-    all) for the description of a run: {"text": corpus, "digest", "documents"}.
+    """Return a dict that identifies a pre-training text in the description of a run.
 
-    Where the corpus is missing, the digest is the official one, so that runs that were
-    made elsewhere are found."""
+    It is {"text": corpus name, "digest", "documents": number of documents}, without
+    "documents" if all are used. `load` reads the text from it. Where the corpus is
+    missing, the digest is the committed official one, so that training runs that were
+    made on other machines are found; FileNotFoundError is raised without one.
+
+    document_count: the number of documents from the start of the corpus; None takes
+    all."""
     key = f"texts/{corpus_name}/{document_count or 'all'}"
     digest = find_local_or_committed_digest(
         key, lambda: digest_documents(corpus_name, document_count)[1]
@@ -123,11 +136,14 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
 
 
 def load(corpus_descriptor: Json) -> Iterator[list[str]]:
-    """Return an iterator over the documents of a corpus, each a list of paragraphs, for
-    pre-training. Raises Refused where they have another digest than described, or are
-    too few.
+    """Return an iterator over the documents of a corpus for pre-training.
 
-    corpus_descriptor: the dict that `describe_corpus` returned."""
+    A document is a list of paragraphs. Raises Refused where the documents have another
+    digest than described, or are too few, so that a run never trains on other text than
+    its description names.
+
+    corpus_descriptor: {"text", "digest", "documents"}, as `describe_corpus` returned
+    it."""
     name, count = corpus_descriptor["text"], corpus_descriptor.get("documents")
     number, digest = digest_documents(name, count)
     check_digest(f"the text of {name}", digest, corpus_descriptor["digest"])

@@ -27,16 +27,22 @@ Columns = dict[str, list[int]]  # {model input: its values} for one row.
 
 
 def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return a digest of a tokenizer's vocabulary and rules, for keys of caches of
-    token ids."""
+    """Return a digest of a tokenizer's vocabulary and rules: 16 hex digits.
+
+    It is part of the key under which token ids are cached on disk, so that another
+    tokenizer never gets these ids."""
     return disk.digest_bytes(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
 class Rows:
-    """Rows are N rows of token ids of different lengths, stored as one flat array.
+    """Rows are the token ids of N rows of different lengths, stored as one flat array.
 
-    token_ids: the ids of all rows, concatenated.
-    row_ends: offsets [N + 1], the first 0: row i is ids[ends[i] : ends[i + 1]]."""
+    `rows[i]` returns the ids of row i. The array may be mapped from a file, so that
+    memory does not grow with N.
+
+    token_ids: the ids of all rows, concatenated, int32.
+    row_ends: offsets [N + 1], the first of them 0: row i is token_ids[row_ends[i] :
+    row_ends[i + 1]]."""
 
     def __init__(self, token_ids: np.ndarray, row_ends: np.ndarray) -> None:
         self.ids, self.ends = token_ids, row_ends
@@ -51,7 +57,9 @@ class Rows:
         return np.diff(self.ends)
 
     def used_ids(self) -> np.ndarray:
-        """Return the different token ids that occur in the rows, sorted."""
+        """Return the different token ids that occur in these rows of text, sorted.
+
+        Only the embeddings of such tokens get gradients in a training on the rows."""
         return np.unique(self.ids)
 
 
@@ -60,10 +68,14 @@ def cache_rows(
     iterate_rows: Callable[[], Iterable[Columns]],
     columns: Sequence[str],
 ) -> dict[str, Rows]:
-    """Return {model input: Rows of its values} from a cache on disk; compute and write
-    them first where they are missing.
+    """Return the tokenised rows of a data set from a cache on disk.
 
-    cache_key: a digest of all that the values depend on.
+    The result is {model input, such as "input_ids": Rows of its values}. Where the
+    cache is missing or damaged, the rows are computed and written first. So a data set
+    is tokenised once. The arrays are mapped from the file, so memory does not grow with
+    the number of rows.
+
+    cache_key: a digest of all that the values depend on (texts, tokenizer, length).
     iterate_rows: function that yields {model input: list of values} for each row; the
     lists of a row have one length. It is called only where the cache is missing.
     columns: the names of the model inputs, such as "input_ids"."""

@@ -38,9 +38,11 @@ Texts = tuple[str, ...]
 
 
 def _swap_words(rng: Random, words: Words) -> Words | None:
-    """Make a sentence ungrammatical by swapping two neighbouring words: "the dog big
-    slept", "the dog not did sleep". Returns None where both are verbs, as that may be
-    grammatical."""
+    """Make a sentence ungrammatical by swapping two neighbouring words at random.
+
+    Examples are "the dog big slept" and "the dog not did sleep". It makes negative
+    examples for toy imitations of CoLA and BigramShift. Returns None where both words
+    are verbs, as the sentence may then still be grammatical."""
     i = pick_option(rng, range(len(words) - 1))
     if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
         return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
@@ -58,8 +60,10 @@ TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
 def _find_wrong_form(rng: Random, word: Word) -> str | None:
-    """Return another form of a word that is ungrammatical in its place ("sleep" for
-    "sleeps", "every" for "two"), or None where there is none."""
+    """Return another form of a word that is ungrammatical in its place.
+
+    Examples are "sleep" for "sleeps" and "every" for "two". Negative examples of a toy
+    imitation of CoLA are made with it. Returns None where the word has no such form."""
     # Leave out the first determiner, "the": it fits singular and plural nouns.
     for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
         if word.text in one[1:]:
@@ -70,9 +74,11 @@ def _find_wrong_form(rng: Random, word: Word) -> str | None:
 
 
 def _misinflect_word(rng: Random, words: Words) -> Words | None:
-    """Make a sentence ungrammatical by a wrong form of one word: "the dogs near the
-    park sleeps", "every dogs slept", "the dog did not slept". Returns None where no
-    word has a wrong form."""
+    """Make a sentence ungrammatical by a wrong form of one word, drawn at random.
+
+    Examples are "the dogs near the park sleeps", "every dogs slept" and "the dog did
+    not slept". It makes negative examples for a toy imitation of CoLA. Returns None
+    where no word has a wrong form."""
     wrong = [
         (i, other)
         for i, word in enumerate(words)
@@ -84,9 +90,11 @@ def _misinflect_word(rng: Random, words: Words) -> Words | None:
 
 
 def _break_transitivity(rng: Random, words: Words) -> Words:
-    """Make a sentence ungrammatical by exchanging its last verb, so that a transitive
-    verb has no object, or an intransitive one has an object: "the dog chased", "the dog
-    slept the pig"."""
+    """Make a sentence ungrammatical by exchanging its last verb.
+
+    A transitive verb then has no object ("the dog chased"), or an intransitive verb has
+    one ("the dog slept the pig"). It makes negative examples for a toy imitation of
+    CoLA."""
     i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
     others = g.INTRANSITIVE if words[i].lemma in g.TRANSITIVE else g.TRANSITIVE
     other = g.VERB[pick_option(rng, others)][words[i].tag]
@@ -101,11 +109,15 @@ def _make_cola_row(
     label: int,
     faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
 ) -> Texts:
-    """Generate a row of the toy imitation of CoLA: a grammatical sentence (label 1), or
-    an ungrammatical one (label 0).
+    """Generate the text of a row of the toy imitation of CoLA.
 
+    CoLA asks whether a sentence is grammatical. Returns a tuple of one sentence.
+
+    label: 1 gives a grammatical sentence, 0 an ungrammatical one.
     faults: functions f(rng, words) that make a sentence ungrammatical, or return None
-    where they cannot; one is drawn at random."""
+    where they cannot; one is drawn at random. Grammatical sentences are drawn from the
+    sentences that the fault can change, so that the label does not depend on their
+    form."""
     while True:
         verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {
@@ -124,8 +136,10 @@ def _make_cola_row(
 
 
 def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
-    """Draw random events in the passive voice, each with an agent and a patient. All
-    nouns of the events are different, and none are synonyms."""
+    """Draw random Events (meanings of clauses) for the texts of one row of a toy task.
+
+    Each has an agent and a patient, as in "the pig was chased by the dog". All nouns
+    are different, and none are synonyms, so that each noun means one participant."""
     while True:
         events = [sample_event(rng, passive=True) for _ in range(event_count)]
         nouns = [e.noun for p in events for e in (p.agent, p.patient) if e]
@@ -136,7 +150,9 @@ def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
 
 
 def _replace_by_synonym(rng: Random, event: Event, role: str) -> Event:
-    """Return an event with a random synonym in place of one of its words.
+    """Return an Event (meaning of a clause) with a random synonym for one of its words.
+
+    The new Event means the same, so it serves to make paraphrases.
 
     role: the word that is replaced: "agent" for the agent's noun, or "verb"."""
     if role == "verb":
@@ -149,9 +165,12 @@ def _replace_by_synonym(rng: Random, event: Event, role: str) -> Event:
 
 
 def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
-    """Return an event with the same meaning in other words.
+    """Return an Event (meaning of a clause) with the same meaning in other words.
 
-    synonym_count: how many of agent and verb are replaced by a synonym, 0 to 2."""
+    It makes a paraphrase for toy tasks of text pairs.
+
+    synonym_count: how many of the two words, agent and verb, are replaced by a synonym:
+    0, 1 or 2."""
     slots = ["agent", "verb"]
     for _ in range(synonym_count):
         slot = pick_option(rng, slots)
@@ -161,11 +180,11 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
 
 
 def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
-    """Return an event in other words with the same meaning, or negated with "not".
+    """Return a paraphrase of an Event (meaning of a clause), or the paraphrase negated.
 
-    A negated event has one more word, "not". For balance, one that is not negated has
-    half a synonym more on average, so that the number of words that two texts share
-    does not reveal the label.
+    It is the second text of a toy pair. Negation adds or removes the word "not". For
+    balance, a paraphrase that is not negated has more synonyms on average, so that the
+    number of words that both texts share does not reveal the label.
 
     same_meaning: whether the meaning stays; otherwise the event is negated."""
     if same_meaning:
@@ -176,12 +195,14 @@ def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
 def _draw_event_pair(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
-    """Draw the meanings of two texts for the toy imitation of RTE: (events of the first
-    text, events of the second).
+    """Draw the meanings of two texts for a row of the toy imitation of RTE.
 
-    The second text has the same meaning if `same_meaning`; otherwise each of its events
-    is the negation of that in the first. A text has one event, or two of which one is
-    negated."""
+    Returns (events of the first text, events of the second text). RTE asks whether the
+    first text implies the second. A text has one event, or two events of which one is
+    negated.
+
+    same_meaning: whether the second text has the same meaning. Otherwise each of its
+    events is the negation of that in the first text."""
     if rng.random() < 0.5:
         [p] = _draw_events(rng)
         return [p], [_affirm_or_deny(rng, p, same_meaning)]
@@ -194,12 +215,14 @@ def _draw_event_pair(
 def _draw_pair_with_clauses(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
-    """Draw the meanings of two texts with relative clauses for the toy imitation of
-    RTE, such as "the dog that slept was seen by the pig": (events of the first text,
-    events of the second).
+    """Draw the meanings of two texts with relative clauses for a toy task like RTE.
 
-    The second text has the same meaning if `same_meaning`. Otherwise it negates the
-    event, or its relative clause modifies the other one of agent and patient."""
+    Returns ([event of the first text], [event of the second text]). An example of a
+    text is "the dog that slept was seen by the pig". A model must find out to which
+    noun the clause belongs.
+
+    same_meaning: whether the second text has the same meaning. Otherwise it negates the
+    event, or its relative clause is at the other noun."""
     meaning = "same" if same_meaning else pick_option(rng, ("other", "denied"))
     [p] = _draw_events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
@@ -217,17 +240,22 @@ def _draw_pair_with_clauses(
 
 
 def _attach_clause(event: Event, role: str, inner_event: Event) -> Event:
-    """Return an event whose agent or patient has a relative clause: "the dog that slept
-    chased the pig".
+    """Return an Event (meaning of a clause) with a relative clause at one of its nouns.
 
-    role: "agent" or "patient", which gets the clause.
-    inner_event: the meaning of the clause."""
+    An example is "the dog that slept chased the pig".
+
+    role: "agent" or "patient", the noun that gets the relative clause.
+    inner_event: the meaning of the relative clause."""
     return replace(event, **{role: replace(getattr(event, role), clause=inner_event)})
 
 
 def _make_rte_row(rng: Random, label: int) -> Texts:
-    """Generate a row of the toy imitation of RTE: two texts with the same meaning
-    (label 0), or with different ones (label 1)."""
+    """Generate the two texts of a row of the toy imitation of RTE.
+
+    RTE asks whether the first text implies the second.
+
+    label: 0 gives texts with the same meaning, 1 gives texts with different
+    meanings."""
     both = pick_option(
         rng, (_draw_event_pair, _draw_event_pair, _draw_pair_with_clauses)
     )(rng, label == 0)
@@ -241,13 +269,15 @@ class SquadTexts(NamedTuple):
 
 
 def _make_squad_row(rng: Random, label: int) -> SquadTexts:
-    """Generate a row of the toy imitations of SQuAD.
+    """Generate (question, passage, answer span) for the toy imitations of SQuAD.
 
-    The passage has two events: A does something to B, and B does the same to C. In
-    place of the event that is not asked about, D may do something else.
+    The span is (start, end) in characters of the passage, end exclusive, or (-1, -1)
+    for no answer. The passage has two sentences: A does something to B, and B does the
+    same to C. In 60 % of the rows, the sentence that is not asked about is replaced by
+    one about another participant, such as "the pig slept".
 
-    label: 0 asks for the agent of an event, 1 for its patient. 2 asks for one of them,
-    but of the negated event, so that there is no answer."""
+    label: 0 asks for the agent of a sentence, 1 for its patient. 2 asks for one of the
+    two, drawn at random, but with the event negated, so that there is no answer."""
     first, beside = _draw_events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick_option(rng, (1, -1))]
@@ -270,9 +300,12 @@ def _make_squad_row(rng: Random, label: int) -> SquadTexts:
 
 
 def _make_tense_row(rng: Random, label: int) -> Texts:
-    """Generate a row of the toy imitation of SentEval's Tense: the main clause is in
-    the past (label 0) or in the present (label 1), and a relative clause in the other
-    tense."""
+    """Generate the text of a row of the toy imitation of SentEval's task Tense.
+
+    The task asks for the tense of the main clause. A relative clause is in the other
+    tense, so that single words do not give the answer. Returns a tuple of one sentence.
+
+    label: 0 puts the main clause into the past, 1 into the present."""
     p, inner = (
         sample_event(rng, random_quantifiers=True, past=past, positive=True)
         for past in (label == 0, label == 1)
@@ -310,12 +343,14 @@ JUDGED = 2000
 
 @cache
 def load(task_name: str) -> dict[str, Split]:
-    """Generate a toy task, and return {split name, such as "train": Split}; cached.
+    """Generate the rows of a toy task, and return {split name, such as "train": Split}.
 
-    All labels are equally frequent. No text of an evaluation split is in the training
-    set.
+    Toy tasks need no download. All labels are equally frequent, up to one row, and no
+    text of an evaluation split is in the training set. The result is the same on every
+    machine, and is cached.
 
-    task_name: a key of TASKS, such as "CoLA"."""
+    task_name: "CoLA", "RTE", "SQuAD1", "SQuAD2", "BigramShift" or "Tense". Raises
+    KeyError for another name."""
     seen, names = set(), list(ROWS[task_name])
     splits = {
         name: _draw_split(task_name, name, seen)
@@ -325,11 +360,14 @@ def load(task_name: str) -> dict[str, Split]:
 
 
 def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
-    """Generate a split of a toy task. The labels take turns, then the rows are
+    """Generate one split of a toy task, the same in every call with the same arguments.
+
+    The labels take turns, so that they are equally frequent, then the rows are
     shuffled.
 
     split_name: "train", "dev" or "test".
-    used_texts: texts of other splits, which are avoided; the new texts are added."""
+    used_texts: texts of other splits, which are avoided. The new texts are added to
+    this set."""
     rng, span = random.Random(f"{SEED} {task_name} {split_name}"), TASKS[task_name].span
     rows: dict[Texts, tuple[float, Any]] = {}
     while len(rows) < ROWS[task_name][split_name]:
@@ -352,11 +390,13 @@ def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
 
 
 def generate_passages(sentence_count: int, seed: int) -> list[str]:
-    """Generate a toy corpus for pre-training: passages of two sentences each, about
-    `sentence_count` sentences in all.
+    """Generate a toy corpus for pre-training: a list of passages of two sentences each.
 
-    The sentences of a passage have the same meaning, or are unrelated; all are
-    grammatical."""
+    It needs no download, and has the vocabulary of the toy tasks. The two sentences of
+    a passage have the same meaning (60 %), or are unrelated; all are grammatical.
+
+    sentence_count: the number of sentences in all; an odd number is rounded up.
+    seed: another seed gives other passages."""
     rng, passages = random.Random(f"{seed} corpus"), []
     while 2 * len(passages) < sentence_count:
         said_twice = _make_rte_row(rng, 0)

@@ -86,14 +86,16 @@ TASKS = {
 
 
 class Sentence(NamedTuple):
-    """A Sentence is a sentence of a treebank: tuples with one item for each word, and
-    the name of its document.
+    """A Sentence is a sentence of a dependency treebank with its annotation.
+
+    Each tuple has one item for each word. Probing tasks take their labels from it.
 
     kinds: universal parts of speech, such as "NOUN".
     features: morphological features, such as "Number=Sing|...", or "_".
     heads: the position of the head of each word in the dependency tree, -1 for the
     root.
-    relations: names of dependency relations without subtypes, such as "nsubj"."""
+    relations: names of dependency relations without subtypes, such as "nsubj".
+    document: the name of the document that has the sentence."""
 
     words: tuple[str, ...]
     lemmas: tuple[str, ...]
@@ -105,10 +107,12 @@ class Sentence(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A Row is an example of a probing task: a sentence, perhaps changed, with its
-    label.
+    """A Row is an example of a probing task: a sentence with its label.
 
-    key: all rows of one key, such as a lemma or a document, go to the same split.
+    label: the class name.
+    key: all rows of one key, such as a lemma or a document, go to the same split, so
+    that a model cannot score by remembering it.
+    words: the words of the sentence, which the task may have changed.
     stratum: the group of rows, such as those of one length, within which the classes
     are made equally frequent."""
 
@@ -119,11 +123,11 @@ class Row(NamedTuple):
 
 
 def read_sentences(path: Path | str) -> list[Sentence]:
-    """Return the Sentences of a CoNLL-U file.
+    """Return the annotated Sentences of a CoNLL-U file, the format of treebanks.
 
     Lines of multiword tokens ("1-2") and of empty nodes ("1.1") are skipped; the words
-    of a multiword token have lines of their own. Raises Refused with the file and the
-    line after a malformed sentence."""
+    of a multiword token have lines of their own. Raises Refused, with the file and a
+    line number, where the lines of a sentence are no tree."""
     path, sentences, rows, document = Path(path), [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("#"):
@@ -145,9 +149,10 @@ def read_sentences(path: Path | str) -> list[Sentence]:
 
 
 def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
-    """Return the Sentence that the lines of a CoNLL-U file describe.
+    """Return the annotated Sentence that the lines of a CoNLL-U file describe.
 
-    Raises ValueError or IndexError where the heads are no tree.
+    Words without a lemma get the word as their lemma, and subtypes of relations are
+    dropped. Raises ValueError or IndexError where the heads are no tree with one root.
 
     rows: the ten fields of each word's line.
     document: the name of the sentence's document."""
@@ -165,11 +170,10 @@ def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
 
 
 def list_ancestors(sentence: Sentence, position: int) -> list[int]:
-    """Return the positions of a word and of its ancestors in the dependency tree, from
-    the word up to the root.
+    """Return the positions of a word and of its ancestors in the dependency tree.
 
-    Where heads form a cycle, more positions are returned than the sentence has words;
-    that is how a malformed tree is noticed."""
+    They go from the word up to the root. Where heads form a cycle, the list is cut when
+    it is longer than the sentence; so a malformed tree is noticed by its length."""
     positions = [position]
     while (position := sentence.heads[position]) != -1 and len(positions) <= len(
         sentence.heads
@@ -199,16 +203,17 @@ def _find_target_word(
     feature_by_position: Mapping[int, str],
     main_clause_depth: int,
 ) -> TargetWord | None:
-    """Find the word whose tense or grammatical number a probing task asks about, or
-    return None.
+    """Find the word whose tense or number a probing task asks about: (label, lemma).
 
-    It is the first word that has the depth of the main clause. Where there is none, it
-    is the word nearest to the root, provided that all words agree.
+    The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. The word is the
+    first at `main_clause_depth`. Where no word has that depth, it is the word nearest
+    to the root, provided that all words agree in tense or number, so that the answer is
+    clear. Returns None otherwise.
 
     part_of_speech: "VERB" or "NOUN".
     feature_by_position: {position of a word: its tense or number, such as "Past"}.
-    main_clause_depth: the depth of such a word of the main clause in the dependency
-    tree: 0 for the verb, 1 for a noun."""
+    main_clause_depth: the depth in the dependency tree of the main clause's verb, the
+    root (0), or of its subject and object (1)."""
     level = compute_depths(sentence)
     words = [
         i
@@ -225,10 +230,11 @@ def _find_target_word(
 
 
 def find_tense(sentence: Sentence) -> TargetWord | None:
-    """Return ("PAST" or "PRES", lemma) for the task Tense: of the finite full verb of
-    the main clause, or of another clause if all finite verbs agree in tense.
+    """Return (label, lemma) of the verb whose tense the probing task Tense asks about.
 
-    Returns None where there is no such verb."""
+    The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
+    or of another clause if all finite verbs agree in tense. Returns None where there is
+    no such verb; the sentence is then not used."""
     verbs = [i for i, kind in enumerate(sentence.kinds) if kind in ("VERB", "AUX")]
     finite = [i for i in verbs if "VerbForm=Fin" in sentence.features[i]]
     return _find_target_word(
@@ -239,11 +245,13 @@ def find_tense(sentence: Sentence) -> TargetWord | None:
 def find_grammatical_number(
     sentence: Sentence, dependency_relation: str
 ) -> TargetWord | None:
-    """Return ("NN" for singular or "NNS" for plural, lemma) for the tasks SubjNumber
-    and ObjNumber: of the common noun that is subject or object of the main clause, or
-    of another clause if all subjects or objects agree in number.
+    """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
 
-    Returns None where there is no such noun. Pronouns without a number are ignored.
+    These two probing tasks ask for the number of a subject or an object: "NN" is
+    singular, "NNS" plural. The noun is a common noun that is subject or object of the
+    main clause, or of another clause if all subjects or objects agree in number.
+    Pronouns without a number are ignored. Returns None where there is no such noun; the
+    sentence is then not used.
 
     dependency_relation: "nsubj" for subjects or "obj" for objects."""
     values = {}
@@ -255,8 +263,11 @@ def find_grammatical_number(
 
 
 def format_top_constituents(sentence: Sentence) -> str:
-    """Return the sequence of the root and its clause-level dependents in the order of
-    the words, such as "nsubj root obj"; it is the class of TopConstituents."""
+    """Return the names of the main parts of a sentence, in order, joined by blanks.
+
+    An example is "nsubj root obj": the root of the dependency tree and its clause-level
+    dependents. The most frequent sequences of a treebank are the classes of the probing
+    task TopConstituents."""
     root = sentence.heads.index(-1)
     names = [
         "root" if i == root else name
@@ -274,11 +285,13 @@ class SwappedClauses(NamedTuple):
 
 
 def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
-    """Swap the two coordinated main clauses of a sentence, for the task
-    CoordinationInversion: "He left , but she stayed ." becomes "She stayed , but he
-    left .".
+    """Swap the two coordinated main clauses of a sentence.
 
-    Returns None where there are no such clauses."""
+    "He left , but she stayed ." becomes "She stayed , but he left .". The probing task
+    CoordinationInversion asks whether a sentence was changed so. Returns (words of the
+    new sentence, comparison); the comparison is 1 if the clause that was first is the
+    longer one, -1 if it is the shorter one, and 0 for equal lengths. Returns None where
+    the sentence has no two such clauses."""
     words, root = sentence.words, sentence.heads.index(-1)
     links = list(zip(sentence.heads, sentence.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
@@ -322,10 +335,14 @@ class FrequencyClass(NamedTuple):
 
 @cache
 class _Treebank:
-    """A _Treebank has all sentences of a treebank, and statistics of them that probing
-    tasks need: classes, and word frequencies for OddManOut.
+    """A _Treebank has the sentences of a treebank, the source of probing tasks.
 
-    folder: the folder with the three CoNLL-U files."""
+    It has all different sentences of 5 to 40 words, and what is counted in them: the
+    frequent words and constituent sequences that are the classes of SentEval's tasks
+    WordContent and TopConstituents, and word frequencies for its task OddManOut. Raises
+    Absent where not exactly one file of each split is there.
+
+    folder: the folder with the CoNLL-U files of training, development and test."""
 
     def __init__(self, folder: Path) -> None:
         pooled = {}
@@ -363,9 +380,12 @@ class _Treebank:
         return FrequencyClass(*form[1:], self.times[form].bit_length())
 
     def make_row(self, task_name: str, sentence: Sentence, rng: Random) -> Row | None:
-        """Return the example that a probing task makes of a sentence, or None where the
-        sentence does not suit the task.
+        """Return the example that a probing task makes of a sentence.
 
+        Returns None where the sentence does not suit the task, such as one without a
+        tense.
+
+        task_name: one of SentEval's ten probing tasks, such as "Tense".
         rng: draws which change is made to the sentence, if any."""
         words, label = list(sentence.words), rng.choice("IO")
         if task_name == "Length":
@@ -444,8 +464,11 @@ def _make_bigram_shift_row(
 
 
 def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
-    """Yield ((word, part of speech, features), position) of the nouns and verbs of a
-    sentence that are written in lower case."""
+    """Yield the nouns and verbs of a sentence, with their positions.
+
+    An item is ((word, part of speech, morphological features), position). Words that
+    are not in lower case, such as names, are left out. The probing task OddManOut
+    replaces one of these words by another with the same part of speech and features."""
     for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, sentence.features[i]), i
@@ -457,23 +480,30 @@ UNSEEN = tuple(TASKS)
 
 
 def load_official_test_rows(task_name: str, folder: Path | str) -> Split:
-    """Return the Split of a probing task's test rows, on which models are scored, but
-    never trained or selected.
+    """Return the test rows of a probing task, as a Split.
 
+    Models are scored on them, but never trained or selected. The test rows share no
+    sentence with the other splits. Raises Absent where the treebank is missing.
+
+    task_name: one of SentEval's ten probing tasks, such as "Tense".
     folder: the folder of the treebank."""
     return load(task_name, folder)["test"]
 
 
 @cache
 def load(task_name: str, folder: Path | str) -> dict[str, Split]:
-    """Derive a probing task of SentEval from a treebank, and return {"train", "dev",
-    "test": Split}; cached. The index of a row is the number of its sentence in the
-    pooled files.
+    """Derive a probing task of SentEval from a treebank, and return its splits.
 
-    Raises Absent where the three files are missing. Raises Refused with file and line
-    where one is malformed, and where they have too few sentences.
+    The result is {"train", "dev", "test": Split}. The annotated sentences of the
+    treebank are used instead of SentEval's own. The sentences of all files are pooled
+    and split anew, 70/15/15. The index of a row is the number of its sentence in the
+    pool. The result is cached.
 
-    folder: the folder with the three CoNLL-U files."""
+    Raises Absent where one of the three files is missing. Raises Refused with file and
+    line where one is malformed, and where they have too few sentences.
+
+    task_name: one of SentEval's ten probing tasks, such as "Tense".
+    folder: the folder with the CoNLL-U files of training, development and test."""
     treebank, records = _Treebank(Path(folder)), []
     import pandas as pd  # Imported late, as it is slow and commands rarely need it.
 
@@ -507,11 +537,12 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
 
 
 def _assign_keys_to_splits(rows: pd.DataFrame, stratify_by_label: bool) -> SplitByKey:
-    """Assign rows to training, development and test sets by their keys, and return
-    {key: "train", "dev" or "test"}.
+    """Assign the keys of rows to splits, and return {key: "train", "dev" or "test"}.
 
-    A key with more than 3 % of the rows, such as a frequent lemma, goes to the training
-    set, as it would be too large a part of a small split.
+    All rows of a key, such as a lemma, go to the same split, so that a model cannot
+    score by remembering the key. About 70 % of the rows go to training, 15 % to each
+    other split. A key with more than 3 % of the rows, such as a frequent lemma, goes to
+    the training set, as it would be too large a part of a small split.
 
     rows: the rows of a probing task, with the columns "key" and "label".
     stratify_by_label: whether the rows of each label are divided separately."""

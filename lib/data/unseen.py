@@ -34,7 +34,8 @@ LONG = 9  # Least number of words of an unseen row that counts in scores.
 class _Split(Protocol):
     """A _Split is the type of lib.data.Split (rows of a task), for the type checker.
 
-    lib.data imports this module, so its class cannot be imported here."""
+    The class cannot be imported here, because lib.data imports this module. So its
+    attributes are declared once more: texts `a`, second texts `b` and labels `y`."""
 
     @property
     def a(self) -> list[str]: ...
@@ -77,8 +78,13 @@ def list_ngrams(text: Text, *lengths: int) -> list[Text]:
 
 
 def list_ngrams_for_overlap(text: Text) -> list[Text]:
-    """Return the parts by which a text is compared with others, to find rows that share
-    text: its n-grams of four words, or a shorter text as a whole."""
+    """Return the word sequences by which a text is compared with others for overlap.
+
+    They are all sequences of four consecutive words, or the whole text if it is
+    shorter. Rows with a sequence in common share text, and form a group when confidence
+    intervals are computed.
+
+    text: its words."""
     return list_ngrams(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
@@ -88,11 +94,14 @@ def select_rows_without_shared_text(
     candidate_rows: Iterable[int],
     max_rows: int,
 ) -> list[int]:
-    """Return the first `max_rows` of the candidate rows that share no text (four
-    consecutive words) with any of the taken rows, or fewer where there are no more.
+    """Return the first `max_rows` candidate rows that share no text with any taken row.
 
-    So test rows are chosen that do not repeat training rows. Rows are given and
-    returned as positions in the Split."""
+    Test rows that do not repeat training rows are chosen so. Two rows share text if
+    they have four consecutive words in common, or if a text of fewer words is, as a
+    whole, part of the other. Fewer rows are returned where there are no more.
+
+    taken_rows, candidate_rows: positions of rows in the Split; the result is positions
+    too."""
     taken_texts = [
         text for row in taken_rows for text in split_texts_into_words(split, row)
     ]
@@ -117,12 +126,13 @@ def select_rows_without_shared_text(
 def cluster_rows_by_shared_text(
     *splits: _Split, only_equal_texts: bool = False
 ) -> np.ndarray:
-    """Group rows that share text, and return the number of each row's group, from 0, as
-    an array over the rows of all splits.
+    """Group rows that share text, and return the number of each row's group.
 
-    Rows that share four consecutive words, directly or through a chain of rows, are in
-    one group. Intervals of scores leave out whole groups (jackknife), as rows of a
-    group are not independent.
+    The result is an array over the rows of all splits, in the order of the arguments;
+    groups are numbered from 0. Rows that have four consecutive words in common, or of
+    which one contains a whole shorter text of the other, are in one group, directly or
+    through a chain of rows. Confidence intervals of scores leave out whole groups
+    (jackknife), because the rows of a group are not independent.
 
     only_equal_texts: whether rows share text only if they have an equal text."""
     rows = [
@@ -155,16 +165,19 @@ def cluster_rows_by_shared_text(
 def compute_labels_and_clusters_of_scored_rows(
     unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
 ) -> Arrays:
-    """Return the arrays that are needed to score predictions for N unseen (test) rows
-    together with D development rows.
+    """Return the arrays needed to score predictions for test rows and development rows.
 
-    They are "labels" [N], "judged" [K] (positions of the K unseen rows that count in
-    scores), "cluster" [D + K] (equal for rows that share text) and "words" [D + N]
-    (number of words of each row), with development rows first.
+    For N unseen rows (labelled test rows) and D development rows they are "labels" [N],
+    "judged" [K] (positions of the K unseen rows that count in scores), "cluster" [D +
+    K] (the number of a row's group; rows that share text are in one group) and "words"
+    [D + N] (number of words). Development rows come first.
 
-    train_split: the training rows, if the unseen rows are official test rows. An unseen
-    row that has a text in common with them does not count. None if the unseen rows were
-    chosen to share no text with training rows."""
+    An unseen row counts if it has at least nine words (LONG) and no text in common with
+    a training row. Models differ less on shorter rows, such as the phrases of SST-2.
+
+    train_split: the training rows, if the unseen rows are official test rows; rows are
+    then grouped only by equal texts. None if the unseen rows were chosen to share no
+    text with training rows."""
     seen = set()
     if train_split:
         seen = {

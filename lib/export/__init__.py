@@ -9,7 +9,10 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def check_onnx_packages() -> None:
-    """Raise Refused where a package that writes or runs ONNX files is not installed."""
+    """Raise Refused where a package that writes or runs ONNX files is not installed.
+
+    The message has the command that installs them. It is checked before an export
+    begins."""
     absent = [name for name in PACKAGES if not find_spec(name)]
     if absent:
         fix = "fix: python -m pip install -r requirements-export.txt"

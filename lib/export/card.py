@@ -18,10 +18,13 @@ from lib.report.tables import escape_markdown_line
 
 
 def make_card(run: Run, export_report: Json) -> ModelCard:
-    """Return the model card of a run's exported model: how the model was made, its size
-    and its scores.
+    """Return the model card, the README.md of an exported model.
 
-    export_report: what lib.export.writer.export_model returned for the model."""
+    It says how the model was made, its size and its scores, and how to open it.
+
+    run: the training that made the model.
+    export_report: the dict that `lib.export.writer.export_model` returned for the
+    model."""
     spec, task = from_json(run.spec), find_task(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
@@ -42,8 +45,9 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
 
 
 def format_task_title(run: Run, task: Task) -> str:
-    """Return the name of a run's task for readers. For a reader's own data it is the
-    name of their file."""
+    """Return the name of the task of a run (training or measurement), for a model card.
+
+    For a user's data it is the name of their file or folder, without the full path."""
     is_own = run.spec["args"]["data"]["source"] == "own"
     return own.format_task_title(task.name) if is_own else task.name
 
@@ -51,11 +55,14 @@ def format_task_title(run: Run, task: Task) -> str:
 def make_metadata(
     run: Run, task: Task | None, checkpoint_names: list[str]
 ) -> ModelCardData:
-    """Return the metadata of a model card that the Hugging Face hub reads: library,
-    pipeline tag, base models and scores.
+    """Return the metadata that the Hugging Face hub reads at the top of a model card.
 
-    checkpoint_names: pre-trained checkpoints that the model descends from; those that
-    are not on the hub are left out."""
+    They are the library, the pipeline tag, base models and scores.
+
+    run: the training that made the model.
+    task: the task that it was trained on; None for an encoder without a task.
+    checkpoint_names: the pre-trained checkpoints that the model descends from. Those
+    that are not on the hub are left out."""
     kind = "feature-extraction"
     if task:
         kind = "question-answering" if task.span else "text-classification"
@@ -80,10 +87,15 @@ def make_metadata(
 
 
 def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
-    """Yield a line of Markdown for each run that led to a model: its kind of work, seed
-    and arguments. A run comes after the runs that it uses.
+    """Yield a line of Markdown for each piece of work that led to a model.
 
-    spec: the description of the last run, whose inputs describe the others."""
+    Such work is a training, a ranking of heads, a search and so on. A line has a
+    number, the kind of work (such as "finetune"), the seed and the arguments as JSON,
+    up to 400 characters. Earlier work, such as the teacher's training, comes before the
+    work that uses it.
+
+    spec: the description of the training that made the model. Its inputs are the
+    descriptions of the earlier work."""
     behind = sorted(
         find_ancestors([spec]), key=lambda ancestor: len(find_ancestors([ancestor]))
     )
@@ -100,10 +112,13 @@ def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
 
 
 def select_task_metrics(run: Run, task: Task | None) -> dict[str, float]:
-    """Return {metric: value} of a run on development, unseen and test rows, for the
-    metrics of its task.
+    """Return {metric: value} of a run (training or measurement), for model cards.
 
-    The names of the last two begin with "unseen." and "test."."""
+    Only metrics of its task are taken, such as "accuracy" on the development rows,
+    "unseen.accuracy" on labelled rows that were never used to train or select, and
+    "test.accuracy" on the test rows. Those that the run lacks are left out.
+
+    task: the task of the run; without one the dict is empty."""
     metrics = task.metrics if task else ()
     names = [
         f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")

@@ -28,16 +28,22 @@ if TYPE_CHECKING:
 
 
 def find_task(run: Run) -> Task | None:
-    """Return the Task that a run was trained on; None where it was trained on none or
-    several."""
+    """Return the Task (classes and metrics of a data set) that a run was trained on.
+
+    It is None for a run on no task, such as pre-training, and for a run on several."""
     described = run.spec["args"].get("data", {})
     return data.find_described_task(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """An OpenedRun is a finished run for readers: its model, tokenizer, predictions and
-    rows, each loaded on first use."""
+    """An OpenedRun gives the model, tokenizer and predictions of a finished run.
+
+    It is what `lib.load` returns to a user who looks at a finished training. `rows` has
+    the texts of the development rows, and `task` the classes and metrics. Each is read
+    on first use, so predictions can be seen without loading a model.
+
+    run: the stored result of the training, with its metrics."""
 
     run: Run
 
@@ -49,9 +55,9 @@ class OpenedRun:
 
     @property
     def model(self) -> PreTrainedModel:
-        """Return the model in float32 and eval mode.
+        """Return the trained model in float32 and eval mode.
 
-        Raises Absent where the run has no saved weights."""
+        Raises Absent where its weights were not saved."""
         return self._loaded[0]
 
     @property
@@ -60,19 +66,24 @@ class OpenedRun:
 
     @property
     def task(self) -> Task | None:
-        """Return the Task that the run was trained on; None where it was trained on
-        none or several."""
+        """Return the Task (classes and metrics of a data set) of this training.
+
+        It is None for a training on no task, such as pre-training, and for one on
+        several."""
         return find_task(self.run)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """Return a DataFrame with a line for each development row, indexed by row
-        number.
+        """Return the model's predictions on the development rows, a line for each row.
 
-        For a classifier its columns are `label`, the predicted class `said`, whether it
-        is `right`, and its probability `confidence`. For a regression they are `label`
-        and the prediction `said`, on the scale of the task's data. For answer spans
-        they are the arrays that the run saved."""
+        For a classifier the columns are `label`, `said` (the predicted class), `right`
+        (whether they are equal) and `confidence` (the probability of the predicted
+        class). For a regression they are `label` and `said` (the predicted score), on
+        the scale of the task's data. The index is the number of the row in its data
+        set. For answer spans this number is the column `index`; `labels` and `spans`
+        are the true and the predicted answer (start and end in characters), `exact` and
+        `span_f1` its match and F1, and `null` is the score of no answer minus that of
+        the span. Raises FileNotFoundError where no predictions were saved."""
         arrays = self.run.read_arrays("predictions")
         if "logits" not in arrays:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
@@ -90,10 +101,11 @@ class OpenedRun:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Return a DataFrame with the texts of the development rows, indexed by row
-        number.
+        """Return the texts of the development rows, a line for each row.
 
-        Raises FileNotFoundError where the data set is not on this machine."""
+        The columns are `text` and, for pairs, `second text`. The index is the number of
+        the row in its data set, as in `predictions`. Raises FileNotFoundError where the
+        data set is not on this machine."""
         splits = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
         split = next(rows for name, rows in splits.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
@@ -108,19 +120,21 @@ DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 def load(
     name: str, profile: str = "toy", keep_weights: bool = False, **row_labels: Any
 ) -> OpenedRun:
-    """Open a run by its name, or by a notebook and the labels of one of the runs that
-    it compares.
+    """Open a finished run (training or measurement) with its model and predictions.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
-    Raises Refused where no run or several fit, and Absent for a run that was not made.
+    The run is named directly, or by a notebook and the labels of one of the runs that
+    it compares. Raises Refused where no run or several fit, and Absent for a run that
+    was not made.
 
     name: a part of a notebook's name, or a part of a run's name that no other run has.
-    profile: the size of the experiments, such as "toy" or "mini"; for a notebook alone.
-    keep_weights: whether the run is made (again), with its weights, where they are
-    missing.
-    row_labels: values that one run of the notebook has, such as task and seed."""
+    A text with "-" and a hexadecimal digest are taken for the name of a run.
+    profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
+    keep_weights: whether a missing run, or one without weights, is made (again) and its
+    weights are kept.
+    row_labels: labels of one run of the notebook, such as task and seed."""
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)
     else:
@@ -135,11 +149,15 @@ def load(
 
 
 def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spec:
-    """Return the Spec, the description of a run, that is the only one in a notebook's
-    grid with these labels.
+    """Return the one Spec in a notebook's list of runs that has the given labels.
 
-    Raises Refused, with lines to choose from, where there is none or several.
+    A Spec is the description of a run (training or measurement), by which its result is
+    looked up or made. Raises Refused, with lines to choose from, where no Spec or
+    several have the labels.
 
+    notebook_id: the name of a notebook, such as "ghostbert_t03", or a part of it; the
+    first notebook that fits is taken.
+    profile: the size of the experiments, such as "toy" or "mini".
     row_labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
     path = notebook.find_notebooks([notebook_id])[0]
     rows = notebook.execute_grid_code(path, {"profile": profile}).get("grid", [])
@@ -155,9 +173,14 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
 
 
 def find_run(name_part: str) -> Run:
-    """Return the only run whose name contains `name_part`.
+    """Return the finished run (training or measurement) with the given name.
 
-    Raises Refused where there is none or several."""
+    Committed runs and those of this machine are searched. A part of the name suffices
+    if no other run's name has it. Raises Refused, with names to choose from, where no
+    run or several fit.
+
+    name_part: such as "finetune-0a1b2c3d4e5f/0" (kind of work, digest, seed), or a
+    part."""
     runs = {run.name: run for run in Store().list_runs()}
     hits = (
         [name_part]
@@ -173,11 +196,11 @@ def find_run(name_part: str) -> Run:
 
 
 def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
-    """Return a run that has its weights. A committed record of a run has none, so the
-    run is looked up, or made again.
+    """Return a finished run whose model can be opened, for a run that may lack weights.
 
-    Raises Refused for a run that makes no model, and Absent, with the command that
-    makes the weights, where they are missing.
+    A committed run (record) has no weights. The same run is then looked up on this
+    machine, or made again. Raises Refused for a run that makes no model, and Absent,
+    with the command that makes the weights, where they are missing.
 
     execute_if_missing: whether the run is made again where its weights are missing."""
     if run.model_folder.exists():
@@ -197,9 +220,11 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
 
 
 def execute_with_weights(spec: Spec) -> Run:
-    """Execute the run that a Spec describes, keep its weights, and return it.
+    """Execute the run that a Spec describes, keep its weights, and return the run.
 
-    Raises Refused with the reason where it fails."""
+    A Spec has the step, arguments, inputs and seed of a training. Inputs that are
+    missing, such as the teacher, are made first. On a processor without bfloat16 the
+    run is made in float32. Raises Refused, with the reason, where it fails."""
     from lib.cluster import sweep
 
     lost = sweep.execute_specs([spec], keep_weights=True)

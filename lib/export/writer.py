@@ -59,20 +59,22 @@ def export_model(
     class_names: Sequence[str] | None = None,
     onnx: bool = False,
 ) -> ExportReport:
-    """Write a trained model to a new folder, and check that its outputs are the same
-    when it is opened from there.
+    """Write a trained model to a new folder that transformers can open, and check it.
 
-    Return {"forms": {"this folder" or "ONNX": largest difference from the outputs of
-    the saved model}, "auto": the Auto class of transformers that opens the folder,
-    "remote": whether that needs the code in the folder, "parameters": their number}.
+    The check compares outputs of the saved model with those of the model that is opened
+    from the new folder. Return {"forms": {"this folder" or "ONNX": largest absolute
+    difference of outputs}, "auto": name of the Auto class that opens the folder,
+    "remote": whether it needs `trust_remote_code`, "parameters": their number}.
 
-    Raises Refused, before anything is written, where the model cannot be written as
-    ONNX or packages are missing; and afterwards where outputs differ by more than
-    CLOSE, or for int8 by EDGE.
+    Raises Refused, before anything is written, where the folder is not empty, the model
+    cannot be written as ONNX, or packages are missing. Raises Refused, after the files
+    are written, where outputs differ by more than 1e-4, or in ONNX of an int8 model by
+    more than a tenth of the largest output.
 
-    model_folder: the folder of the saved model (lib.model.backbone).
+    model_folder: the folder of the saved model.
     export_folder: the new folder.
-    class_names: names of the classes, () for a regression, None where it has no head.
+    class_names: the names of the classes; () for a regression; None where the model has
+    no classification head.
     onnx: whether `model.onnx` is written too."""
     folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
     check_export(model, folder, onnx)
@@ -105,8 +107,11 @@ def export_model(
 
 
 def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
-    """Raise Refused where the new folder is not empty, or the model cannot be written
-    as ONNX though that is asked for."""
+    """Raise Refused where a model cannot be exported, before anything is written.
+
+    That is so where the new folder is not empty. With `onnx` it is also so where the
+    model is no classifier of a supported family, has parts that cannot be written as
+    ONNX, or packages are missing."""
     if folder.exists() and any(folder.iterdir()):
         raise Refused(
             f"{folder} is not empty: name a new folder with --to, or delete it"
@@ -128,7 +133,11 @@ def set_class_names(
 ) -> PreTrainedModel:
     """Set the names of a model's classes in its configuration, and return the model.
 
-    class_names: () for a regression, None to change nothing."""
+    A user of the exported model then sees names instead of LABEL_0, LABEL_1. The kind
+    of task (classification or regression) is set too.
+
+    class_names: the names in the order of the outputs; () for a regression; None
+    changes nothing."""
     if class_names:
         model.config.id2label = dict(enumerate(class_names))
         model.config.label2id = {
@@ -142,11 +151,13 @@ def set_class_names(
 
 
 def copy_code_of_changed_model(folder: Path) -> bool:
-    """Copy the source files of a changed model into its folder, and return whether it
-    needs them. A plain model needs none.
+    """Copy the code of a pruned or otherwise changed model into its exported folder.
 
-    The configuration gets an `auto_map`, by which transformers finds the model's
-    classes."""
+    So transformers opens it with `trust_remote_code` and without this project. An
+    `auto_map` in the configuration says which class opens it. Return whether code was
+    copied; a model of a standard architecture needs none.
+
+    folder: the exported folder, which has the configuration and the weights."""
     if not backbone.has_saved_surgery(folder):
         return False
     config, code = backbone.read_configuration(folder), Path(modeling.__file__)
@@ -166,8 +177,9 @@ def copy_code_of_changed_model(folder: Path) -> bool:
 
 
 def find_auto_class_name(model_class_name: str) -> str:
-    """Return the name of the Auto class that opens a model class:
-    "AutoModelForSequenceClassification" for "BertForSequenceClassification"."""
+    """Return the name of transformers' Auto class that opens a model of a given class.
+
+    For "BertForSequenceClassification" it is "AutoModelForSequenceClassification"."""
     _, head, task = model_class_name.partition("For")
     return f"AutoModel{head}{task}"
 
@@ -176,24 +188,32 @@ def find_auto_class_name(model_class_name: str) -> str:
 def compute_outputs(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
 ) -> np.ndarray:
-    """Return all outputs of a model for a batch in one flat array, by which two models
-    are compared."""
+    """Return all outputs of a model for a batch in one flat array.
+
+    The outputs of two models are compared in this form.
+
+    batch: {input: tensor [B, T]}, such as "input_ids" and "attention_mask"."""
     return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
 
 
 def write_onnx(
     model: PreTrainedModel, example_batch: dict[str, torch.Tensor], onnx_path: Path
 ) -> OnnxPredictor:
-    """Write a classifier as an ONNX file, and return f(batch) -> its outputs in one
-    flat array.
+    """Write a classifier as an ONNX file, and return a function that runs the file.
 
-    example_batch: example inputs, each [B, T]; the file accepts any B and T."""
+    The function takes a batch {input: tensor [B, T]} and returns the logits in one flat
+    array, so that they can be compared with those of the model.
+
+    example_batch: a batch by which the model is traced; the file accepts any B and
+    T."""
     import onnxruntime
     from onnxscript import opset18
 
     def write_int8_product(a: Any, b: Any) -> Any:
-        """Return the ONNX node for the int32 product of two int8 matrices, which
-        PyTorch's exporter lacks."""
+        """Return the ONNX node for the product of two int8 matrices, summed in int32.
+
+        PyTorch's exporter has no translation of this product, which quantised layers
+        use."""
         return opset18.MatMulInteger(a, b)
 
     # Hide a warning that torchvision is missing; it is not needed.
@@ -223,11 +243,10 @@ def write_onnx(
 
 
 def find_fixed_sequence_length(model: PreTrainedModel) -> int:
-    """Return the number of tokens that all inputs of a model must have; 0 if any number
-    is allowed.
+    """Return the number of tokens that all inputs of a model must have, or 0 for any.
 
-    Only a ghost convolution of kind "conv1d_f" fixes it, because tokens are its
-    channels."""
+    Only a ghost module of kind "conv1d_f" (GhostBERT) fixes it. It is a convolution
+    over features, whose channels are the tokens."""
     lengths = (
         p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution)
     )
@@ -237,10 +256,12 @@ def find_fixed_sequence_length(model: PreTrainedModel) -> int:
 def sample_random_batches(
     model: PreTrainedModel, batch_size: int = 4
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Yield random batches {input: [batch_size, T]} of several lengths T, for comparing
-    the outputs of two models.
+    """Yield random batches by which the outputs of two models are compared.
 
-    The first row has T tokens; the others are padded."""
+    A batch is {"input_ids", "attention_mask" and, if the model has them,
+    "token_type_ids": int64 [batch_size, T]}. T takes several values up to 128, or the
+    one that the model allows. The first row has T tokens; the others are shorter and
+    padded. The batches are the same in each call."""
     config, random = model.config, torch.Generator().manual_seed(0)
     most = find_fixed_sequence_length(model) or min(
         128, config.max_position_embeddings - 2

@@ -26,5 +26,12 @@ METHODS = {
 
 
 def import_method(method_name: str) -> ModuleType:
-    """Import and return the module of a method by the name of its file."""
+    """Import and return the module of a pruning method, by the name of its file.
+
+    Its function `plan_pruning` says what the pruned model keeps. Its function `prune`
+    changes the model. A method that only ranks heads and neurons has the function
+    `compute_importance_scores` instead of `prune`. Raises ModuleNotFoundError for an
+    unknown name.
+
+    method_name: such as "layer_dropping"."""
     return import_module(f"{__name__}.{method_name}")

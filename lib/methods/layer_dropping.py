@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
-    """Return ([(heads, neurons) of each remaining layer], {"layers": their numbers}).
+    """Choose which whole layers of an encoder to keep for a share of its FLOPs.
 
-    The number of remaining layers is the divisor of L nearest to flops_share * L, so
-    that they lie at equal steps and each has a teacher's layer to match. The last layer
-    stays.
+    Return ([(heads, neurons) of each remaining layer], {"layers": numbers of the
+    remaining layers}). The dict has the arguments of `prune`; FLOPs are counted from
+    the list. The number of remaining layers is the divisor of L nearest to flops_share
+    * L, so that they lie at equal steps and each has a teacher's layer to match. The
+    last layer always stays.
 
-    encoder_shape: the encoder's sizes, with `layers` L, `heads` and `ffn` (neurons).
-    flops_share: share of the model's FLOPs to keep, from 0 to 1."""
+    encoder_shape: an object with `layers` L, `heads` and `ffn` (neurons of a layer).
+    flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""
     total = encoder_shape.layers
     divisors = [n for n in range(1, total + 1) if total % n == 0]
     number = min(divisors, key=lambda n: (abs(n - flops_share * total), -n))
@@ -32,13 +34,13 @@ def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
 
 
 def prune(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
-    """Remove all layers of a model but some, and return {"layers": the number that
-    remain}.
+    """Remove whole layers of an encoder in place, and keep the given ones.
 
-    Raises ValueError for a list that is empty, is not rising, or has a number that is
-    no layer of the model.
+    DistilBERT's student is initialised in this way. Return {"layers": number of
+    remaining layers}. Raises ValueError for a list that is empty, not rising, or has a
+    number that is no layer of the model.
 
-    layers: the numbers of the layers that remain, from 0."""
+    layers: the numbers of the layers that remain, counted from 0."""
     from torch import nn
 
     encoder: Any = model.base_model.encoder

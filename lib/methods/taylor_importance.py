@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 
 def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
-    """Return ([(heads, neurons) of each layer], the arguments of the operation "cut").
+    """Choose how many heads and neurons of each layer to keep for a share of the FLOPs.
 
-    The M heads that each layer keeps are the whole number nearest to flops_share * A,
-    but at least 1. Of F neurons M * F / A are kept.
+    Return ([(heads, neurons) of each layer], {"op": "cut", "heads": M}). The dict is
+    the operation that prunes the model; FLOPs are counted from the list. M is the whole
+    number nearest to flops_share * A, but at least 1. Of F neurons M * F / A are kept.
+    Importance scores decide later which ones.
 
-    encoder_shape: the encoder's sizes, with `layers`, `heads` A and `ffn` (neurons) F.
-    flops_share: share of the model's FLOPs to keep, from 0 to 1."""
+    encoder_shape: an object with `layers`, `heads` A and `ffn` (neurons of a layer) F.
+    flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""
     heads = max(1, round(flops_share * encoder_shape.heads))
     return [
         (heads, heads * encoder_shape.ffn // encoder_shape.heads)
@@ -49,10 +51,11 @@ def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
 
 
 def compute_importance_scores(model: PreTrainedModel) -> HeadAndNeuronScores:
-    """Return (importance of heads [L, A], importance of neurons [L, F]).
+    """Return (importance of heads [L, A], importance of neurons [L, F]), for pruning.
 
-    Torch-Pruning scales them to a mean of 1 in each layer. Raises AttributeError where
-    a gradient is missing.
+    They are first-order Taylor scores of Torch-Pruning, a sum of |w * dLoss/dw| over
+    the weights of a head or neuron. The library scales them to a mean of 1 in each
+    layer. Raises AttributeError where a gradient is missing.
 
     model: an encoder whose parameters have the gradient of the loss in `grad`."""
     import torch

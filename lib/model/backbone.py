@@ -35,12 +35,15 @@ def load_with_task_head(
     dropout: float,
     seed: int,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Open a saved model with the head that a task needs, and return (model,
-    tokenizer).
+    """Open a saved model with the head that a task needs, to train or score it.
 
-    A saved head of this kind is taken; otherwise the weights of a new one are drawn.
-    Raises Refused where the saved head has another size or is of another kind, and for
-    a model with surgery (pruned or otherwise changed) but without such a head.
+    Returns (model, tokenizer), in float32 and eval mode. A saved head of the asked kind
+    is loaded. Otherwise a new head is drawn from the seed, and a saved head whose
+    tensors have other names, such as that of a masked LM, is dropped.
+
+    Raises Refused where the saved head has another number of outputs, where a head of
+    another kind has the tensor names of the asked one, and where a pruned or otherwise
+    changed model has no head of the asked kind.
 
     task_head_kind: "SequenceClassification" or "QuestionAnswering".
     output_count: the number of outputs of the head; 1 is a regression.
@@ -78,20 +81,27 @@ def load_with_task_head(
 
 
 def read_configuration(folder: str | Path) -> dict[str, Any]:
-    """Return the content of a saved model's `config.json`. Raises FileNotFoundError
-    where it is missing."""
+    """Return a saved model's `config.json` as a dict, without loading the model.
+
+    Raises FileNotFoundError where the file is missing.
+
+    folder: the folder of the saved model."""
     return json.loads((Path(folder) / "config.json").read_text())
 
 
 def read_model_class_name(folder: str | Path) -> str:
-    """Return the class name of a saved model, such as "BertModel", from its
-    `config.json`; "" where that has none. Several names are joined by spaces."""
+    """Return the class name of a saved model, such as "BertModel", without loading it.
+
+    It tells which head was saved. It is read from `config.json`: "" where the file
+    names no class, and several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 
 def has_saved_surgery(folder: str | Path) -> bool:
-    """Return whether the saved model in a folder was changed by operations such as
-    pruning ("surgery"), which are applied again when it is opened."""
+    """Return whether a saved model was changed by operations such as pruning.
+
+    Its `config.json` then lists these operations ("surgery"). `load` applies them again
+    before it loads the weights, which transformers alone could not do."""
     return "surgery" in read_configuration(folder)
 
 
@@ -100,10 +110,12 @@ def save(
     tokenizer: PreTrainedTokenizerFast,
     folder: str | Path | None,
 ) -> None:
-    """Write a model and its tokenizer to a folder, so that `load` opens it with all its
-    operations (pruning, ghost modules, ...).
+    """Write a model and its tokenizer to a folder, from which `load` restores both.
 
-    folder: the new folder; None writes nothing."""
+    Operations that changed the model's layers, such as pruning, are listed in the saved
+    configuration, because the weights alone do not say how to build the layers.
+
+    folder: the folder to write; None writes nothing, where only metrics are stored."""
     if folder is None:
         return
     done = get_surgery_operations(model)
@@ -124,12 +136,15 @@ def save(
 
 
 def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Open a saved model, and return (model, tokenizer), in float32 and eval mode.
+    """Open a saved model from a folder, and return (model, tokenizer).
 
-    The model has the class that was saved. Where the file has only the weights of an
-    encoder, it is an encoder, even if the configuration names a head (all-mpnet-base-v2
-    names that of a masked LM). Raises Refused, naming the folder and the first tensors,
-    where weights and configuration do not fit."""
+    The model is in float32 and eval mode, and has the class that was saved. Operations
+    that had changed it, such as pruning, are applied before its weights are loaded.
+    Where the file has only the weights of an encoder, the model is a bare encoder, even
+    if the configuration names a head (that of all-mpnet-base-v2 names a masked LM).
+
+    Raises Refused, naming the folder and the first tensors, where weights and
+    configuration do not fit each other, and where a file cannot be read."""
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
     if "For" in name:
@@ -144,8 +159,9 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Hide the warnings and progress bars of transformers during a `with` block, and
-    restore the earlier settings after it."""
+    """Hide the warnings and progress bars of transformers during a `with` block.
+
+    The earlier settings are restored after it."""
     log = transformers.logging
     level, has_bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -160,8 +176,10 @@ def silence_transformers() -> Iterator[None]:
 
 @contextmanager
 def refuse_read_errors(file_content: str, folder: str | Path) -> Iterator[None]:
-    """Turn every error inside a `with` block into a Refused (an error for the user) of
-    one line that names the folder.
+    """Turn every error inside a `with` block into one line for the user.
+
+    The error becomes Refused, whose message names the folder, so that a damaged file is
+    reported without a traceback.
 
     file_content: what is read from the folder, for the message, such as "weights"."""
     try:
@@ -173,8 +191,9 @@ def refuse_read_errors(file_content: str, folder: str | Path) -> Iterator[None]:
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
-    """Return the tokenizer of a saved model's folder. Raises Refused, naming the
-    folder, where it cannot be read."""
+    """Return the tokenizer in the folder of a saved model.
+
+    Raises Refused, naming the folder, where it cannot be read."""
     with refuse_read_errors("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -186,14 +205,14 @@ def load_pretrained_model(
     allows_missing_head: bool = False,
     **from_pretrained_options: Any,
 ) -> PreTrainedModel:
-    """Return a model of a class with the saved weights of a folder, in float32 and eval
-    mode.
+    """Return a model of a given class with the saved weights of a folder.
 
-    Raises Refused, naming the first tensors that are missing, unknown, or of another
-    size or type; transformers itself would only warn, and draw weights at random.
+    It is in float32 and eval mode. Raises Refused, naming the first tensors that are
+    missing, not expected, or of another shape or dtype than the model's. transformers
+    itself would only warn, and draw these weights at random.
 
-    allows_missing_head: whether head and pooler may be missing; they are then drawn
-    from torch's random state.
+    allows_missing_head: whether head and pooler may be missing in the folder; they are
+    then drawn from torch's random state.
     from_pretrained_options: further arguments of `from_pretrained`."""
     with refuse_read_errors("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
@@ -240,8 +259,10 @@ def load_pretrained_model(
 
 
 def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, dtype as safetensors spells it, such as "F32") of each tensor in the
-    folder of a saved model, without loading the tensors."""
+    """Yield (name, dtype) of each tensor of a saved model, without loading the tensors.
+
+    The dtype is text as safetensors spells it, such as "F32". So a task head or
+    quantised weights are recognised before the model is opened."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():
@@ -253,9 +274,12 @@ def build_random_model(
     config: PretrainedConfig,
     surgery_operations: Iterable[SurgeryOperation] = (),
 ) -> PreTrainedModel:
-    """Return a new model with random weights, changed by operations.
+    """Build a model with random weights, and change it by operations such as pruning.
 
-    surgery_operations: such as {"op": "cut", "heads": 3}; they are applied in order."""
+    It serves models that are trained from scratch or only timed.
+
+    surgery_operations: dicts such as {"op": "cut", "heads": 3}, which prunes each layer
+    to 3 heads. `apply_surgery` applies them to the model in this order."""
     model = rename_layer_parts_as_bert(model_class(config))
     for op in surgery_operations:
         apply_surgery(model, op)

@@ -14,14 +14,17 @@ from .surgery import apply_surgery
 
 @torch.no_grad()
 def remove_zero_heads_and_neurons(model: nn.Module) -> CountsOfLayers:
-    """Remove the heads and neurons of a pruned model that have only zero weights, to
-    make it smaller and faster. Return how many stay in each of the L layers: {"heads":
-    [L], "neurons": [L]}.
+    """Remove the heads and neurons of a pruned model that have zero weights, in place.
 
-    A head or neuron is removed if all its outgoing or all its incoming weights are
-    zero. Without incoming weights its output is a constant, which is added to the next
-    bias, so the outputs of the model change only by rounding. Each layer keeps at least
-    one head and one neuron. A model with ghost modules is not changed.
+    This makes the model smaller and faster. A head or neuron is removed if all its
+    outgoing or all its incoming weights are zero. Without incoming weights its output
+    is a constant. The effect of this constant is added to the bias of the next layer,
+    so the model's outputs change only by rounding. Each layer keeps at least one head
+    and one neuron. A model with ghost modules (convolutions that generate further
+    features) is not changed.
+
+    Returns the numbers that are left in each of the L layers: {"heads": [L], "neurons":
+    [L]}.
 
     model: a model with the pruning masks already multiplied into its weights."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
@@ -62,12 +65,20 @@ def fold_dead_units_into_bias(
     constant_outputs: torch.Tensor,
     rows_per_unit: int,
 ) -> list[int]:
-    """Return the indices of those of N units (heads or neurons) that have weights which
-    are not zero, and add the constant output of the others to the next layer's bias.
+    """Find the heads or neurons of a layer to keep, and fold the others into a bias.
 
-    incoming_weights: weights that compute the units, [N * rows_per_unit, I].
+    A unit (head or neuron) is dead if all its incoming or all its outgoing weights are
+    zero. Without incoming weights its output is a constant. This constant times the
+    outgoing weights is added to the bias of the next layer, so the unit can then be
+    removed without a change of the outputs.
+
+    Returns the indices of the units that are not dead, rising; the first unit where all
+    are dead.
+
+    incoming_weights: weights that compute the N units from I inputs,
+    [N * rows_per_unit, I].
     next_layer: the linear layer that reads the N * rows_per_unit outputs of the units;
-    its bias changes.
+    its bias changes in place.
     constant_outputs: what units without incoming weights put out, [N * rows_per_unit].
     rows_per_unit: outputs of a unit: the head size, or 1 for neurons."""
     dead = (incoming_weights.unflatten(0, (-1, rows_per_unit)) == 0).all(2).all(1)
@@ -82,11 +93,12 @@ def fold_dead_units_into_bias(
 
 
 def count_dense_and_sparse_bytes(model: nn.Module) -> PartCounts:
-    """Return the bytes of a pruned model in float32, stored as dense matrices and with
-    zeros left out: {"bytes_dense", "bytes_sparse"}.
+    """Count the bytes of a pruned float32 model, with dense and with sparse matrices.
 
-    A sparse linear layer stores its weights that are not 0, and one bit for each weight
-    that says whether it is 0. A layer is stored sparse where that takes fewer bytes."""
+    Returns {"bytes_dense": bytes of all tensors as they are, "bytes_sparse": bytes
+    where linear layers leave out zeros}. A sparse linear layer stores its weights that
+    are not 0, and for each weight one bit that says whether it is 0. A layer stays
+    dense where that takes fewer bytes."""
     dense, spared = count_state_dict_bytes(model), 0
     for _, _, linear in masks.list_linear_layers(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
@@ -95,7 +107,9 @@ def count_dense_and_sparse_bytes(model: nn.Module) -> PartCounts:
 
 
 def count_state_dict_bytes(model: nn.Module) -> int:
-    """Return the number of bytes of all tensors that are saved with a model."""
+    """Return the bytes of all tensors in a model's state dict.
+
+    This is the size of its file of weights, without the file's header."""
     return sum(
         value.numel() * value.element_size() for value in model.state_dict().values()
     )

@@ -24,25 +24,27 @@ def cut(
     neuron_scores: Any = None,
     whole: Collection[str] = (),
 ) -> KeptIndices:
-    """Prune the width of a model in place (operation "cut"): keep the most important M
-    of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al.
-    2020).
+    """Prune each layer of a model to its M most important attention heads, in place.
 
-    Rows of Q, K, V and W1 are removed with their biases, and columns of the output
-    projection and W2 without. What stays is sorted by falling importance, so that the
-    neurons of a slice that shares a kernel of a ghost module are of similar importance.
+    M * F / A of the F feed-forward neurons stay, where A is the number of heads
+    (GhostBERT 2.3, Hou et al. 2020). Rows of the query, key and value projections and
+    of the first feed-forward matrix are removed with their biases. Columns of the
+    output projection and of the second feed-forward matrix are removed, and their
+    biases stay. Heads and neurons are put in order of falling importance. It is the
+    operation named "cut" in the list of changes that is saved with a model.
+
+    Returns the kept indices {"heads": L lists of M, "neurons": L lists of M * F / A},
+    and with `whole` also {"others": L lists of the A - M removed heads}. Raises Refused
+    where M is not an integer from 1 to A, and where scores have another shape.
 
     heads: M.
-    head_scores, neuron_scores: importance, [L, A] and [L, F]. Without them the first
-    heads and neurons stay: so a saved model is rebuilt before its weights are loaded,
-    where only shapes matter.
-    whole: ["o"] keeps all A heads of the output projection, ["v", "o"] those of the
-    values too, kept heads first. The model then cannot run until a ghost module at "v"
-    or "qk" generates the other heads (section 4.2).
-
-    Returns the kept indices {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole`
-    also {"others": [L][A - M]}. Raises Refused where M is not in 1..A, and where scores
-    have another shape."""
+    head_scores, neuron_scores: importance, tensors [L, A] and [L, F]. None keeps the
+    first heads and neurons. This is enough to rebuild a saved model, whose weights are
+    loaded afterwards.
+    whole: matrices that keep all A heads, the M kept ones first: ["o"] the output
+    projection, ["v", "o"] the value projection too. Such a model runs only after a
+    ghost module (a convolution that generates the other heads, section 4.2) was added.
+    By default all matrices are pruned."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     selection |= {"others": []} if whole else {}
     for number, layer in enumerate(get_layers(model)):
@@ -71,15 +73,17 @@ def rank_by_importance(
     unit_count: int,
     unit_kind: Literal["head", "neuron"],
 ) -> torch.Tensor:
-    """Return the indices of one layer's heads or neurons by falling importance,
-    [unit_count].
+    """Return the indices of one layer's heads or neurons by falling importance.
 
-    Ties keep their order, so that a ranking is equal on every machine. Without scores
-    all indices keep their order. Raises Refused for scores of another shape.
+    The result is int64 [unit_count]. Equal scores keep the order of their indices, so
+    that a ranking is the same on every machine. Without scores all indices keep their
+    order. Raises Refused for scores of another shape.
 
     importance_scores: importance in all layers, [L, unit_count], or None.
+    model: the model, whose number of layers is L.
+    layer_index: the layer that is ranked.
     unit_count: the number of heads or neurons of the layer.
-    unit_kind: "head" or "neuron", for the error."""
+    unit_kind: "head" or "neuron", for the message of the error."""
     if importance_scores is None:
         # Name the device: within torch.device("meta"), where large models are built,
         # indices would have no values.
@@ -105,9 +109,13 @@ def prune_heads_and_neurons(
 ) -> None:
     """Remove all but some heads and neurons of one transformer layer, in place.
 
+    Its matrices become smaller: projections of queries, keys and values, output
+    projection, and both feed-forward matrices.
+
     kept_heads, kept_neurons: the indices that stay, [M] and [N], in their new order.
-    head_ranking: the order [A] of heads in the linear layers that are not pruned.
-    unpruned_linear_layers: linear layers that keep all heads: "v" (values), "o" (output
+    head_ranking: all A heads in their new order, for matrices that keep all heads. It
+    is needed only with `unpruned_linear_layers`.
+    unpruned_linear_layers: matrices that keep all heads: "v" (values), "o" (output
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
@@ -144,18 +152,20 @@ def prune_heads_and_neurons(
 def keep_heads_neurons_or_dimensions(
     model: nn.Module, **kept_indices_by_kind: Sequence[Sequence[int]]
 ) -> CountsOfLayers:
-    """Prune a model in place to given heads, neurons or dimensions of each layer
-    (operation "keep"), such as the result of an architecture search.
+    """Prune a model in place to given heads, neurons or dimensions of each layer.
 
-    The outputs equal those of the model with the contexts of removed heads and the
-    activations of removed neurons set to zero. Returns the counts {"heads": [L], ...}.
-    Raises Refused, naming the layer, where a list is empty, or has an index twice or
-    one that does not exist.
+    The indices come, for example, from an architecture search. The outputs equal those
+    of the whole model with the removed parts set to zero. It is the operation named
+    "keep" in the list of changes that is saved with a model.
 
-    kept_indices_by_kind: L lists of indices that stay, for some of the kinds "heads",
-    "neurons", "embedding" (inputs of Q, K and V), "qk" (dimensions of queries and keys)
-    and "v" (dimensions of values). Indices count what the model has now. Other kinds
-    are not pruned."""
+    Returns the numbers that are left in each layer, {kind: [L]}. Raises Refused, naming
+    the layer, where a list is empty, has an index twice, or has one that does not
+    exist.
+
+    kept_indices_by_kind: for some kinds, L lists of the indices that stay: "heads",
+    "neurons", "embedding" (inputs of the query, key and value projections), "qk"
+    (dimensions of queries and keys) and "v" (dimensions of values). Indices are those
+    of the model as it is now. Other kinds are not pruned."""
     encoder_layers = get_layers(model)
     for what, lists in kept_indices_by_kind.items():
         check_known_name("part to keep", what, count_prunable_units(encoder_layers[0]))
@@ -187,9 +197,11 @@ def keep_heads_neurons_or_dimensions(
 
 
 def count_prunable_units(layer: AnyModule) -> PartCounts:
-    """Return how many heads, neurons and dimensions a transformer layer has: {"heads",
-    "neurons", "embedding" (inputs of Q, K and V), "qk" and "v" (outputs of the query
-    and the value projection): number}."""
+    """Return the numbers of heads, neurons and dimensions of one transformer layer.
+
+    Pruning checks its indices against them. The dict is {kind: number}, with the kinds
+    "heads", "neurons", "embedding" (inputs of the query, key and value projections),
+    "qk" (outputs of the query projection) and "v" (outputs of the value projection)."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,
@@ -201,13 +213,14 @@ def count_prunable_units(layer: AnyModule) -> PartCounts:
 
 
 class ThinLinear(nn.Linear):
-    """A ThinLinear is a linear layer that has lost rows or columns of its weight, but
-    takes inputs and gives outputs of the old width.
+    """A ThinLinear is a pruned linear layer that keeps its old input and output width.
 
-    It reads only some columns of its input, and the outputs of removed rows are zero.
-    It serves heads that lose different dimensions: products inside attention need heads
-    of one size (report on NAS pruning, section 7.2.2).
+    It reads only the columns of its input that stay, and puts zeros in place of removed
+    outputs. So heads can lose different dimensions, although the matrix products inside
+    attention need heads of one size (report on pruning by differentiable NAS, section
+    7.2.2).
 
+    linear: the layer to prune; the weights that stay are copied.
     rows, columns: the indices of outputs and inputs that stay; None keeps all."""
 
     def __init__(
@@ -245,11 +258,14 @@ def prune_attention_dimensions(
     kept_query_key_indices: torch.Tensor | None,
     kept_value_indices: torch.Tensor | None,
 ) -> None:
-    """Remove inputs of Q, K and V, dimensions of queries and keys, or dimensions of
-    values from one transformer layer, in place; widths of states do not change.
+    """Remove single dimensions from the attention of one transformer layer, in place.
 
-    kept_input_indices, kept_query_key_indices, kept_value_indices: the indices that
-    stay; None keeps all."""
+    The projections are replaced by layers with smaller weights (ThinLinear) that still
+    take and give tensors of the old width, with zeros for what was removed.
+
+    kept_input_indices: the inputs of the query, key and value projections that stay.
+    kept_query_key_indices: the dimensions of queries and keys that stay.
+    kept_value_indices: the dimensions of values that stay. None keeps all of a kind."""
     for path, rows, columns in zip(
         (*QKV, OUT),
         (kept_query_key_indices, kept_query_key_indices, kept_value_indices, None),

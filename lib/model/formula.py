@@ -33,9 +33,18 @@ from .options import Refused, check_known_name
 
 @dataclass(frozen=True)
 class Operation:
-    """An Operation is an elementwise function in formulas of feed-forward networks,
-    with one or two operands, such as gelu or max; the linear maps W1 and W2 are
-    none."""
+    """An Operation is an elementwise function, such as gelu or max, in a formula.
+
+    A formula is text for the function of a feed-forward network, such as "W2 gelu(W1
+    x)", which an architecture search may change. The linear maps W1 and W2 are no
+    Operations.
+
+    operands: the number of operands, 1 or 2.
+    numpy: the function, of one or two arrays.
+    torch: the same function for tensors, f(torch, x) or f(torch, x, y). It is given the
+    module torch, so that this file need not import it.
+    padding: the value that leaves the other operand unchanged, such as 0 for a sum. A
+    narrower operand may be padded with it to the width of the wider one."""
 
     operands: int  # Number of operands, 1 or 2.
     numpy: Callable[..., np.ndarray]  # Function of one or two arrays.
@@ -52,8 +61,9 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    """Return the tanh approximation of GELU, elementwise; EfficientBERT's code uses it
-    everywhere."""
+    """Return the tanh approximation of GELU, elementwise, in numpy.
+
+    EfficientBERT's code uses it everywhere instead of the exact GELU."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
 
 
@@ -101,16 +111,22 @@ _APPLIED = re.compile(
 
 
 class FormulaError(ValueError):
-    """FormulaError is raised for a text that is no formula of a feed-forward network,
-    or for a formula that a search space does not allow."""
+    """FormulaError is raised for text that is no formula of a feed-forward network.
+
+    It is also raised for a formula that the search space of an architecture search does
+    not allow. An example of a formula is "W2 gelu(W1 x)"."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A Node is a node of a formula's syntax tree: the input x, or a linear map or
-    operation with its operands, which are Nodes.
+    """A Node is a node in the syntax tree of a feed-forward network's formula.
 
-    Raises Refused for a wrong number of operands."""
+    An example of a formula is "W2 gelu(W1 x)". Raises Refused for an unknown
+    operation or a wrong number of operands.
+
+    op: "x" (the input), "W1" or "W2" (linear maps), or the name of an elementwise
+    operation such as "gelu" or "add".
+    args: the operands of `op`, one or two Nodes; () for "x"."""
 
     op: str  # "x", one of LINEAR, or a key of OPERATIONS.
     args: tuple["Node", ...] = ()
@@ -122,8 +138,10 @@ class Node:
             )
 
     def __str__(self) -> str:
-        """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)";
-        `parse` gives the same tree back."""
+        """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)".
+
+        It is the function of a feed-forward network. `parse` makes the same tree of the
+        text."""
 
         def enclose(operand: Node, *looser_operations: str) -> str:
             return f"({operand})" if operand.op in looser_operations else str(operand)
@@ -143,26 +161,32 @@ X = Node("x")
 
 
 def iterate_nodes(node: Node) -> Iterator[Node]:
-    """Yield all nodes of a formula's syntax tree from left to right, each before its
-    operands (prefix order)."""
+    """Yield all nodes in the syntax tree of a feed-forward network's formula.
+
+    Each node comes before its operands (prefix order), and operands come from left to
+    right. An example of a formula is "W2 gelu(W1 x)"."""
     yield node
     for child in node.args:
         yield from iterate_nodes(child)
 
 
 def measure_height(node: Node) -> int:
-    """Return the height of a formula's syntax tree, the number of edges from the node
-    to its deepest leaf: 3 for `W2 gelu(W1 x)`."""
+    """Return the height of a formula's syntax tree, such as 3 for "W2 gelu(W1 x)".
+
+    It is the number of edges from the node to its deepest leaf. A search for formulas
+    of feed-forward networks limits it."""
     return 1 + max(map(measure_height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Node:
-    """Return the syntax tree of a formula, such as "W2 gelu(W1 x)". Raises FormulaError
-    where the text is no formula.
+    """Return the syntax tree of the formula of a feed-forward network.
 
-    Python's parser reads it, after each application such as `gelu x` is rewritten as a
-    power `gelu ** x`: a power binds more tightly than a product, and to the right."""
+    An example of a formula is "W2 gelu(W1 x)". Raises FormulaError where the text is no
+    formula."""
+    # Python's parser reads the text, in which each application such as `gelu x` was
+    # written as a power, `gelu ** x`: like an application, a power binds more tightly
+    # than a product and groups to the right.
     try:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
         for part in ast.walk(body):
@@ -175,11 +199,11 @@ def parse(text: str) -> Node:
 
 
 def _convert_syntax(syntax: ast.expr) -> Node:
-    """Convert a part of Python's syntax tree to a Node of a formula. Raises Refused for
-    syntax that no formula has.
+    """Convert a node of Python's syntax tree (ast) to a Node of a formula's tree.
 
-    An application such as `gelu x` was rewritten as a power, so that Python parses
-    it."""
+    A formula is the function of a feed-forward network, such as "W2 gelu(W1 x)". Before
+    Python reads it, each application such as `gelu x` is written as a power
+    (`gelu ** x`). Raises Refused for syntax that formulas do not have."""
     match syntax:
         case ast.Name("x"):
             return X
@@ -203,16 +227,20 @@ def evaluate_formula_tree(
     functions_by_name: Mapping[str, Callable[..., Any]],
     size_mismatch: str = "truncate",
 ) -> Any:
-    """Return the value f(x) [..., d] of a feed-forward network's formula for an array x
-    [..., d] of numpy or torch.
+    """Return the value f(x) of a feed-forward network whose function f is a formula.
 
-    node: the syntax tree of f.
-    inputs: x.
-    linear_maps_by_name: {"W1", "W2": functions of an array}.
-    functions_by_name: {operation: function of one or two arrays, "pad": f(array, count,
-    value) that appends `count` channels with a value}; of numpy or of torch, as x is.
-    size_mismatch: "truncate" or "pad": what is done with operands of different
-    width."""
+    The value is an array [..., d], as x is.
+
+    node: the syntax tree of f, or a part of it.
+    inputs: x, an array of numpy or torch [..., d].
+    linear_maps_by_name: {"W1": function from d to e channels, "W2": function back to
+    d}.
+    functions_by_name: {operation: function of one or two arrays}, for numpy or torch as
+    x is. "pad" is a function f(array, count, value) that appends `count` channels with
+    this value.
+    size_mismatch: for operands of different widths, "truncate" cuts the wider one to
+    its first channels; "pad" fills up the narrower one with a value that leaves the
+    other operand unchanged, such as 0 in a sum."""
     if node.op == "x":
         return inputs
     args = [

@@ -38,7 +38,14 @@ from .parts import (
 
 
 class GatePlan(NamedTuple):
-    """A GatePlan tells which gates of a kind one transformer layer gets."""
+    """A GatePlan tells where a layer gets gates (trained masks) of one kind.
+
+    A kind is what the gates mask, such as "heads" or "ffn" (neurons).
+
+    gate_count: the number of gates.
+    channels_per_gate: the consecutive channels that a gate masks, such as a head size.
+    side_by_path: {path of a linear layer inside the transformer layer: "inputs" or
+    "outputs"}, which says where that linear layer is masked."""
 
     gate_count: int
     channels_per_gate: int  # Consecutive channels that each gate masks.
@@ -46,13 +53,16 @@ class GatePlan(NamedTuple):
 
 
 class Gated(nn.Linear):
-    """A Gated is a linear layer with trained masks (gates) on its inputs or
-    outputs.
+    """A Gated is a linear layer with trained masks (gates) on its inputs or outputs.
 
-    alphas: {kind of gate, such as "heads": logits of the masks}, which the transformer
-    layer owns, as several linear layers share them.
-    gated_sides: {"inputs" or "outputs": (kind of gate, how many consecutive inputs or
-    outputs each gate masks)}."""
+    A mask is sigmoid(alpha) for a trained logit alpha. It is multiplied into the
+    weight. An architecture search then prunes what has a small mask.
+
+    linear: the linear layer, whose weight and bias are used without a copy.
+    alphas: {kind of gate, such as "heads": logits [number of gates]}. The transformer
+    layer owns these parameters, because several linear layers share them.
+    gated_sides: `inputs` or `outputs` = (kind of gate, number of consecutive inputs or
+    outputs that each gate masks)."""
 
     def __init__(
         self,
@@ -80,11 +90,14 @@ class Gated(nn.Linear):
 
 
 def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
-    """Return which gates (trained masks) one transformer layer gets: {kind:
-    GatePlan}.
+    """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
 
-    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
-    K and V) and "qkv" (their dimensions)."""
+    A GatePlan has the number of gates and the linear layers that they mask. The kinds
+    are "heads", "ffn", "embedding", "qk" and "v", in a fixed order.
+
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
+    query, key and value projections) and "qkv" (the dimensions "qk" of queries and
+    keys, and "v" of values)."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
@@ -104,11 +117,15 @@ def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
 
 
 def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
-    """Put gates (trained masks for a search) on every layer of a model in place
-    (operation "gates"), and return {kind: number of gates in all layers}.
+    """Put gates on every layer of a model in place, and return {kind: number of gates}.
 
-    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of Q,
-    K and V) and "qkv" (their dimensions)."""
+    A gate is a trained mask sigmoid(alpha), with alpha = 5 at the start, by which an
+    architecture search finds what to prune. Numbers are summed over all layers. It is
+    the operation named "gates" in the list of changes that is saved with a model.
+
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
+    query, key and value projections) and "qkv" (the dimensions "qk" of queries and
+    keys, and "v" of values)."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}
@@ -127,8 +144,10 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
 
 
 def remove_gates(model: nn.Module) -> None:
-    """Remove all gates (trained masks) from a model in place. The weights stay
-    unchanged: masks are not multiplied into them."""
+    """Remove all gates (trained masks of an architecture search) from a model in place.
+
+    The weights stay unchanged: masks are not multiplied into them. So the model can be
+    pruned and trained on after a search."""
     for layer in get_layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
@@ -142,14 +161,18 @@ def remove_gates(model: nn.Module) -> None:
 
 
 def has_gates(model: nn.Module) -> bool:
-    """Return whether a model has gates (trained masks for a search); all its layers
-    have them, or none."""
+    """Return whether a model has gates, the trained masks of an architecture search.
+
+    Only the first layer is looked at, as all layers have gates or none has."""
     return hasattr(get_layers(model)[0], "gates")
 
 
 def get_gate_logits(model: nn.Module) -> dict[Region, nn.Parameter]:
-    """Return {(number of the layer, kind such as "heads"): logits of its gates [number
-    of gates]} of a model with gates, in a fixed order."""
+    """Return the logits of a model's gates, the masks of an architecture search.
+
+    The dict is {(number of the layer, kind): logits [number of gates]}, by layer and
+    then by kind. Kinds are "heads", "ffn", "embedding", "qk" and "v". A mask is the
+    sigmoid of its logit."""
     return {
         (number, kind): alpha
         for number, layer in enumerate(get_layers(model))

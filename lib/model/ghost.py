@@ -54,16 +54,16 @@ from .scores import ContextsAndMaps, compute_masked_scores, register_attention
 def convolve_each_channel_over_tokens(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
-    """Convolve M feature maps of T tokens and C channels over the tokens, each channel
-    separately (depthwise), to R output maps: inputs [B, M, T, C] to outputs [B, R, T,
-    C].
+    """Convolve feature maps over the tokens, each channel by itself (depthwise).
 
-    An output channel reads the same channel of every input map. The convolution is
-    two-dimensional with one row and channels last, which is four to ten times as fast
-    on a CPU as a one-dimensional one. Inside, inputs are [B, C * M, 1, T] and outputs
-    [B, C * R, 1, T].
+    Returns R output maps [B, R, T, C], where each output map sums over the M input
+    maps. It is the kind "dwconv" of GhostBERT's ghost modules, convolutions that
+    generate additional features (section 4.1). On a CPU a two-dimensional convolution
+    with one row and channels last is four to ten times as fast as a one-dimensional
+    one, so it is computed that way.
 
-    kernels: [R, M, C, K], with K taps."""
+    inputs: M feature maps of T tokens and C channels, [B, M, T, C].
+    kernels: [R, M, C, K], with K weights (taps) for each channel."""
     outputs, _, channels, taps = kernels.shape
     maps = inputs.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
     y = functional.conv2d(
@@ -76,13 +76,16 @@ def convolve_each_channel_over_tokens(
 
 
 def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
-    """Convolve M feature maps of n tokens and C features along the features, with the
-    tokens as channels that are all mixed, to R output maps: inputs [B, M, n, C] to
-    outputs [B, R, n, C].
+    """Convolve feature maps along their features, where all n tokens are mixed.
 
-    So every batch must be padded to exactly n tokens.
+    The tokens are the channels of this convolution, so every batch must be padded to
+    exactly n tokens. Returns R output maps [B, R, n, C], where each sums over the M
+    input maps. It is the kind "conv1d_f" of GhostBERT's ghost modules, convolutions
+    that generate additional features (section 4.1).
 
-    kernels: [R, M, n, n, K], with K taps."""
+    inputs: M feature maps of n tokens and C features, [B, M, n, C].
+    kernels: [R, M, n, n, K], with K weights (taps) for each pair of output and input
+    token."""
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
         inputs.flatten(1, 2),
@@ -95,19 +98,28 @@ def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tens
 def convolve_mixed_channels_over_tokens(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
-    """Convolve M feature maps of T tokens and C channels over the tokens, with all
-    channels mixed, to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
+    """Convolve feature maps over the tokens, where all C channels are mixed.
 
-    kernels: [R, M, C, C, K], with K taps."""
+    Returns R output maps [B, R, T, C], where each sums over the M input maps. It is the
+    kind "conv1d_s" of GhostBERT's ghost modules, convolutions that generate additional
+    features (section 4.1).
+
+    inputs: M feature maps of T tokens and C channels, [B, M, T, C].
+    kernels: [R, M, C, C, K], with K weights (taps) for each pair of output and input
+    channel."""
     return convolve_features(inputs.transpose(2, 3), kernels).transpose(2, 3)
 
 
 def convolve_tokens_and_features(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
-    """Convolve M feature maps of T tokens and C features over both at once, like images
-    (2-D), to R output maps: inputs [B, M, T, C] to outputs [B, R, T, C].
+    """Convolve feature maps over tokens and features at once, like images (2-D).
 
+    Returns R output maps [B, R, T, C], where each sums over the M input maps. It is the
+    kind "conv2d" of GhostBERT's ghost modules, convolutions that generate additional
+    features (section 4.1), and the only kind for attention maps.
+
+    inputs: M feature maps of T tokens and C channels, [B, M, T, C].
     kernels: [R, M, K, K]."""
     return functional.conv2d(inputs, kernels, padding=kernels.shape[-1] // 2)
 
@@ -123,17 +135,21 @@ CONVOLUTIONS = {
 
 
 class Convolution(nn.Module):
-    """A Convolution computes the features of a ghost module: from M input maps [B, M,
-    T, C] R output maps [B, R, T, C].
+    """A Convolution computes the features that a ghost module adds (GhostBERT).
 
-    Where M = R = 1 it takes [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
-    and there is no bias. Each pair of maps has a kernel, and an output sums over the M
-    inputs. `weight` is [R, M, *kernel]. By kind, a kernel is [C, K] ("dwconv"),
-    [C, C, K] ("conv1d_s"), [n, n, K] ("conv1d_f", n tokens) or [K, K] ("conv2d").
+    It maps M input maps [B, M, T, C] to R output maps [B, R, T, C], and where M = R = 1
+    also [B, T, C] to [B, T, C]. Each pair of an output and an input map has a kernel,
+    and an output sums over the M inputs. Both ends are padded with (K - 1) / 2 zeros,
+    and there is no bias.
+
+    `weight` is [R, M, *kernel]; the first two axes are left out where M = R = 1, except
+    for "conv2d". A kernel is, by kind, [C, K] ("dwconv", depthwise over tokens),
+    [C, C, K] ("conv1d_s", over tokens), [n, n, K] ("conv1d_f", over features, for n
+    tokens) or [K, K] ("conv2d").
 
     channels: C.
-    ghost_options: has K, the number of taps, and the kind.
-    generator: draws the initial weights.
+    ghost_options: the settings, such as the kind and the kernel size K.
+    generator: the random generator of the initial weights.
     input_maps, output_maps: M and R."""
 
     def __init__(
@@ -167,11 +183,12 @@ class Convolution(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def compute_normalised_taps(self) -> torch.Tensor:
-        """Return the taps (the weights of the kernels, in the shape of `weight`), after
-        a softmax if the options have one.
+        """Return the weights (taps) of the kernels as the convolution uses them.
 
-        After it the K taps of each channel sum to 1, or with `softmax_over` "inputs"
-        all weights that an output sums over."""
+        They have the shape of `weight`. If the options ask for it, a softmax normalises
+        them: the K taps of each channel then sum to 1, or with `softmax_over` =
+        "inputs" all weights that one output value sums over. For "conv2d" the K * K
+        weights of a kernel sum to 1."""
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":
@@ -187,13 +204,20 @@ class Convolution(nn.Module):
 
 
 class GhostedLayer(nn.Module):
-    """A GhostedLayer is a layer with a ghost module G added to it: y + G(y), where y =
-    dense(x) (GhostBERT equations 3 and 5).
+    """A GhostedLayer adds a ghost module's features to the output of a layer.
+
+    It computes y + G(y) with y = dense(x), where G is a cheap convolution and an
+    optional ReLU (GhostBERT equations 3 and 5). So a pruned layer gets back features at
+    a low cost.
 
     dense: the layer: a linear layer, or an activation function at position "ffn1".
-    padding: gives the mask by which padded tokens are set to zero before the
+    convolution: G without its ReLU.
+    ghost_options: the settings, of which only `relu` is read here.
+    padding: gives the attention mask by which padded tokens are set to zero before the
     convolution; None leaves them unchanged.
-    position: what in the transformer layer it belongs to, such as "o" (PLACES)."""
+    position: the place of the layer in the transformer layer: "o" (output projection),
+    "ffn1" (activation), "ffn2" (second feed-forward matrix), "v" (contexts), "qk"
+    (attention maps)."""
 
     def __init__(
         self,
@@ -221,21 +245,23 @@ class GhostedLayer(nn.Module):
 
 
 class PerHeadGhostedLayer(GhostedLayer):
-    """A PerHeadGhostedLayer is a linear layer with F ghost features, for which each
-    head has its own kernels (GhostBERT appendix B.4).
+    """A PerHeadGhostedLayer is a linear layer with own convolutions for each head.
 
-    Its output is the sum over heads h of H_h, plus the sum over features f of ReLU(sum
-    over heads of conv_fh(H_h)). H_h [B, T, H] is the output of one head, or of one of M
-    equal slices of the neurons: its part of x times its columns of the weight. One
-    product computes all M of them, [B, M, T, H], with no more operations than the dense
-    layer has. The int8 weights of a quantised layer are multiplied as floats, which is
-    exact for up to 1,000 columns of a head."""
+    The convolutions generate N additional features (ghost features, GhostBERT appendix
+    B.4). The output is dense(x) plus the sum over features f of ReLU(sum over heads h
+    of conv_fh(H_h)); the ReLU is optional. H_h [B, T, H] is what head h, or one of M
+    equal slices of the neurons, adds to dense(x): its part of x times its columns of
+    the weight.
+
+    One matrix product computes H_h for all M heads or slices, [B, M, T, H], with no
+    more operations than the dense layer has."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
         scales = None
         if isinstance(self.dense, Int8):
             integers, scale = quantise_to_int8(x.float())
+            # Sums of int8 products are exact in floats for up to 1,000 columns.
             inputs, weight = integers.float(), weight.float()
             scales = scale.unsqueeze(1) * self.dense.scale
         slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -249,14 +275,17 @@ class PerHeadGhostedLayer(GhostedLayer):
 
 
 class GhostHeads(GhostedLayer):
-    """A GhostHeads generates the maps of A - M pruned heads from those of the M kept
-    heads by a convolution, and appends them (GhostBERT section 4.2).
+    """A GhostHeads generates the outputs of pruned heads from those of kept heads.
 
-    It turns [B, M, T, C] into [B, A, T, C], where C is D for contexts ("v") and T for
-    attention maps ("qk"). With a padding mask, contexts of padded tokens are set to
-    zero before the convolution. Attention maps are set to zero in padded rows (queries)
-    and columns (keys) before and after it, because a kernel reaches beyond the end of
-    the sentence, and no ghost head may attend to padding."""
+    A convolution makes A - M maps from the M maps of the kept heads, and appends them:
+    [B, M, T, C] becomes [B, A, T, C] (GhostBERT section 4.2). At position "v" the maps
+    are contexts and C is the head size. At position "qk" they are attention maps and C
+    is T.
+
+    With a padding mask, contexts of padded tokens are set to zero before the
+    convolution. Attention maps are set to zero in padded rows (queries) and columns
+    (keys) before and after it: a kernel reaches beyond the end of the sentence, and no
+    generated head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat(
@@ -275,18 +304,20 @@ def attend_with_ghost_heads(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> ContextsAndMaps:
-    """Compute self-attention where a ghost module generates the attention maps of
-    pruned heads (position "qk"). Return (contexts [B, T, A, D], attention maps [B, A,
-    T, T]).
+    """Compute self-attention in which a convolution generates the maps of pruned heads.
 
-    Dropout acts on the maps of kept heads and of ghost heads. transformers calls this
-    function, so it has the signature of transformers' attention functions.
+    The convolution is a ghost module at position "qk" (GhostBERT section 4.2). It makes
+    A - M attention maps from those of the M kept heads. Returns (contexts [B, T, A, D],
+    attention maps [B, A, T, T]). transformers calls this function, so it has the
+    signature of transformers' attention functions.
 
-    module: the self-attention, whose `ghost` is the ghost module.
+    module: the self-attention, whose attribute `ghost` is the ghost module.
     query, key: of the M kept heads, [B, M, T, D].
     value: of all A heads, [B, A, T, D].
-    attention_mask: is added to the scores.
-    dropout: the rate."""
+    attention_mask: a tensor that is added to the scores, or None.
+    scaling: the factor of the scores; None is 1 / sqrt(D).
+    dropout: the rate, for maps of kept and of generated heads.
+    position_bias: a relative position bias that is added to the scores, or None."""
     scores = compute_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )
@@ -305,12 +336,14 @@ register_attention(ATTENTION, attend_with_ghost_heads)
 def append_ghost_contexts(
     attention: AnyModule, _inputs: Any, output: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Append the contexts of ghost heads to the output of self-attention: [B, T, M * D]
-    becomes [B, T, A * D].
+    """Append contexts of pruned heads, which a convolution generates, to the others.
 
-    It is the forward hook of a self-attention with a ghost module at position "v".
+    It is the forward hook of a self-attention with a ghost module (that convolution) at
+    position "v" (GhostBERT section 4.2). Contexts [B, T, M * D] of the M kept heads
+    become [B, T, A * D] of all A heads; further outputs stay as they are.
 
-    output: the output of self-attention, contexts first."""
+    attention: the self-attention, whose attribute `ghost` is the ghost module.
+    output: the output of the self-attention, a tuple with the contexts first."""
     heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
     return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
 
@@ -327,8 +360,11 @@ PLACES = {
 
 
 def find_ghost_modules_by_position(layer: nn.Module) -> dict[str, GhostedLayer]:
-    """Return {position, such as "o": ghost module} of all ghost modules in a
-    transformer layer."""
+    """Return {position: ghost module} of all ghost modules in a transformer layer.
+
+    Ghost modules are convolutions that generate additional features. A position is "qk"
+    (attention maps), "v" (contexts), "o" (output projection), "ffn1" (activation) or
+    "ffn2" (second feed-forward matrix)."""
     return {
         part.position: part
         for part in layer.modules()
@@ -337,9 +373,11 @@ def find_ghost_modules_by_position(layer: nn.Module) -> dict[str, GhostedLayer]:
 
 
 def list_unpruned_projections(layer: AnyModule) -> list[str]:
-    """Return which of "v" (values) and "o" (output projection) of a transformer layer
-    have more heads than its queries and keys, as a cut before ghost heads leaves
-    them."""
+    """Return which projections of a layer with pruned heads still have all heads.
+
+    These are "v" (values) and "o" (output projection), where they have more heads than
+    the queries and keys. Pruning leaves them whole on purpose where a ghost module, a
+    convolution that generates the pruned heads, is added next."""
     width, output = (
         layer.attention.self.query.out_features,
         layer.attention.output.dense,
@@ -352,8 +390,12 @@ def list_unpruned_projections(layer: AnyModule) -> list[str]:
 
 
 def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
-    """Raise Refused where the options of ghost modules do not fit together, or do not
-    fit the pruning or the other ghost modules of a model."""
+    """Raise Refused where ghost modules of these settings cannot be added to a model.
+
+    Ghost modules are convolutions that generate additional features. Causes are options
+    that exclude each other, a position that is named twice or has a ghost module
+    already, and a position "qk" or "v" (attention maps or contexts of pruned heads)
+    where the heads were not pruned in the way that it needs."""
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,
@@ -385,12 +427,17 @@ def build_ghost_module(
     padding_mask: PaddingMask | None,
     unpruned_head_count: int,
 ) -> GhostedLayer:
-    """Return a new ghost module for a position of a transformer layer, around what it
-    extends; it is not yet put into the layer.
+    """Build a ghost module, a convolution for additional features, for one layer.
 
-    position: "qk", "v", "o", "ffn1" or "ffn2".
-    generator: draws the initial kernels.
-    padding_mask: gives the mask of real tokens; None does not mask.
+    At "o", "ffn1" and "ffn2" it contains the part of the transformer layer that it
+    extends, and the caller puts it in the place of that part. At "qk" and "v" the
+    caller adds it to the self-attention. The layer is not changed here.
+
+    position: "qk" (attention maps), "v" (contexts), "o" (output projection), "ffn1"
+    (activation) or "ffn2" (second feed-forward matrix).
+    generator: the random generator of the initial kernels.
+    padding_mask: gives the mask by which padded tokens are set to zero; None does not
+    mask.
     unpruned_head_count: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner: Any = getattr(layer.get_submodule(part), name, None)
@@ -418,15 +465,19 @@ def build_ghost_module(
 def add_ghost_modules(
     model: nn.Module, seed: int = 0, **ghost_options: Any
 ) -> PartCounts:
-    """Put ghost modules into each layer of a model in place (operation "ghost"), and
-    return {"modules": their number, "parameters": number of their parameters}.
+    """Put GhostBERT's ghost modules into each layer of a model, in place.
+
+    Ghost modules are cheap convolutions that generate additional features, so that a
+    pruned model gets back some of its score. It is the operation named "ghost" in the
+    list of changes that is saved with a model. Returns {"modules": their number,
+    "parameters": number of their parameters}.
 
     Raises Refused, before anything changes, for options that do not fit together or do
     not fit this model, and for a position that has a ghost module already.
 
     seed: the seed from which kernels are drawn.
-    ghost_options: the fields of a Ghost (options.py), such as kind="dwconv",
-    positions=["o"], kernel=3."""
+    ghost_options: the fields of a Ghost, such as kind="dwconv" (depthwise convolution),
+    positions=["o"] (output projection), kernel=3 (its size)."""
     settings = Ghost(**ghost_options)
     config: Any = model.config
     total = config.num_attention_heads
@@ -451,11 +502,12 @@ def add_ghost_modules(
 
 
 def use_ghost_attention(model: nn.Module) -> None:
-    """Let each layer of a model compute attention by `attend_with_ghost_heads` of this
-    file, which has ghost heads.
+    """Let a model compute attention by `attend_with_ghost_heads`, in place.
 
-    transformers reads the name of the attention function from the configuration. The
-    model gets a copy of it, as other models may share the original."""
+    That function generates the attention maps of pruned heads by a convolution.
+    transformers reads the name of the attention function from the model's
+    configuration. The model gets a copy of its configuration for this, as other models
+    may share the original."""
     shared: Any = model.config
     config_copy = copy.deepcopy(shared)
     for part in model.modules():

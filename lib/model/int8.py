@@ -15,10 +15,10 @@ IntegersAndScales = tuple[torch.Tensor, torch.Tensor]
 
 
 def quantise_to_int8(values: torch.Tensor) -> IntegersAndScales:
-    """Quantise the rows of a tensor values [..., I] to int8. Return (integers [..., I],
-    scales [..., 1]), so that values is about integers * scales.
+    """Quantise a tensor [..., I] to int8, with a scale for each row of I values.
 
-    The largest absolute value of each row becomes 127 or -127."""
+    Returns (integers int8 [..., I], scales [..., 1]), so that values is about integers
+    * scales. The largest absolute value of each row becomes 127 or -127."""
     scale = (values.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
         torch.finfo(values.dtype).tiny
     )
@@ -26,8 +26,10 @@ def quantise_to_int8(values: torch.Tensor) -> IntegersAndScales:
 
 
 class Int8(nn.Module):
-    """An Int8 is a linear layer whose weight is quantised: int8 integers [O, I], with a
-    float32 scale for each row [O]. The bias [O] stays float32."""
+    """An Int8 is a linear layer with an int8 weight, made from a trained linear layer.
+
+    The weight is int8 [O, I], with a float32 scale for each row [O]; the bias [O] stays
+    float32. It takes about a quarter of the memory, and cannot be trained."""
 
     scale: torch.Tensor
 
@@ -51,10 +53,12 @@ class Int8(nn.Module):
 
 
 def quantise_linear_layers(model: nn.Module) -> PartCounts:
-    """Quantise every linear layer in the transformer layers of a model in place
-    (operation "int8"), and return {"matrices": their number}.
+    """Quantise the linear layers of a model's transformer layers to int8, in place.
 
-    It must be the last operation on a model, as an int8 model cannot be trained."""
+    It needs no training. Layers of subclasses of nn.Linear stay in float. It must be
+    the last change of a model, as an int8 model cannot be trained. Returns {"matrices":
+    number of layers that were quantised}. It is the operation named "int8" in the list
+    of changes that is saved with a model."""
     number = 0
     for layer in get_layers(model):
         for path, module in list(layer.named_modules()):

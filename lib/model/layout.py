@@ -39,14 +39,16 @@ def compute_multi_head_attention(
     attention_mask: torch.Tensor | None,
     **attention_options: Any,
 ) -> ContextsAndMaps:
-    """Compute self-attention of M heads of size D, without the output projection, and
-    return (contexts [B, T, M * D], attention maps [B, M, T, T]).
+    """Compute self-attention of M heads of size D, without the output projection.
+
+    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). The self-attention
+    modules for MPNet and DistilBERT share it.
 
     attention: the module with the projections `query`, `key` and `value`.
     hidden_states: hidden states [B, T, H].
     attention_mask: a tensor that is added to the scores, or None.
     attention_options: further arguments for the attention function that the model's
-    configuration names."""
+    configuration names, such as `position_bias`."""
     query, key, value = (
         linear(hidden_states)
         .unflatten(-1, (-1, attention.attention_head_size))
@@ -64,12 +66,16 @@ def compute_multi_head_attention(
 
 
 class BiasAttention(nn.Module):
-    """A BiasAttention is the self-attention of an MPNet, which adds a relative position
-    bias to the scores, with BERT's names of its submodules.
+    """A BiasAttention is an MPNet's self-attention with BERT's names of its parts.
 
-    columns: the heads that are left after pruning, as indices [M] into the bias, or
-    None for all. They are saved with the weights, because a pruned model is rebuilt
-    without the importance scores that decided them."""
+    So the same pruning code works on MPNet and on BERT. MPNet adds a relative position
+    bias with one map for each head to the scores.
+
+    attention: transformers' self-attention of an MPNet, whose projections are used
+    without a copy.
+    columns: after pruning, the indices [M] of the heads that are left, by which their
+    maps of the bias are chosen; None for all heads. It is saved with the weights, since
+    a pruned model is rebuilt without the importance scores that chose the heads."""
 
     columns: torch.Tensor | None
 
@@ -88,11 +94,14 @@ class BiasAttention(nn.Module):
         attention_mask: torch.Tensor | None,
         position_bias: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of hidden states
-        x [B, T, H], where M of the A heads are left after pruning.
+        """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of an MPNet.
 
-        position_bias: the relative position bias [1, A, T, T] that all layers share. Of
-        it the maps of the M heads are added."""
+        M of the A heads are left after pruning.
+
+        x: hidden states [B, T, H].
+        attention_mask: a tensor that is added to the scores, or None.
+        position_bias: the relative position bias of all A heads, [1, A, T, T], which
+        all layers share. The maps of the M heads are chosen and added to the scores."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
         return compute_multi_head_attention(
@@ -101,11 +110,11 @@ class BiasAttention(nn.Module):
 
 
 class SelfAttention(DistilBertSelfAttention):
-    """A SelfAttention is the self-attention of a DistilBERT without its output
-    projection, which is a module of its own in BERT.
+    """A SelfAttention is a DistilBERT's self-attention without its output projection.
 
-    It is a subclass, since transformers recognises by class where attention maps come
-    from."""
+    In BERT the output projection is a module of its own. With that structure here, the
+    same pruning code works on both. It is a subclass of transformers' class, because
+    transformers finds the modules that return attention maps by their class."""
 
     # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
@@ -115,9 +124,11 @@ class SelfAttention(DistilBertSelfAttention):
 
 
 class Output(nn.Module):
-    """An Output is the end of an attention or feed-forward block, as in BERT:
-    LayerNorm(x + dropout(dense(inner))), where x is the input of the block and inner
-    the contexts or activations."""
+    """An Output is the end of an attention or feed-forward block, as BERT has it.
+
+    It computes LayerNorm(x + dropout(dense(inner))), where x is the input of the block,
+    and inner has the contexts or activations. MPNet and DistilBERT get it, so that the
+    same pruning code works on them as on BERT."""
 
     def __init__(
         self, dense: AnyModule, dropout: nn.Module, layer_norm: AnyModule
@@ -130,8 +141,11 @@ class Output(nn.Module):
 
 
 class Attention(nn.Module):
-    """An Attention is an attention block with BERT's names of its two parts: `self` is
-    the self-attention, `output` the output projection with LayerNorm."""
+    """An Attention is an attention block with BERT's names of its two parts.
+
+    `self` is the self-attention, and `output` the output projection with LayerNorm.
+    MPNet and DistilBERT get it, so that the same pruning code works on them as on
+    BERT."""
 
     def __init__(self, attention: nn.Module, output: Output) -> None:
         super().__init__()
@@ -150,8 +164,10 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """An Intermediate is the first half of a feed-forward network, as in BERT: a linear
-    layer and its activation function."""
+    """An Intermediate is the first half of a feed-forward network, as BERT has it.
+
+    It is a linear layer and its activation function. DistilBERT gets it, so that the
+    same pruning code works on it as on BERT."""
 
     def __init__(self, dense: AnyModule, activation: AnyModule) -> None:
         super().__init__()
@@ -162,11 +178,10 @@ class Intermediate(nn.Module):
 
 
 class Layer(TransformerBlock):
-    """A Layer is a transformer layer of a DistilBERT whose submodules have BERT's
-    names.
+    """A Layer is a transformer layer of a DistilBERT whose parts have BERT's names.
 
-    It is a subclass, since transformers recognises by class where hidden states come
-    from."""
+    So the same pruning code works on both. It is a subclass of transformers' class,
+    because transformers finds the modules that return hidden states by their class."""
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(
@@ -178,13 +193,16 @@ class Layer(TransformerBlock):
 
 
 class Encoder(MPNetEncoder):
-    """An Encoder is the encoder of an MPNet that computes the relative position bias
-    once for all rows of a batch, instead of for each row."""
+    """An Encoder is an MPNet's encoder with a faster relative position bias.
+
+    It computes the bias once for a batch; transformers computes it for each row,
+    although it is the same for all rows."""
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, states: torch.Tensor, **_: Any) -> torch.Tensor:
-        """Return MPNet's relative position bias [1, A, T, T], which is added to the
-        attention scores of all layers.
+        """Return MPNet's relative position bias [1, A, T, T] for inputs of T tokens.
+
+        It is added to the attention scores of the A heads, in all layers.
 
         states: the hidden states [B, T, H]; only T is used."""
         places = torch.arange(states.shape[1], device=states.device)
@@ -193,10 +211,11 @@ class Encoder(MPNetEncoder):
 
 
 def rename_layer_parts_as_bert(model: Model) -> Model:
-    """Give the submodules of an MPNet's or a DistilBERT's layers BERT's names, in
-    place, and return the model.
+    """Rename the parts of an MPNet's or a DistilBERT's layers as in BERT.
 
-    Its outputs change only by rounding. Models of other families are not changed."""
+    So code that prunes or changes layers finds them under the same names in all
+    families. The model is changed in place and returned. Its outputs change only by
+    rounding. Models of other families are not changed."""
     encoder, config = get_encoder(model), get_encoder(model).config
     if type(getattr(encoder, "encoder", None)) is MPNetEncoder:
         encoder.encoder.__class__ = Encoder
@@ -216,18 +235,24 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
 def rename_attention_parts_as_bert(
     attention: AnyModule, config: PretrainedConfig
 ) -> Attention:
-    """Return the attention block of an MPNet's layer with BERT's names of its
-    submodules; their parameters are the same objects."""
+    """Return an attention block of MPNet whose parts have BERT's names.
+
+    So the same pruning code works on MPNet and BERT. Parameters are shared with the
+    given block, not copied.
+
+    attention: the attention block of a layer of transformers' MPNet.
+    config: the model's configuration."""
     output = Output(attention.attn.o, attention.dropout, attention.LayerNorm)
     made = Attention(BiasAttention(attention.attn, config), output)
     return made.train(attention.training)
 
 
 def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
-    """Give the submodules of a DistilBERT's transformer layer BERT's names, in place.
+    """Rename the parts of a DistilBERT's transformer layer as in BERT, in place.
 
-    DistilBERT has no dropout after the output projection of attention, so the dropout
-    there is an identity."""
+    So the same pruning code works on both. BERT has a dropout after the output
+    projection of attention and DistilBERT has none, so there the dropout is an
+    identity."""
     attention, ffn = layer.attention, layer.ffn
     projection = attention._modules.pop("out_lin")
     for name in ("query", "key", "value"):
@@ -248,10 +273,11 @@ def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
 
 
 def make_transformers_state_dict(model: nn.Module) -> dict[str, torch.Tensor] | None:
-    """Return the state dict of an MPNet or a DistilBERT under transformers' names of
-    its tensors, for saving.
+    """Return a state dict of an MPNet or DistilBERT with transformers' tensor names.
 
-    Returns None for other families, whose submodules were not renamed."""
+    In memory these models have BERT's names of their parts. Saved under the original
+    names, they can be opened by plain transformers. Returns None for other families,
+    whose names were not changed."""
     family = get_encoder(model).config.model_type.removeprefix("operated-")
     if family not in NAMES:
         return None

@@ -46,8 +46,10 @@ Prune = Any
 
 
 def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
-    """Return [(number of the transformer layer, name such as "3.output.dense", linear
-    layer)] of all linear layers in the transformer layers of a model."""
+    """Return all linear layers inside the transformer layers of a model, to prune them.
+
+    Each is a tuple (number of the transformer layer from 0, name such as
+    "3.output.dense", linear layer)."""
     return [
         (number, f"{number}.{name}", part)
         for number, layer in enumerate(get_layers(model))
@@ -57,10 +59,11 @@ def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
 
 
 def find_kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
-    """Return the k-th largest of all values of a tensor, as a tensor of one value,
-    without a full sort.
+    """Return the k-th largest of all values of a tensor, without a full sort.
 
-    k: k."""
+    The result is a tensor of one value. It serves as the threshold of a top-k mask.
+
+    k: the rank: 1 is the largest value."""
     flat = values.detach().flatten()
     if flat.device.type == "cpu":  # On a CPU numpy is ten times as fast as torch.
         return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
@@ -68,8 +71,10 @@ def find_kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def make_top_k_mask(values: torch.Tensor, k: int) -> torch.Tensor:
-    """Return a bool mask, of the shape of a tensor, that is True for exactly its
-    `k` largest values; of equal values the first ones are taken."""
+    """Return a bool mask that is True for exactly the `k` largest values of a tensor.
+
+    It has the shape of the tensor. Of equal values the first ones in row order are
+    taken, so that also with ties exactly `k` weights survive pruning."""
     kth = find_kth_largest(values, k)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - k) > 0:
@@ -81,8 +86,11 @@ def make_top_k_mask(values: torch.Tensor, k: int) -> torch.Tensor:
 def make_global_top_k_masks(
     tensors: Sequence[torch.Tensor], k: int
 ) -> list[torch.Tensor]:
-    """Return a bool mask for each of several tensors; together they are True for
-    exactly the `k` largest values of all tensors (global pruning)."""
+    """Return bool masks for several tensors, True for the `k` largest values of all.
+
+    It serves global pruning, where large weights of all matrices compete. Each mask has
+    the shape of its tensor. Exactly `k` values are True over all tensors together, also
+    with ties."""
     mask = make_top_k_mask(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [
@@ -91,13 +99,15 @@ def make_global_top_k_masks(
 
 
 def find_final_score_threshold(pruning: Prune) -> float | None:
-    """Return the score above which a weight stays in the pruned model, or None for
-    methods that rank scores instead.
+    """Return the score above which a weight is kept at the end of score-based pruning.
 
-    It is the logit of the final threshold for "soft", and ln(-l / r) for "l0", with l =
-    -0.1 and r = 1.1.
+    Scores are trained parameters, one for each weight. For the method "soft", where a
+    weight stays if the sigmoid of its score exceeds a threshold, it is the logit of the
+    final threshold. For "l0" (hard concrete masks, Louizos et al. 2018) it is ln(-l /
+    r), with l = -0.1 and r = 1.1. It is None for methods that keep a fixed share of the
+    weights.
 
-    pruning: the options of the pruning: method, thresholds."""
+    pruning: the settings, of which `method` and `final_threshold` are read."""
     if pruning.method == "l0":
         return math.log(-LOW / HIGH)
     if pruning.method != "soft":
@@ -107,11 +117,11 @@ def find_final_score_threshold(pruning: Prune) -> float | None:
 
 
 class Masked(torch.autograd.Function):
-    """Masked computes the pruned weight M * W, with straight-through gradients for the
-    scores S that decided the mask M.
+    """Masked computes the pruned weight M * W, with straight-through gradients.
 
-    For the gradient g of the result, dL/dW = M * g and dL/dS = W * g. A mask of None
-    stands for all ones; without scores only W gets a gradient."""
+    They go to the scores S that decided the mask M: for the gradient g of the result,
+    dL/dW = M * g and dL/dS = W * g. A mask of None stands for all ones; without scores
+    only W gets a gradient."""
 
     @staticmethod
     def forward(
@@ -136,13 +146,17 @@ class Masked(torch.autograd.Function):
 
 
 class Mask(nn.Module):
-    """A Mask prunes one weight matrix [O, I] while it is trained: a torch
-    parametrization that multiplies it by a mask.
+    """A Mask prunes one weight matrix [O, I] while a model is trained.
 
-    The mask depends on the weight's magnitude, or on trained scores [O, I].
+    It is a torch parametrization that multiplies the weight by a mask [O, I]. In
+    training it uses the current threshold, which a schedule changes, and in eval mode
+    the final one.
 
-    pruning: the options: method ("magnitude", "movement", "soft" or "l0"), thresholds
-    and initial scores."""
+    pruning: the settings: thresholds, initial scores and method. "magnitude" keeps a
+    share of the weights, the largest ones, and "movement" those with the largest
+    trained scores. "soft" keeps weights whose sigmoid of a trained score exceeds the
+    threshold. "l0" draws hard concrete masks from trained scores (Louizos et al.
+    2018)."""
 
     def __init__(self, weight: torch.Tensor, pruning: Prune) -> None:
         super().__init__()
@@ -153,11 +167,12 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def make_binary_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
-        """Return the bool mask [O, I] of a weight for the methods "magnitude",
-        "movement" and "soft"; True stays. It is None where all weights stay.
+        """Return the bool mask [O, I] of a weight matrix; True where a weight stays.
 
-        "soft" keeps scores above a threshold, but at least 0.5 % of the weights; the
-        others keep a share of the weights."""
+        It is None where all weights stay. "soft" keeps weights whose sigmoid of the
+        score exceeds the threshold, but at least 0.5 % of them. "magnitude" and
+        "movement" keep the share of weights that the threshold gives, with the largest
+        absolute values or scores. The method "l0" uses `make_l0_mask` instead."""
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask = self.scores.sigmoid() > threshold
@@ -169,11 +184,13 @@ class Mask(nn.Module):
         return None if k >= values.numel() else make_top_k_mask(values, k)
 
     def make_l0_mask(self, is_random: bool) -> torch.Tensor:
-        """Return the mask [O, I] of the method "l0", with values from 0 to 1 (hard
-        concrete distribution, Louizos et al. 2018).
+        """Return the mask [O, I] of the method "l0", with values from 0 to 1.
 
-        is_random: whether it is drawn at random, as in training, or fixed, as in eval
-        mode."""
+        It is computed from the trained scores by the hard concrete distribution
+        (Louizos et al. 2018).
+
+        is_random: whether the mask is drawn at random, as in training; False gives the
+        fixed mask of eval mode."""
         logits = self.scores
         if is_random:
             drawn = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_()
@@ -189,19 +206,21 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def count_kept_weights(self, weight: torch.Tensor) -> torch.Tensor:
-        """Return how many weights of the matrix are not pruned, as a tensor of one
-        integer; for the method "l0" with the fixed mask of eval mode."""
+        """Return how many weights of the matrix are kept, as a tensor of one integer.
+
+        For the method "l0" the fixed mask of eval mode counts, not a random one.
+
+        weight: the matrix [O, I] before masking."""
         if self.method == "l0":
             return torch.count_nonzero(self.make_l0_mask(is_random=False) > 0)
         mask = self.make_binary_mask(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def compute_penalty(self) -> torch.Tensor:
-        """Return the regularisation term that makes masks sparse: the mean over the
-        matrix of sigmoid(S) for "soft", or of the probability that a mask is not 0 for
-        "l0".
+        """Return a penalty on the trained scores S, a loss term that closes masks.
 
-        That probability is sigmoid(S - b ln(-l / r)), with l = -0.1, r = 1.1, b =
-        2/3."""
+        It is the mean over the matrix of sigmoid(S) for the method "soft". For "l0" it
+        is the mean probability that a mask is not 0, sigmoid(S - b ln(-l / r)), with l
+        = -0.1, r = 1.1 and b = 2/3 (Louizos et al. 2018)."""
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()

@@ -53,19 +53,25 @@ EPS = 1e-12
 
 
 class LayerMix(nn.Module):
-    """A LayerMix computes a weighted sum of the L + 1 hidden states of an encoder,
-    embedding output included, with weights gamma * softmax(alpha) (BERMo section 3.1).
+    """A LayerMix computes a weighted sum of all L + 1 hidden states of an encoder.
+
+    The states are the embedding output and the outputs of the L layers, and the weights
+    are gamma * softmax(alpha), with trained alpha and gamma (BERMo section 3.1, as in
+    ELMo). The task head reads the sum instead of the last state.
 
     state_count: L + 1.
-    normalisation: how states are normalised before they are summed: "layers",
-    "layers_affine", "channels", "tokens" or "none".
+    normalisation: over what each state is normalised before it is summed: "layers"
+    (over the L + 1 states of each token and channel), "layers_affine" (the same, then a
+    trained scale and shift for each state), "channels" (the H channels of each token),
+    "tokens" (all real tokens and channels of the batch) or "none".
     initialisation: how alpha is initialised: a function of torch.nn.init without its
     last "_", such as "zeros".
     dropout: the rate of dropout on each normalised state.
-    padding: has the attention mask of the current batch.
-    generator: draws alpha.
-    fixed_mix: "" for learned weights; "mean" or "embedding" for a control with fixed
-    ones."""
+    padding: holds the attention mask of the current batch.
+    generator: the random generator of alpha.
+    fixed_mix: "" for trained weights. "mean" (all states weigh the same) and
+    "embedding" (the mean embedding of the row's tokens) are controls without trained
+    weights."""
 
     alpha: torch.Tensor
     gamma: torch.Tensor
@@ -100,8 +106,11 @@ class LayerMix(nn.Module):
             self.shift = nn.Parameter(torch.zeros(state_count))
 
     def weights(self) -> torch.Tensor:
-        """Return the weights [L + 1] of the hidden states in the sum: softmax(alpha),
-        or the fixed weights of a control."""
+        """Return the weights [L + 1] of the hidden states in the sum, softmax(alpha).
+
+        They leave out gamma, the trained factor of the sum. In the control "mean" all
+        are equal; in the control "embedding" the embedding output has 1 and all layers
+        have 0."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -109,11 +118,14 @@ class LayerMix(nn.Module):
     def forward(
         self, states: Sequence[torch.Tensor], mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the weighted sum [B, T, H] of the L + 1 hidden states [B, T, H].
+        """Return the weighted sum [B, T, H] of L + 1 hidden states.
 
-        mask: the attention mask [B, T], 1 for real tokens; None where all are. Padding
-        is left out where states are normalised over tokens. The control "embedding"
-        gives the mean of the embedding output over real tokens in place of the sum."""
+        The control "embedding" returns the mean of the embedding output over the real
+        tokens of each row, at every token, instead of the sum.
+
+        states: the L + 1 hidden states [B, T, H], embedding output first.
+        mask: the attention mask [B, T], 1 for real tokens; None where all tokens are
+        real. Padding is left out where states are normalised over tokens."""
         first = states[0]
         real = torch.ones_like(first[..., :1])
         if mask is not None:
@@ -130,9 +142,12 @@ class LayerMix(nn.Module):
     def make_state_normaliser(
         self, layer_states: Sequence[torch.Tensor], token_mask: torch.Tensor
     ) -> StateNormaliser:
-        """Return a function f(j, state j) -> normalised state [B, T, H], for the L + 1
-        hidden states of one forward pass.
+        """Return the function that normalises the hidden states before they are summed.
 
+        It is f(j, state j) -> normalised state [B, T, H], and depends on the
+        normalisation that was chosen for this module, such as "layers".
+
+        layer_states: the L + 1 hidden states [B, T, H] of one forward pass.
         token_mask: [B, T, 1], 1 for real tokens."""
         if self.norm == "none" or self.plain:
             return lambda _, state: state
@@ -154,8 +169,10 @@ class LayerMix(nn.Module):
     def store_embedding_output(
         self, _module: nn.Module, _inputs: tuple[Any, ...], module_output: torch.Tensor
     ) -> None:
-        """Store the embedding output as the first hidden state of a forward pass
-        (forward hook of the embedding)."""
+        """Store the embedding output [B, T, H] as the first state of a forward pass.
+
+        It is the forward hook of the embedding. The states are summed at the end of the
+        pass."""
         self.seen = [module_output]
 
     def store_layer_output(
@@ -164,8 +181,10 @@ class LayerMix(nn.Module):
         _inputs: tuple[Any, ...],
         module_output: torch.Tensor | tuple[torch.Tensor, ...],
     ) -> None:
-        """Store the output of a transformer layer as the next hidden state (forward
-        hook of each layer)."""
+        """Store the output of a transformer layer as the next hidden state.
+
+        It is the forward hook of each layer. The states are summed at the end of the
+        pass."""
         self.seen.append(
             module_output[0] if isinstance(module_output, tuple) else module_output
         )
@@ -176,22 +195,23 @@ class LayerMix(nn.Module):
         _inputs: tuple[Any, ...],
         module_output: MutableMapping[str, Any],
     ) -> MutableMapping[str, Any]:
-        """Put the weighted sum of the stored states in place of the last hidden state
-        (forward hook of the encoder), and return the encoder's output.
+        """Replace the encoder's last state by the weighted sum of the stored states.
 
-        States are cast to alpha's dtype, float32, because the differences between
-        layers are small."""
+        It is the forward hook of the encoder, and returns the changed output of the
+        encoder. Pooler and task head then read the sum. It is computed in float32, the
+        dtype of alpha.
+
+        module_output: the encoder's output, whose `last_hidden_state` is replaced."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         module_output["last_hidden_state"] = self(states, self.padding.mask)
         return module_output
 
 
 def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.Tensor:
-    """Return a hidden state [B, T, H] minus its mean, divided by its standard
-    deviation.
+    """Standardise a hidden state [B, T, H]: subtract the mean, divide by the deviation.
 
-    Both are single numbers, taken over all real tokens and channels of the batch, as in
-    ELMo's code.
+    Mean and standard deviation are single numbers, taken over all real tokens and
+    channels of the batch, as in ELMo's code.
 
     token_mask: [B, T, 1], 1 for real tokens."""
     number = token_mask.sum() * state.shape[-1]
@@ -201,8 +221,10 @@ def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.T
 
 
 def find_mix(model: nn.Module) -> LayerMix | None:
-    """Return the layer mix of a model (the module that sums the hidden states of all
-    layers), or None where it has none."""
+    """Return the module of a model that sums the hidden states of all layers, or None.
+
+    This layer mix (BERMo section 3.1) is missing where `add_layer_mix` was not
+    applied."""
     return getattr(get_encoder(model), "mix", None)
 
 
@@ -214,18 +236,23 @@ def add_layer_mix(
     plain: str = "",
     seed: int = 0,
 ) -> PartCounts:
-    """Let a model's head read a learned weighted sum of the hidden states of all layers
-    instead of the last one (operation "mix", BERMo section 3.1). Return {"states":
-    number of states in the sum, "parameters": number of new parameters}.
+    """Let a model's head read a trained weighted sum of all layers' hidden states.
 
-    Raises Refused for a model that has such a mix already.
+    The sum replaces the last hidden state (BERMo section 3.1). It is the operation
+    named "mix" in the list of changes that is saved with a model. Returns {"states":
+    number of states in the sum, "parameters": number of new parameters}. Raises Refused
+    for a model that has such a sum already.
 
-    norm: how states are normalised before they are summed: "layers", "layers_affine",
-    "channels", "tokens" or "none".
+    norm: over what states are normalised before they are summed: "layers" (the states
+    of each token and channel), "layers_affine" (the same, then a trained scale and
+    shift), "channels" (those of each token), "tokens" (all tokens and channels of the
+    batch) or "none".
     init: how the weights' logits alpha are initialised: a function of torch.nn.init
     without its last "_".
     dropout: the rate of dropout on each normalised state.
-    plain: "mean" or "embedding" for a control without learned parameters.
+    plain: a control without trained parameters: "mean" gives all states the same
+    weight, "embedding" takes the mean embedding of the row's tokens; "" trains the
+    weights.
     seed: the seed from which alpha is drawn."""
     if find_mix(model):
         raise Refused("this model has a layer mix already: it takes one")

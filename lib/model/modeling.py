@@ -18,15 +18,18 @@ FAMILIES = ("Bert", "Roberta", "Electra", "MPNet", "DistilBert")
 
 @cache
 def __getattr__(name: str) -> type[Any]:
-    """Return a subclass of the transformers class of the same name, such as
-    "BertForSequenceClassification" or "BertConfig"; Python calls this function for
-    every attribute that this module lacks.
+    """Return a transformers class whose models restore pruning and other saved changes.
 
-    When a model of such a class is built, the operations in its configuration (pruning,
-    ghost modules, ...) are applied. The configuration has a `model_type` that
-    transformers does not know, on purpose: alone it refuses to open such a model.
-    Otherwise it would draw all weights of changed shapes at random, without an error.
-    Raises AttributeError for a class of no supported family."""
+    Python calls this function for every attribute that this module lacks, such as
+    "BertForSequenceClassification" or "BertConfig". The result is a subclass of the
+    transformers class of the same name. When its model is built, the operations that
+    the configuration lists (pruning, added modules) are applied, so that the saved
+    weights fit.
+
+    The configuration has a `model_type` that transformers does not know. This is on
+    purpose: plain transformers then refuses to open such a model, instead of drawing
+    all weights of changed shapes at random without an error. Raises AttributeError for
+    a class of an unsupported model family."""
     base = getattr(transformers, name) if name.startswith(FAMILIES) else None
     if base is None:
         raise AttributeError(

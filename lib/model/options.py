@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 
 class Refused(ValueError):
-    """Refused is raised where something that the user chose (a value, a file, a
-    machine) cannot be used.
+    """Refused is raised where something that the user chose cannot be used.
 
-    The message names it, what is allowed and a fix. A command prints it in one line,
-    while all other errors are printed with a traceback."""
+    This may be a value, a file or a machine. The message names it, what is allowed and
+    a fix. The command line prints it in one line, and all other errors with a
+    traceback."""
 
 
 HEADLESS = "fix: save the model without its head, as AutoModel opens it"
@@ -47,10 +47,11 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 def check_allowed(
     option_class_name: str, field_name: str, value: object, allowed: Collection[Any]
 ) -> None:
-    """Raise Refused, with the allowed values, unless the value of an option's field is
-    one of them.
+    """Raise Refused unless the value of a settings field is an allowed one.
 
-    option_class_name, field_name: the names for the message."""
+    option_class_name, field_name: class and field, for the message, which lists the
+    allowed values too.
+    value: the value of the field."""
     if value not in allowed:
         choices = ", ".join(map(repr, allowed))
         raise Refused(
@@ -59,10 +60,12 @@ def check_allowed(
 
 
 def check_known_name(noun: str, name: object, known_names: Collection[Any]) -> None:
-    """Raise Refused, with the most similar allowed name, unless a name is one of the
-    allowed ones.
+    """Raise Refused unless a name that a user gave is one of the known names.
 
-    noun: what the name is the name of, for the message, such as "task".
+    The message suggests the most similar known name, so that a typing error is easy to
+    mend.
+
+    noun: what kind of name it is, for the message, such as "task".
     name: the name that is checked."""
     if name in known_names:
         return
@@ -75,11 +78,10 @@ def check_known_name(noun: str, name: object, known_names: Collection[Any]) -> N
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """Return a 63-bit seed for one random generator of a training, by a hash of the
-    training's seed and the generator's purpose.
+    """Derive a 63-bit seed for one of the random generators of a training.
 
-    So generators of different purposes, such as "dropout" and "order", are independent
-    of each other."""
+    It is a hash of the training's seed and the generator's purpose. So generators of
+    different purposes, such as "dropout" and "order", are independent of each other."""
     return (
         int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:8], "big")
         >> 1
@@ -87,10 +89,13 @@ def derive_seed(seed: int, purpose: str) -> int:
 
 
 def list_non_default_fields(option: "Option") -> dict[str, Any]:
-    """Return {field: value} of the fields of an option that differ from their defaults.
+    """Return {field: value} of those settings that differ from their defaults.
 
-    Only these enter the description of a run, whose hash identifies the run. So a field
-    that is added later does not change the identity of earlier runs."""
+    Only these are stored in the description of a training or measurement, and its hash
+    is the name under which the result is found again. So a field that is added later
+    does not change the hash of earlier results.
+
+    option: an instance of a frozen dataclass of settings."""
     return {
         name: value
         for name, default in _list_defaults(type(option))
@@ -100,18 +105,19 @@ def list_non_default_fields(option: "Option") -> dict[str, Any]:
 
 @cache
 def _list_defaults(option_class: type["Option"]) -> list[tuple[str, Any]]:
-    """Return the names and defaults of the fields of an option, cached for each
-    class."""
+    """Return [(name, default)] of the fields of a class of settings.
+
+    The list is cached for each class, since planning many trainings reads it often."""
     return [(field.name, field.default) for field in fields(option_class)]
 
 
 class Option:
-    """Option is the base class of frozen dataclasses of settings; it checks each field
-    against its annotation when an object is made.
+    """Option is a base class for frozen dataclasses of settings that check themselves.
 
-    An annotation is a type, a number with its bounds (such as `Count`), a Literal of
-    the allowed values, or a tuple of these. An int may stand for a float, and stays an
-    int. A list, which JSON has for a tuple, becomes a tuple. Raises Refused, naming the
+    When an object is made, each field is checked against its annotation: a type, a
+    number with its bounds (such as `Count`, an int of at least 1), a Literal of the
+    allowed values, or a tuple of these. An int may stand for a float, and stays an int.
+    A list, which JSON has for a tuple, becomes a tuple. Raises Refused, naming the
     field, its value and what is allowed."""
 
     # For the type checker: `fields` takes a dataclass, and all subclasses are
@@ -135,8 +141,10 @@ class Option:
             self._accepted.add(key)
 
     def check_fields(self) -> None:
-        """Raise Refused for the first field of this option whose value its annotation
-        does not allow; a list becomes a tuple."""
+        """Check all fields of this settings object against their annotations.
+
+        Raises Refused for the first field whose value is not allowed. A list becomes a
+        tuple."""
         for field in fields(self):
             name = field.name
             kind: Any = field.type
@@ -167,9 +175,11 @@ class Option:
         field_type: type[Any] | tuple[type[Any], ...],
         type_description: str,
     ) -> None:
-        """Raise Refused unless the value of a field has a type; a bool does not count
-        as a number.
+        """Raise Refused unless the value of a field is of an allowed type.
 
+        A bool does not count as a number.
+
+        field_type: the allowed type or types.
         type_description: the name of the type for the message."""
         value = getattr(self, field_name)
         if not isinstance(value, field_type) or (
@@ -178,8 +188,11 @@ class Option:
             raise self.make_field_error(field_name, f"it must be {type_description}")
 
     def make_field_error(self, field_name: str, reason: str) -> Refused:
-        """Return an error (Refused) for the caller to raise, whose message has a field,
-        its value and the reason why that is not allowed."""
+        """Return an error (Refused) about a wrong field, for the caller to raise.
+
+        Its message has the class, the field, its value and the reason.
+
+        reason: why the value is not allowed, or what would be."""
         return Refused(
             f"{type(self).__name__}.{field_name} is {getattr(self, field_name)!r}; {reason}"
         )
@@ -187,9 +200,24 @@ class Option:
 
 @dataclass(frozen=True)
 class Ghost(Option):
-    """A Ghost has the settings of GhostBERT's ghost modules: cheap convolutions that
-    generate more features from those of a pruned layer (sections 2.1, 2.2, 4.1,
-    4.2)."""
+    """A Ghost has the settings of GhostBERT's ghost modules for all layers of a model.
+
+    Ghost modules are cheap convolutions that generate additional features from those of
+    a pruned layer (sections 2.1, 2.2, 4.1, 4.2).
+
+    kind: the convolution: depthwise over tokens ("dwconv"), over tokens or over
+    features with channels mixed ("conv1d_s", "conv1d_f"), or over both axes ("conv2d").
+    positions: what gets a ghost module: attention maps ("qk"), contexts ("v"), output
+    projection ("o"), activation ("ffn1"), second feed-forward matrix ("ffn2").
+    kernel: the size of a kernel, odd.
+    features: the number of additional features; with more than 1, each head has kernels
+    of its own.
+    softmax, softmax_over: whether a softmax normalises the kernel weights, and over
+    which: those of a channel ("taps") or all that an output sums over ("inputs").
+    relu: whether a ReLU follows the convolution.
+    mask: whether padded tokens are set to zero before the convolution.
+    init: the initialisation of kernels; "uniform" is equal weights.
+    tokens: for "conv1d_f" the number of tokens of every row, else 0."""
 
     # Type of convolution: depthwise over tokens, over tokens or features with channels
     # mixed, or over both.
@@ -227,18 +255,22 @@ class Ghost(Option):
 
     @property
     def unpruned_projections(self) -> tuple[str, ...]:
-        """Return which of "v" (values) and "o" (output projection) must keep all heads
-        when heads are pruned before this ghost module is added.
+        """Return which projections must keep all heads when heads are pruned.
 
-        A ghost at "qk" or "v" generates the contexts of the pruned heads, so their
-        columns of the output projection are needed (GhostBERT section 4.2)."""
+        These are "v" (values) and "o" (output projection). A ghost module at position
+        "qk" or "v" is a convolution that generates the attention maps or contexts of
+        the pruned heads, so matrices that read these heads are still needed (GhostBERT
+        section 4.2). The tuple is empty for other positions."""
         if "qk" in self.positions:
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
     def check_fits_model(self, is_pruned: bool) -> None:
-        """Raise Refused where kind, positions and features of this ghost module do not
-        fit together, or do not fit the model.
+        """Raise Refused where these settings do not fit each other or a model.
+
+        Attention maps ("qk") take the kind "conv2d" alone; "qk" and "v" exclude each
+        other and need a model with pruned heads; more than one feature is allowed at
+        "o" and "ffn2" alone.
 
         is_pruned: whether heads of the model have been pruned."""
         inside, wrong = {"qk", "v"} & set(self.positions), ""

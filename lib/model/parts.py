@@ -23,8 +23,9 @@ PartCounts = dict[str, int]
 
 
 def get_encoder(model: nn.Module) -> AnyModule:
-    """Return the encoder of a model, without the task's head: embeddings and L
-    layers."""
+    """Return the encoder of a model without the task head: embeddings and L layers.
+
+    The pooler, where there is one, belongs to it."""
     return model.base_model
 
 
@@ -37,8 +38,10 @@ def get_layers(model: nn.Module) -> AnyModule:
 
 
 def get_last_embedding_module(model: nn.Module) -> AnyModule:
-    """Return the submodule of a model whose output [B, T, H] enters the first layer:
-    the embeddings, or in ELECTRA the projection after them."""
+    """Return the submodule of a model whose output [B, T, H] enters the first layer.
+
+    It is the module of the embeddings, or in ELECTRA the projection after them. Hooks
+    on it see the first hidden state and the start of each forward pass."""
     return (
         getattr(get_encoder(model), "embeddings_project", None)
         or get_encoder(model).embeddings
@@ -46,8 +49,9 @@ def get_last_embedding_module(model: nn.Module) -> AnyModule:
 
 
 def count_parameters(model: nn.Module) -> PartCounts:
-    """Return {"parameters": number of parameters of a model}, a dict to be joined with
-    other metrics."""
+    """Return {"parameters": number of parameters of a model}.
+
+    It is a dict so that it can be joined with other metrics of the model."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
@@ -61,12 +65,12 @@ def set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def get_surgery_operations(model: nn.Module) -> list[SurgeryOperation]:
-    """Return the list of operations that have changed a model, such as {"op": "cut",
-    "heads": 3}, the oldest first.
+    """Return the list of operations that have changed a model, the oldest first.
 
-    It is the model's own list, which is saved with the model, so that the operations
-    can be applied again when it is opened. `apply_surgery` of surgery.py appends to it;
-    code that undoes an operation removes it from the list."""
+    An operation is a dict such as {"op": "cut", "heads": 3}, which pruned the model to
+    3 heads in each layer. It is the model's own list, and is saved with it, so that the
+    operations can be applied again when it is opened. `apply_surgery` appends to it,
+    and code that undoes an operation removes it from the list."""
     return model.__dict__.setdefault("surgery", [])
 
 
@@ -75,8 +79,9 @@ def slice_linear(
     output_indices: torch.Tensor | None = None,
     input_indices: torch.Tensor | None = None,
 ) -> nn.Linear:
-    """Return a new linear layer with copies of some rows (outputs) and columns (inputs)
-    of another one's weight, to prune it.
+    """Copy some rows (outputs) and columns (inputs) of a linear layer into a new one.
+
+    So a layer is pruned. The bias is cut with the rows.
 
     output_indices, input_indices: the indices that are copied, or None for all."""
     weight, bias = linear_layer.weight, linear_layer.bias
@@ -94,8 +99,9 @@ def slice_linear(
 def build_linear_layer(
     weight: nn.Parameter, bias: nn.Parameter | None = None
 ) -> nn.Linear:
-    """Return a linear layer that has the given weight [outputs, inputs] and bias
-    [outputs] as its parameters, without copying them."""
+    """Return a linear layer around a given weight [outputs, inputs] and bias [outputs].
+
+    The parameters are used without a copy, and no initial weights are drawn."""
     outputs, inputs = weight.shape
     new = nn.Linear(inputs, outputs, bias is not None, device="meta")
     # pyrefly: ignore[bad-assignment]  torch does not say that a bias may be None.
@@ -104,28 +110,31 @@ def build_linear_layer(
 
 
 class PaddingMask:
-    """A PaddingMask holds the attention mask [B, T] of the current batch (1 for real
-    tokens), or None.
+    """A PaddingMask holds the attention mask [B, T] of the current batch, or None.
 
-    Modules deep inside a model read it here, as transformers does not pass it to
-    them."""
+    The mask is 1 for real tokens. Modules deep inside a model read it here, as
+    transformers does not pass it to them."""
 
     mask: torch.Tensor | None = None
 
     def store_attention_mask(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Store the attention mask of a batch before the encoder's forward pass
-        (forward pre-hook of the encoder).
+        """Store the attention mask of a batch before the encoder's forward pass.
+
+        It is the forward pre-hook of the encoder, so that modules deep inside can read
+        the mask.
 
         args, kwargs: the arguments of that pass."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
 def get_or_attach_padding_mask(model: nn.Module) -> PaddingMask:
-    """Return the object that holds the attention mask of the current batch for all
-    modules of a model; at the first call, add it to the encoder, with the hook that
-    fills it."""
+    """Return the object that holds the attention mask of a model's current batch.
+
+    Modules deep inside a model, which transformers gives no mask, read it there. At the
+    first call it is added to the encoder, with a hook that stores the mask before each
+    forward pass."""
     encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = PaddingMask()
@@ -138,12 +147,15 @@ def get_or_attach_padding_mask(model: nn.Module) -> PaddingMask:
 def zero_padded_tokens(
     states: torch.Tensor, padding: PaddingMask | None, is_attention_map: bool = False
 ) -> torch.Tensor:
-    """Return hidden states with zeros at padded tokens.
+    """Return hidden states or attention maps with zeros at padded tokens.
 
-    states: [B, T, C] or [B, M, T, C], for C channels and M heads.
-    padding: has the attention mask; None returns the states unchanged.
-    is_attention_map: whether the last axis has tokens too, which are then set to zero
-    as well."""
+    So a convolution over tokens does not read padding.
+
+    states: [B, T, C] or [B, M, T, C], for M heads of C channels; attention maps are
+    [B, M, T, T].
+    padding: holds the attention mask; None returns the states unchanged.
+    is_attention_map: whether the last axis is tokens (keys) too; these are then set to
+    zero as well."""
     if padding is None or padding.mask is None:
         return states
     rows = padding.mask.to(states.dtype).unsqueeze(-1)

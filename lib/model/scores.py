@@ -38,10 +38,11 @@ _watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
 def register_attention(name: str, attention_function: Callable[..., Any]) -> None:
-    """Register an attention function with transformers under a name, by which a model's
-    configuration can choose it.
+    """Register an attention function with transformers under a name.
 
-    The function gets a mask [B, 1, T, T] that is to be added to the scores."""
+    A model's configuration can then choose it by this name. The function gets a mask
+    [B, 1, T, T] that is to be added to the scores, or None. It must compute its scores
+    by `compute_masked_scores`, so that they can be recorded for distillation."""
     AttentionInterface.register(name, attention_function)
     AttentionMaskInterface.register(name, eager_mask)
     OURS.add(name)
@@ -57,14 +58,15 @@ def compute_masked_scores(
 ) -> torch.Tensor:
     """Return the attention scores [B, A, T, T] with the mask added, before the softmax.
 
-    Within `record_attention_scores` the scores without the mask are also appended to
-    its list.
+    While `record_attention_scores` is active, the scores without the mask are also
+    appended to its list, on which a distillation loss can be computed.
 
     module: the self-attention.
     query, key: [B, A, T, D].
     attention_mask: a tensor that is added to the scores, or None.
     scaling: the factor of the scores; None is 1 / sqrt(D).
-    position_bias: MPNet's relative position bias [1, A, T, T], or None."""
+    position_bias: MPNet's relative position bias [1, A, T, T], which is added too, or
+    None."""
     scores = (
         query
         @ key.transpose(2, 3)
@@ -80,14 +82,14 @@ def compute_masked_scores(
 def compute_attention_maps(
     scores: torch.Tensor, dropout: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
-    """Return the attention maps [B, A, T, T]: dropout(softmax over the keys) of the
-    scores [B, A, T, T].
+    """Return the attention maps: softmax of the scores over keys, then dropout.
 
-    Along a short last axis, PyTorch computes the softmax on a CPU element by element.
-    Along the first axis it uses vector instructions, ten times as fast. So for few keys
-    the axis of keys is moved to the front; but not in an exported graph, which has to
-    work for any number of keys.
+    They are [B, A, T, T], as the scores. On a CPU, PyTorch computes a softmax along a
+    short last axis element by element, and along the first axis by vector instructions,
+    ten times as fast. So for few keys the axis of keys is moved to the front. This is
+    not done in an exported graph, which has to work for any number of keys.
 
+    scores: [B, A, T, T].
     dropout: a function that applies dropout to a tensor."""
     if is_exporting() or scores.shape[-1] >= SHORT or scores.device.type != "cpu":
         return dropout(scores.softmax(-1))
@@ -107,11 +109,11 @@ def attend_eagerly(
     position_bias: torch.Tensor | None = None,
     **_: Any,
 ) -> ContextsAndMaps:
-    """Compute self-attention, and return (contexts [B, T, A, D], attention maps [B, A,
-    T, T] after dropout).
+    """Compute self-attention by separate matrix products, without a fused kernel.
 
-    transformers calls this function, so it has the signature of transformers' attention
-    functions.
+    So its scores can be recorded and its dropout replaced. Returns (contexts
+    [B, T, A, D], attention maps [B, A, T, T] after dropout). transformers calls this
+    function, so it has the signature of transformers' attention functions.
 
     module: the self-attention.
     query, key, value: [B, A, T, D].
@@ -136,13 +138,13 @@ register_attention(ATTENTION, attend_eagerly)
 def use_eager_attention(
     model: PreTrainedModel, is_enabled: bool = True
 ) -> Iterator[None]:
-    """Let a model compute attention by `attend_eagerly` of this file during a `with`
-    block, so that scores can be recorded or dropout replaced.
+    """Let a model compute attention without a fused kernel during a `with` block.
 
-    Its outputs change only by rounding. A model that uses an attention function of this
-    package already is not changed.
+    It then uses `attend_eagerly`, so that attention scores can be recorded or dropout
+    replaced. Its outputs change only by rounding. A model that already uses an
+    attention function of this package is not changed.
 
-    is_enabled: whether anything is done."""
+    is_enabled: False leaves the model unchanged."""
     before: Any = model.config._attn_implementation
     if not is_enabled or before in OURS:
         yield
@@ -156,10 +158,11 @@ def use_eager_attention(
 
 @contextmanager
 def record_attention_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
-    """Yield a list that each forward pass, within a `with` block, fills anew with the
-    raw attention scores [B, A, T, T] of the L layers, before mask and softmax.
+    """Record the raw attention scores of each forward pass during a `with` block.
 
-    The scores have gradients, so that a distillation loss can be computed on them."""
+    Yields a list that each forward pass fills anew with the scores [B, A, T, T] of the
+    L layers, before mask and softmax. They have gradients, so that a distillation loss
+    can be computed on them."""
     seen: list[torch.Tensor] = []
     watched = [layer.attention.self for layer in get_layers(model)]
     _watched.update(dict.fromkeys(watched, seen))

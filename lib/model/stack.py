@@ -25,9 +25,11 @@ NetJson = dict[str, Any]  # A network, as `add_feed_forward_stacks` takes it.
 
 
 class Network(nn.Module):
-    """A Network has the weights of one feed-forward network of EfficientBERT: linear
-    maps W1 and W2, dropout and LayerNorm. The function that uses them is a formula,
-    which its Stack has."""
+    """A Network has the parameters of one feed-forward network of EfficientBERT.
+
+    These are the linear maps W1 (hidden_size to inner_size) and W2 (back), dropout and
+    LayerNorm. The function that combines them is a formula such as "W2 gelu(W1 x)". All
+    networks of a transformer layer share it, so it is stored in their Stack."""
 
     def __init__(
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
@@ -45,9 +47,11 @@ class Network(nn.Module):
     def get_sliced_linear_maps(
         self, inner_channel_count: int
     ) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
-        """Return {"W1": function, "W2": function}: the linear maps with only the first
-        `inner_channel_count` inner channels, as a smaller network in a supernet uses
-        them."""
+        """Return the network's two linear maps with only some of its inner channels.
+
+        The dict is {"W1": function from H to the first `inner_channel_count` inner
+        channels, "W2": function back to H}. In a supernet a smaller network uses the
+        weights of the larger one so."""
         first, second = self.W1, self.W2
         if inner_channel_count < first.out_features:
             first = partial(
@@ -64,10 +68,11 @@ class Network(nn.Module):
 
 
 class Norm(nn.Module):
-    """A Norm applies the LayerNorm of the last active network of a stack.
+    """A Norm applies the LayerNorm of the last active feed-forward network of a layer.
 
-    Which network is the last one changes in a supernet. This module is always the same,
-    so that hooks can record the output of the layer on it (lib.model.taps)."""
+    The layer has several such networks in a row (a Stack). How many of them are active
+    changes while a supernet is trained. This module stays the same, so that a hook on
+    it always records the output of the layer."""
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
@@ -81,11 +86,16 @@ class Norm(nn.Module):
 
 
 class Stack(nn.Module):
-    """A Stack takes the place of a layer's feed-forward block in EfficientBERT: k times
-    LayerNorm(x + dropout(f(x))), for x [B, T, H], where f is a formula.
+    """A Stack is k feed-forward networks in a row, where a usual layer has one.
 
-    Each of the k networks has its own weights. In a supernet only a part of the stack
-    is active."""
+    Each network computes LayerNorm(x + dropout(f(x))) for x [B, T, H], with weights of
+    its own and a formula f that an architecture search finds (EfficientBERT section
+    3.1). In a supernet only a part of the networks and channels is active.
+    `activate_smaller_stack` must be called before the first forward pass, as it sets
+    the formula.
+
+    hidden_size, inner_size: H, and the inner channels of each network.
+    network_count: k."""
 
     networks: AnyModule  # ModuleList of k Networks.
 
@@ -109,15 +119,15 @@ class Stack(nn.Module):
         inner_channel_count: int,
         size_mismatch: str,
     ) -> None:
-        """Choose which part of the stack computes, as a candidate network in a
-        supernet: its first `network_count` networks, with their first
-        `inner_channel_count` channels.
+        """Choose which feed-forward networks of this stack compute, and their formula.
 
-        Raises Refused where the stack is smaller.
+        In a supernet the first `network_count` networks, with their first
+        `inner_channel_count` inner channels, form a candidate network. Raises Refused
+        where the stack has fewer.
 
         formula: the function f of the networks, such as "W2 gelu(W1 x)".
-        size_mismatch: "truncate" or "pad": what is done with operands of different
-        width."""
+        size_mismatch: for operands of different widths in f, "truncate" cuts the wider
+        one, "pad" fills up the narrower one."""
         channels = self.networks[0].W1.out_features
         if network_count > len(self.networks) or inner_channel_count > channels:
             raise Refused(
@@ -141,14 +151,16 @@ class Stack(nn.Module):
 
 
 class TrigramEmbedding(nn.Module):
-    """A TrigramEmbedding embeds each token together with its two neighbours, as in
-    MobileBERT: token ids [B, T] to states [B, T, H].
+    """A TrigramEmbedding embeds each token together with its two neighbours.
 
-    The embeddings of the next token, the token and the previous token, from a narrow
-    table, are concatenated and pass a linear layer. Beyond the ends of a row they are
-    zero. Unlike in EfficientBERT's code, the embedding of the padding token is always
-    zero, so that the length of the padding changes nothing.
+    It maps token ids [B, T] to states [B, T, H], as in MobileBERT. The embeddings of
+    the next token, the token and the previous token, from a narrow table, are
+    concatenated and pass a linear layer. Neighbours beyond the ends of a row are zero.
+    Unlike in EfficientBERT's code, the embedding of the padding token is always zero,
+    so that the length of the padding changes nothing.
 
+    embedding_width: the width of the table.
+    hidden_size: H.
     padding_id: the id of the padding token."""
 
     def __init__(
@@ -172,10 +184,14 @@ class TrigramEmbedding(nn.Module):
 
 
 def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
-    """Put a TrigramEmbedding in place of a model's token embedding (operation
-    "trigram"), and return {"parameters": change of the number of parameters}.
+    """Put a smaller embedding in place of a model's token embedding, in place.
 
-    width: the width of its table of embeddings."""
+    The new one is a TrigramEmbedding, as in MobileBERT: a narrow table, and a linear
+    layer over the embeddings of each token and its two neighbours. It is the operation
+    named "trigram" in the list of changes that is saved with a model. Returns
+    {"parameters": change of the number of parameters}.
+
+    width: the width of the new table."""
     embeddings = get_encoder(model).embeddings
     old = embeddings.word_embeddings
     config: Any = model.config
@@ -193,16 +209,20 @@ def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
 
 
 def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
-    """Put stacks of EfficientBERT's feed-forward networks in place of those of a model
-    (operation "stack"), and return {"networks": their number, "parameters": change of
-    the number of parameters}.
+    """Put EfficientBERT's searched feed-forward networks into each layer, in place.
 
-    The model must have the hidden size and the number of layers of the net. Weights are
-    drawn from torch's random state.
+    Each layer gets a stack of networks instead of its usual one. It is the operation
+    named "stack" in the list of changes that is saved with a model. Returns
+    {"networks": number of networks in all layers, "parameters": change of the number of
+    parameters}.
 
-    net: the architecture as JSON, {"hidden": hidden size, "width": inner channels,
-    "heads", "mismatch", "layers"}. A layer is (formula, number of networks, divisor of
-    the width)."""
+    The model must have the hidden size and number of layers of `net`. Weights are drawn
+    from torch's random state.
+
+    net: the architecture as JSON: {"hidden": hidden size, "width": largest number of
+    inner channels, "heads", "mismatch": "truncate" or "pad" for operands of different
+    widths, "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
+    networks, q], where each network has width // q inner channels}."""
     config: Any = model.config
     before = count_parameters(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
@@ -222,11 +242,11 @@ def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
 
 
 def initialise_weights(new_module: Module, model: nn.Module) -> Module:
-    """Initialise the weights of a new module as the model's configuration says, move it
-    to the model's device, and return it.
+    """Initialise a new module, move it to the device of a model, and return it.
 
-    Weights are drawn from a normal distribution with standard deviation
-    `initializer_range`; biases and the embedding of the padding token are 0."""
+    Linear and embedding weights are drawn from a normal distribution whose standard
+    deviation is `initializer_range` of the model's configuration. Biases of linear
+    layers and the embedding of the padding token are 0."""
     config: Any = model.config
     for part in new_module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):

@@ -24,14 +24,21 @@ Net = Any
 
 
 def convert_net_to_json(net: Net | NetJson) -> NetJson:
-    """Return the JSON of a net (the description of an EfficientBERT architecture),
-    which may be given as an object or as JSON already."""
+    """Return the description of an EfficientBERT architecture (a net) as a JSON dict.
+
+    The keys are "hidden" (size), "heads", "width" (inner channels), "embedding",
+    "mismatch" (of operands' widths) and "layers" (feed-forward networks of each layer).
+
+    net: an object with the method `to_json`, or the dict itself."""
     return net if isinstance(net, dict) else net.to_json()
 
 
 def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
-    """Return the net (the description of an EfficientBERT architecture) that a model
-    was built from, as JSON. Raises Refused for a model of another architecture."""
+    """Return the architecture of an EfficientBERT model (its net) as a JSON dict.
+
+    The keys are "hidden" (size), "heads", "width" (inner channels), "embedding",
+    "mismatch" (of operands' widths) and "layers" (feed-forward networks of each layer).
+    Raises Refused for a model that has no stacks of feed-forward networks."""
     for op in get_surgery_operations(model):
         if op["op"] == "stack":
             return op["net"]
@@ -44,17 +51,18 @@ def build_model_of_net(
     reference_config: transformers.PretrainedConfig | None = None,
     **config_values: Any,
 ) -> transformers.PreTrainedModel:
-    """Return a model with the architecture that a net describes and random weights.
+    """Build a model of an EfficientBERT architecture, with random weights.
 
     Weights are drawn from a normal distribution with standard deviation 0.02, by
     torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
     not BERT's 1e-12.
 
-    net: the description of an EfficientBERT architecture.
+    net: the description of the architecture: hidden size, heads, and the feed-forward
+    networks of each layer.
     model_class: the class of transformers, with or without a head.
-    reference_config: a configuration whose vocabulary size, number of positions, number
-    of token types and padding token are taken instead of BERT's. Where it lacks one of
-    these, as MPNet's lacks token types, 1 is taken.
+    reference_config: a configuration from which vocabulary size, number of positions,
+    number of token types and padding token are taken instead of BERT's. A field that it
+    lacks, as MPNet's lacks token types, is 1.
     config_values: further values of the configuration, such as num_labels."""
     net = convert_net_to_json(net)
     tables = (
@@ -90,16 +98,17 @@ def activate_subnetwork(
     model: transformers.PreTrainedModel,
     architecture: Net | NetJson | None = None,
 ) -> None:
-    """Let a supernet compute as one of the smaller networks that it contains, or as a
-    whole where `architecture` is None.
+    """Let a supernet compute as one of the smaller networks that it contains, in place.
 
-    The first feed-forward networks of each layer are used, with their first channels
-    and the net's formulas. No weight is changed. Inactive channels get a gradient of
-    zero, so AdamW's momentum and weight decay still change them. Inactive networks get
-    no gradient, and do not change. Raises Refused where the net is larger than the
-    supernet.
+    In each layer the first feed-forward networks are used, with their first channels.
+    The smaller network says how many, and which function they compute (a formula such
+    as "W2 gelu(W1 x)"). No weight is changed. In training, inactive channels get a
+    gradient of zero, so AdamW's momentum and weight decay still change them. Inactive
+    networks get no gradient, and do not change. Raises Refused where the smaller
+    network does not fit into the supernet.
 
-    architecture: the description of the smaller network."""
+    architecture: the description of the smaller network (a net), as an object or JSON;
+    None activates the whole supernet again."""
     architecture = (
         read_net_of_model(model)
         if architecture is None
@@ -116,19 +125,22 @@ def activate_subnetwork(
 def inherit_weights(
     student: transformers.PreTrainedModel, larger_model: transformers.PreTrainedModel
 ) -> MissingTensorNames:
-    """Initialise a student with weights of a larger model (EfficientBERT section 3.2,
-    and its code): copy the leading block of each tensor, in place.
+    """Initialise a student with weights of a larger model, in place.
 
-    So the student gets the first feed-forward networks of each layer, and their first
-    channels. A student with m times as many layers gets layer i of the source m times,
-    as layers m i to m i + m - 1. The feed-forward block of a plain BERT becomes the
-    first network of a stack. In a narrower student, heads mix those of the source, as
-    in the authors' code: the first 360 of 540 rows are eight heads of 45, which the
-    student reads as twelve of 30.
+    Of each tensor of the larger model the leading block of the student's size is copied
+    (EfficientBERT section 3.2, and its code). So the student gets the first
+    feed-forward networks of each layer, and their first channels. A student with m
+    times as many layers gets layer i of the larger model m times, as layers m * i to m
+    * i + m - 1. The feed-forward block of a plain BERT becomes the first network of a
+    layer of EfficientBERT.
 
-    Returns the names of the student's tensors that the source lacks, which are not
-    changed. Raises Refused for a tensor or a number of layers that does not fit, and
-    for another vocabulary size."""
+    In a narrower student, heads mix those of the larger model, as in the authors' code:
+    the first 360 of 540 rows are eight heads of 45, which the student reads as twelve
+    of 30.
+
+    Returns the names of the student's tensors that the larger model lacks, which are
+    not changed. Raises Refused for a tensor or a number of layers that does not fit,
+    and for another vocabulary size."""
     words = [m.config.vocab_size for m in (student, larger_model)]
     depths = [len(get_layers(m)) for m in (student, larger_model)]
     times, rest = divmod(*depths)
@@ -166,8 +178,10 @@ def inherit_weights(
 
 
 def rename_bert_tensor_as_stack(tensor_name: str) -> str:
-    """Return the name that a tensor of BERT's feed-forward block has as the first
-    network of a stack in EfficientBERT; other names are returned unchanged."""
+    """Return the name in EfficientBERT of a tensor of BERT's feed-forward block.
+
+    There the block is the first of a stack of feed-forward networks, so that a student
+    can inherit its weights. Other names are returned unchanged."""
     parts = {
         "intermediate.dense": "W1",
         "output.dense": "W2",
@@ -182,7 +196,10 @@ def rename_bert_tensor_as_stack(tensor_name: str) -> str:
 
 
 def drop_encoder_prefix(tensor_name: str, model: transformers.PreTrainedModel) -> str:
-    """Return the name of a tensor without the prefix, such as "bert.", that the encoder
-    has in a model with a head, so that names of both kinds of models can be
-    compared."""
+    """Return the name of a tensor without the encoder's prefix, such as "bert.".
+
+    Only models with a head have the prefix. Without it the tensor names of models with
+    and without a head can be compared.
+
+    model: the model that has the tensor."""
     return tensor_name.removeprefix(f"{model.base_model_prefix}.")

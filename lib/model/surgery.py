@@ -44,16 +44,19 @@ INSIDE = {"whole", "embedding", "qk", "v"}
 def apply_surgery(
     model: AnyModule, operation: SurgeryOperation, **unsaved_arguments: Any
 ) -> SurgeryReport:
-    """Apply an operation, such as pruning, to a model in place, append it to the list
-    of operations that is saved with the model, and return what the operation reports,
-    such as counts.
+    """Change a model in place by one operation, such as pruning, and record it.
+
+    The operation is appended to the list that is saved with the model, so that it can
+    be applied again when the model is opened. Returns what the operation reports, a
+    dict such as {"parameters": number}.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.
 
-    operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}.
+    operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}, which
+    prunes each layer to 3 heads.
     unsaved_arguments: arguments that are needed only once and are not saved, such as
-    the importance scores of a cut or the seed of new weights."""
+    the importance scores of a pruning or the seed of new weights."""
     name: Any = operation.get("op")
     change = find_surgery_function(name)
     for done in get_surgery_operations(model):
@@ -71,12 +74,11 @@ def apply_surgery(
 
 
 def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
-    """Return the function that applies an operation to a model, by the operation's
-    name, such as "cut".
+    """Return the function that changes a model in a named way, such as "cut" (pruning).
 
-    It is one of OPERATIONS, or the function `prune` of a module of that name in
-    `lib.methods` or in the folder of an exported model. Raises Refused for an unknown
-    name."""
+    Built-in functions are in the table OPERATIONS. Any other name is that of a module
+    with a function `prune`, which is returned. Such modules are pruning methods in
+    `lib.methods`, or files of an exported model. Raises Refused for an unknown name."""
     if operation_name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:

@@ -15,11 +15,11 @@ RecordedStates = dict[str, Any]  # {"embedding": tensor, "attention", "ffn": lis
 
 @contextmanager
 def record_hidden_states(model: AnyModule) -> Iterator[RecordedStates]:
-    """Yield a dict that each forward pass, within a `with` block, fills anew with the
-    model's hidden states [B, T, H]; distillation compares those of two models.
+    """Record a model's hidden states [B, T, H] during a `with` block, for distillation.
 
-    "embedding" is one tensor. "attention" (outputs of the attention blocks, after
-    LayerNorm) and "ffn" (outputs of the layers) are lists of L tensors."""
+    Yields a dict that each forward pass fills anew. "embedding" is one tensor.
+    "attention" (outputs of the attention blocks, after LayerNorm) and "ffn" (outputs of
+    the layers) are lists of L tensors."""
     seen: dict[str, Any] = {}
 
     def store_embedding(

@@ -64,9 +64,11 @@ SPECIAL |= dict.fromkeys(("pretrained", "tokenizersbackend"), NO_TOKENS)
 class TokenizerIds:
     """A TokenizerIds describes the token ids that a tokenizer can produce.
 
+    It is compared with an encoder's embedding tables before any training.
+
     size: one more than the largest id.
     pad: the id of padding; -1 without one, None for an unknown kind of tokenizer.
-    types: the number of token types of a pair of texts."""
+    types: the number of token types that a pair of texts gets, 1 or 2."""
 
     size: int
     pad: int | None
@@ -74,14 +76,16 @@ class TokenizerIds:
 
 
 def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
-    """Check a reader's own encoder, and return the full path of its folder.
+    """Check a user's own encoder, and return the full path of its folder.
 
-    Raises Absent where a file is missing, and Refused for an encoder that cannot be
-    trained on the task.
+    So an encoder that cannot be trained is refused before any work begins. Raises
+    Absent where a file is missing, and Refused where configuration, weights, tokenizer
+    and task do not fit together.
 
-    path: a folder, relative to the working folder or to the project, or the name of a
-    checkpoint that `lib fetch` downloaded.
-    task: the task to train; None checks for pairs of texts, and no head."""
+    path: a folder written by `save_pretrained` of transformers, relative to the working
+    folder or to the project, or the name of a downloaded checkpoint.
+    task: the task to train; None checks that the encoder reads pairs of texts, and does
+    not check a task head."""
     if not str(path).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
         raise Absent(f"no model {str(path)!r}: it is no name of one line; {fix}")
@@ -102,9 +106,13 @@ def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
 
 
 def check_encoder(folder: Path, task: Task | None) -> None:
-    """Raise Refused for an encoder that cannot be trained on a task, and Absent where a
-    file is missing.
+    """Raise Refused for an encoder that cannot be trained on a task.
 
+    Configuration, weights and tokenizer are checked against each other and the task; of
+    the weights only the header and small tensors are read. Raises Absent where a file
+    is missing.
+
+    folder: a folder written by `save_pretrained` of transformers.
     task: the task to be trained. With None the encoder has to read pairs of texts, and
     a task head in the folder is not checked."""
     if file := find_missing_file(folder):
@@ -136,8 +144,10 @@ def check_encoder(folder: Path, task: Task | None) -> None:
 
 
 def find_missing_file(folder: Path) -> str:
-    """Return the name of the first file of configuration, weights and tokenizer that a
-    folder lacks; "" if none."""
+    """Return the name of the first file that a model folder lacks, or "" if none.
+
+    Needed are a configuration, weights in safetensors, and a vocabulary. For the
+    vocabulary several names are allowed, which are joined by " or "."""
     for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
         if not any((folder / name).is_file() for name in names):
             return " or ".join(names)
@@ -145,9 +155,12 @@ def find_missing_file(folder: Path) -> str:
 
 
 def explain_missing_file(folder: Path, missing_file: str) -> str:
-    """Return why a folder lacks a file, and a fix that depends on the files it has.
+    """Return why a model folder lacks a file, with a fix, as text of an error message.
 
-    missing_file: what `find_missing_file` returned."""
+    The fix depends on the files that are there: an adapter has to be merged, weights in
+    parts have to be saved again, and so on.
+
+    missing_file: what `find_missing_file` returned, such as "config.json"."""
     quoted = shlex.quote(str(folder))
     if not folder.is_dir():
         fetch = f"fix: python -m lib fetch {quoted}, then the same command"
@@ -170,22 +183,27 @@ def explain_missing_file(folder: Path, missing_file: str) -> str:
 
 
 def read_json_object(file: Path) -> Json:
-    """Return the object in a JSON file; {} where there is no file or no object."""
+    """Return the object in a JSON file; {} where there is no file or no object.
+
+    So files that a model folder need not have are read without a check before."""
     body = lines.read_json_value(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
 
 def read_shape(folder: str | Path) -> Shape:
-    """Return the Shape, the numbers of layers, heads, neurons and so on, of the encoder
-    in a folder. Raises as `read_configuration` does."""
+    """Return the Shape of the encoder in a folder, such as its layers and heads.
+
+    Costs are counted from it, without loading the model. Raises Refused for a
+    configuration that is no encoder of a known family."""
     return read_shape_of_config(read_configuration(Path(folder)))
 
 
 def read_configuration(folder: Path) -> Json:
-    """Return the configuration of the encoder in a folder.
+    """Return the content of config.json of the encoder in a folder.
 
-    Raises Refused for an unknown family, for impossible sizes, for a position table of
-    fewer than 128 tokens, and for a decoder."""
+    Raises Refused where it is no encoder that can be used here: for an unknown
+    model_type, for impossible sizes, for a position table of fewer than 128 tokens, and
+    for a decoder."""
     body = lines.read_json_value(file := folder / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
@@ -207,10 +225,13 @@ def read_configuration(folder: Path) -> Json:
 
 
 def find_position_offset(family: str, configuration: Json) -> int:
-    """Return the index in the position table of the first token.
+    """Return the index of the first token of an input in the position embedding table.
 
-    RoBERTa and MPNet count positions from behind the id of padding, all others from 0.
-    """
+    It is 0, except for RoBERTa (the id of padding + 1) and MPNet (2). So their tables
+    have room for fewer tokens than they have rows.
+
+    family: the model_type in the configuration.
+    configuration: the content of config.json."""
     if family == "roberta":
         padding = configuration.get("pad_token_id")
         return 2 if padding is None else padding + 1
@@ -218,11 +239,12 @@ def find_position_offset(family: str, configuration: Json) -> int:
 
 
 def read_safetensors_header(file: Path) -> dict[str, Json]:
-    """Return {tensor: {"dtype", "shape", "data_offsets"}} of a safetensors file,
-    without reading the tensors.
+    """Return {tensor: {"dtype", "shape", "data_offsets"}} of a safetensors file.
 
-    Such a file has eight bytes with the length of a JSON object, the object, then the
-    values. Raises Refused where it is damaged or cut off."""
+    The tensors themselves are not read, so it is fast. The file has eight bytes with
+    the length of a JSON object, then this object, then the values. "data_offsets" are
+    the first and the last + 1 byte of a tensor, counted from the end of the object.
+    Raises Refused where the file is damaged or cut off."""
     size = file.stat().st_size
     with open(file, "rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -240,13 +262,14 @@ def read_safetensors_header(file: Path) -> dict[str, Json]:
 
 
 def list_tensor_errors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
-    """Yield a sentence for each tensor of the weights that does not fit the
-    configuration.
+    """Yield a sentence for each tensor that contradicts the encoder's configuration.
 
     Checked are the shapes of embedding tables and linear layers, the number of layers,
-    and the types of all tensors.
+    and whether tensors have floating-point types. The sentences become an error
+    message.
 
-    tensors: {name: {"dtype", "shape"}}."""
+    tensors: {name: {"dtype", "shape"}}, read from the weights.
+    shape: sizes of the encoder, read from the configuration."""
     h, e, f = shape.hidden, shape.embedding, shape.ffn
     tables = ("word", shape.vocab), ("position", shape.positions)
     tables += (("token_type", shape.types),) if shape.types else ()
@@ -271,8 +294,10 @@ def list_tensor_errors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[st
 
 
 def list_infinite_tensors(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a sentence on the first small tensor with a NaN or an infinity, if there is
-    one.
+    """Yield a sentence on the first small tensor that has a NaN or an infinity.
+
+    It yields nothing if there is none. Only tensors of at most 65,536 values are read,
+    which is fast; a training that diverged has NaN in all of them.
 
     file: the safetensors file.
     tensors: its header, as `read_safetensors_header` returns it."""
@@ -293,10 +318,12 @@ def list_infinite_tensors(file: Path, tensors: Mapping[str, Json]) -> Iterator[s
 
 
 def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
-    """Return which token ids the tokenizer in a folder can produce, as transformers
-    would open it.
+    """Return which token ids the tokenizer in a folder can produce.
 
-    A special token that the vocabulary lacks gets the next free id.
+    The TokenizerIds that is returned has the number of ids, the id of padding, and the
+    number of token types. The tokenizer's files are read as transformers would, to
+    check them against the encoder's embedding tables. A special token that the
+    vocabulary lacks gets the next free id.
 
     family: the encoder's model_type, for tokenizers that do not name their class."""
     body, settings = map(
@@ -329,17 +356,19 @@ def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
 
 
 def read_token_text(token: Any) -> str:
-    """Return the text of a special token, which tokenizer files store as text or as
-    {"content": text}."""
+    """Return the text of a special token in a tokenizer file.
+
+    The files store it as text or as {"content": text}."""
     return str(token["content"] if isinstance(token, dict) else token)
 
 
 def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
     """Return {token: id} of the tokenizer in a folder.
 
-    Raises Refused for a tokenizer.json without a vocabulary.
+    It reads tokenizer.json, or else vocab.txt or vocab.json. Raises Refused for a
+    tokenizer.json without a vocabulary.
 
-    tokenizer_json: the content of the folder's tokenizer.json."""
+    tokenizer_json: the content of the folder's tokenizer.json, {} without one."""
     if (folder / VOCABULARIES[0]).exists():
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
@@ -360,10 +389,14 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
 def list_tokenizer_faults(
     tokenizer_ids: TokenizerIds, shape: Shape, config: Json, task: Task | None
 ) -> Iterator[str]:
-    """Yield a sentence for each fault by which a tokenizer does not fit the encoder or
-    the task.
+    """Yield a sentence for each fault by which a tokenizer does not fit an encoder.
 
-    task: None checks for pairs of texts."""
+    Faults are more tokens than embeddings, no token for padding, another id of padding
+    than the one after which RoBERTa and MPNet count positions, and too few token types
+    for pairs of texts. The sentences become an error message.
+
+    shape, config: sizes and configuration of the encoder.
+    task: the task to be trained; None checks for pairs of texts."""
     if tokenizer_ids.size > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
         yield f"the tokenizer has {tokenizer_ids.size} tokens, vocab_size is {shape.vocab}; {fix}"
@@ -386,10 +419,14 @@ def list_tokenizer_faults(
 def list_head_faults(
     folder: Path, tensors: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
-    """Yield a sentence if the classification head in a folder does not fit a task. An
-    encoder without a head fits every task.
+    """Yield a sentence if the classification head in a folder does not fit a task.
 
-    tensors: {name: {"shape"}} of the weights."""
+    A head fits if it is of the right class, and has the task's number and names of
+    outputs. An encoder without a head fits every task. The sentence becomes an error
+    message.
+
+    tensors: {name: {"shape"}} of the weights.
+    config: the content of config.json."""
     cls, prefix = HEADS[task.span]
     sizes = {
         name: tensor["shape"][0]

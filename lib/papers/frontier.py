@@ -57,12 +57,15 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def uniformly_pruned_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of a pruned model that keeps the first heads and neurons of each
-    layer instead of the most important ones, a control for the ranking.
+    """Return the Spec (description of a run) of a student pruned without a ranking.
 
-    It is trained on the teacher's logits alone.
+    It keeps the first heads and neurons of each layer instead of the most important
+    ones, as a control for the ranking. It is trained on the teacher's logits alone, in
+    one stage, for as many epochs as other students in two.
 
-    width_in_twelfths: the share of heads and neurons that is kept, times 12."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_twelfths: the share of heads and neurons that each layer keeps, times
+    12."""
     teacher = grids.teacher_spec(profile, task)
     cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
@@ -77,20 +80,30 @@ def full_width_finetuned_spec(profile: str, task: str, unused_width: int) -> Spe
 
 
 def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spec:
-    """Return the Spec of the whole model, trained in the two stages in which pruned
-    students are. It is the control for what this training alone changes.
+    """Return the Spec (description of a run) of an unpruned model trained as a student.
 
-    unused_width: not used; all methods have it."""
+    Pruned students are trained in two stages: they match the teacher's hidden states,
+    then learn the labels. As a control, this model shows what the training alone
+    changes.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    unused_width: not used; the caller gives it to every method that is compared."""
     return students.student_spec(profile, task, HEADS)
 
 
 def student_by_method_spec(
     profile: str, task: str, flops_in_twelfths: int, method_name: str
 ) -> Spec:
-    """Return the Spec of a student that is pruned by a method of lib.methods.
+    """Return the Spec (description of a run) of a student pruned by a further method.
 
-    A method with a function `compute_importance_scores` ranks heads and neurons, on the
-    same rows as the ranking of the papers' width-pruned students."""
+    Such a method is in none of the papers. Its module in lib.methods says which heads
+    and neurons, or which layers, the student keeps. If the module has a function
+    `compute_importance_scores`, the function ranks heads and neurons. The training is
+    that of all methods that are compared.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    flops_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
+    method_name: name of the module, such as "layer_dropping"."""
     method, inputs = import_method(method_name), {}
     if hasattr(method, "compute_importance_scores"):
         options = replace(
@@ -119,9 +132,14 @@ def make_ghost_surgery_operation(profile: str) -> SurgeryOperation:
 
 
 def searched_width_ghost_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    """Return the Spec of a student that combines two papers: it keeps the heads and
-    neurons that a search finds (NAS pruning) and gets ghost modules, cheap convolutions
-    (GhostBERT)."""
+    """Return the Spec (description of a run) of a student that combines two papers.
+
+    It keeps the heads and neurons that a search finds (NAS pruning), and gets ghost
+    modules, which are cheap convolutions (GhostBERT). So it shows whether the gains add
+    up.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_twelfths: m, where the search leaves m/12 of the whole model's FLOPs."""
     find = import_module_of_each_paper("frontier")["nas_pruning"].search_spec_at_budget
     return searched_student_spec(
         profile, task, width_in_twelfths, find, (make_ghost_surgery_operation(profile),)
@@ -131,8 +149,15 @@ def searched_width_ghost_spec(profile: str, task: str, width_in_twelfths: int) -
 def width_pruned_layer_mix_spec(
     profile: str, task: str, width_in_twelfths: int
 ) -> Spec:
-    """Return the Spec of a width-pruned student that has BERMo's layer mix, a weighted
-    sum of all layers' outputs, in its last stage of training."""
+    """Return the Spec (description of a run) of a pruned student with a layer mix.
+
+    The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
+    its last stage of training, so the combination of two papers is compared with each
+    alone.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_twelfths: the share of heads and neurons that each layer keeps, times
+    12."""
     last = students.student_spec(profile, task, width_in_twelfths)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     mix = RECIPES["bermo"].MIX[profile]
@@ -142,11 +167,15 @@ def width_pruned_layer_mix_spec(
 def one_loss_distilled_ghost_spec(
     profile: str, task: str, width_in_twelfths: int
 ) -> Spec:
-    """Return the Spec of a pruned student with ghost modules (GhostBERT) that is
-    trained by EfficientBERT's distillation.
+    """Return the Spec (description of a run) of a ghost student distilled in one stage.
 
-    That matches attention scores, hidden states and logits in one loss, instead of in
-    two stages."""
+    The student is pruned and has ghost modules, GhostBERT's cheap convolutions.
+    EfficientBERT's distillation trains it: it matches attention scores, hidden states
+    and logits in one loss, instead of hidden states first and labels then.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_twelfths: the share of heads and neurons that each layer keeps, times
+    12."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
     train = make_single_stage_settings(students.FINETUNE, profile)
@@ -157,8 +186,12 @@ def one_loss_distilled_ghost_spec(
 
 
 def list_methods_of_no_single_paper() -> dict[str, Method]:
-    """Return {name: Method} of the methods that belong to no paper, or combine those of
-    several installed papers."""
+    """Return {name: Method} of compression methods that are not those of one paper.
+
+    A Method says how a model is made at each FLOPs budget. The methods are the
+    uncompressed model, width pruning, controls, int8, the pruning methods in
+    lib.methods, and combinations of papers. A combination is left out where the code of
+    one of its papers is missing."""
     points = {
         "Whole": Method("whole", full_width_finetuned_spec, "all", once=True),
         "Width": Method("paper", students.student_spec),
@@ -191,7 +224,10 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
 
 
 def collect_methods() -> dict[str, Method]:
-    """Return {name: Method} of all methods of the frontier, in the order of its tables."""
+    """Return {name: Method} of all compression methods that can be compared.
+
+    A Method says how a model is made at each FLOPs budget. The methods are those of all
+    papers, controls and combinations, in the order of the tables of results."""
     points = list_methods_of_no_single_paper()
     for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
@@ -207,11 +243,17 @@ OWN = tuple(name for name in S.OWN if name in TABLE)
 def list_flops_budgets_in_twelfths(
     profile: str, method_name: str, chosen_budgets: Sequence[int] = ()
 ) -> Sequence[int]:
-    """Return the budgets at which a method has a model, in twelfths of the whole FLOPs:
-    the chosen ones, or the profile's.
+    """Return the FLOPs budgets at which a compression method has a model.
 
-    Left out are budgets at which the encoder would not keep a whole number of heads, or
-    which a search cannot reach. A method with one model alone has (0,)."""
+    A budget is m, where the model has m/12 of the whole model's FLOPs. The result has
+    the chosen budgets, or else those of the profile, but not those at which the encoder
+    would keep no whole number of heads, or which a search cannot reach. It is (0,) for
+    a method with a single model, and empty for a pruning search on a user's own
+    question-answering data, which it does not support.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    method_name: a key of `collect_methods()`, such as "NAS"."""
     method = TABLE[method_name]
     if method.once:
         return (0,)
@@ -230,12 +272,16 @@ def count_method_flops(
     flops_in_twelfths: int,
     searched_architecture: Json | None = None,
 ) -> int:
-    """Return the FLOPs of one forward pass of a method's model on 128 tokens.
+    """Return the FLOPs of one forward pass of a compressed model on 128 tokens.
 
-    Counted are matrix products and convolutions, and the pooler.
+    Counted are matrix products and convolutions of the layers, and the pooler.
 
-    searched_architecture: the kept heads and neurons that a search found, for methods
-    with a search."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    method_name: the compression method, a key of `collect_methods()`.
+    flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs; not used
+    for methods with a search or with a single model.
+    searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
+    search found; needed for methods with a search."""
     base, method = find_encoder_shape(profile), TABLE[method_name]
     if method.flops:
         return method.flops(profile)
@@ -266,8 +312,11 @@ def count_method_flops(
 
 
 def format_defaults_of_method_comparison() -> list[str]:
-    """Return lines of help for the command that compares methods on a reader's own
-    data: which methods there are, and what budgets and seeds are without a choice."""
+    """Return lines of help for the command that compares methods on a user's own data.
+
+    They list all methods, those that are compared by default, and the default FLOPs
+    budgets (m, for m/12 of the whole model's FLOPs), seeds and token limits of each
+    size of experiment."""
     lines = [
         f"methods: {' · '.join(TABLE)}",
         f"without --methods: {', '.join(OWN)}",
@@ -284,22 +333,28 @@ def format_defaults_of_method_comparison() -> list[str]:
 
 
 def read_baseline_scores(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return {baseline: points} of the baselines without a network, the majority class
-    and a bag of words, that a run of the step `bag_of_words` could score.
+    """Return {baseline: score in points} of two baselines without a neural network.
 
-    metrics: the metrics of that run."""
+    They are "majority" (the most frequent class) and "bag of words" (a linear model). A
+    baseline that has no score on the task is left out. Any useful model must score
+    higher.
+
+    metrics: the metrics of a run of the step (kind of run) `bag_of_words`."""
     names = ("majority", "bag_of_words")
     values = {name.replace("_", " "): metrics.get(name, np.nan) for name in names}
     return {name: 100 * value for name, value in values.items() if value == value}
 
 
 def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str:
-    """Return a line on the scores of the majority class and of a bag of words, with a
-    warning where these are so high that no model can be shown to be better.
+    """Return a line of text on the scores of two baselines without a neural network.
 
-    metrics: of a run of the step `bag_of_words`.
-    is_fraction: whether the score is a share of right rows, whose interval is known
-    even where every row is right."""
+    They are the majority class and a bag of words. The line warns where they score so
+    high that not even a perfect model could be shown to be better on the development
+    rows.
+
+    metrics: the metrics of a run of the step (kind of run) `bag_of_words`.
+    is_fraction: whether the score is a share of right rows, such as accuracy. For other
+    scores the line warns only where a baseline has 100 points."""
     scores = read_baseline_scores(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
@@ -322,26 +377,32 @@ def format_label(model: str, budget_in_twelfths: int) -> str:
 
 
 def label_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of trained models, with the column `model` as method and budget
-    ("Width 3/12") and the column `method` as the method alone.
+    """Return the lines of trained models, labelled by compression method and budget.
 
-    runs_frame: a DataFrame with a row for each run."""
+    The column `method` gets the method's name, such as "Width", and `model` the name
+    with the FLOPs budget, such as "Width 3/12". Lines of other runs, such as searches,
+    are left out.
+
+    runs_frame: a line for each run, with the columns kind, model (the method) and m
+    (the budget in twelfths)."""
     runs_frame = runs_frame[runs_frame["kind"] == "model"]
     names = map(format_label, runs_frame["model"], runs_frame["m"].astype(int))
     return runs_frame.assign(method=runs_frame["model"], model=list(names))
 
 
 def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
-    """Return the frontier as a DataFrame: a line for each model and task, with its
-    score and costs.
+    """Return a table that compares compression methods: a line for each model and task.
 
-    `score` is in points. Its 95 % interval `low` to `high` covers seeds and examples;
-    with one seed examples alone. `gap` is the difference to the model `beside`, with an
-    interval from three seeds on. That is the narrowest width-pruned model with at least
-    as many FLOPs (`find_width_pruned_baseline`), and `budget` is its width in twelfths. Costs
-    are means over seeds.
+    The first columns are task, model, method, m (the FLOPs budget in twelfths), seeds
+    (their number) and kind (of the method). `score` is in points; its 95 % interval
+    `low` to `high` covers seeds and examples, with one seed examples alone. `flops`,
+    `parameters` and `bytes` are means over seeds, in millions. `gap` is the score minus
+    that of the model named in `beside`, the narrowest width-pruned model with at least
+    as many FLOPs, whose width in twelfths is `budget`. From three seeds on `gap_low` to
+    `gap_high` is the interval of the gap.
 
-    runs_frame: a DataFrame with a row for each run."""
+    runs_frame: a line for each run, with its labels and metrics.
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     import pandas as pd
 
     lines, place = [], ["model", "m", "task", "seed"]
@@ -399,13 +460,16 @@ class ModelCosts(NamedTuple):
 def count_model_costs(
     profile: str, run_row: Mapping[str, Any], searched_architecture: Json | None
 ) -> ModelCosts:
-    """Return the costs of a trained model.
+    """Return a trained model's FLOPs, parameters and bytes, each in millions.
 
-    Pruned weights do not count as parameters. Megabytes are those of the smallest
-    measured storage format, or of float32.
+    FLOPs are those of a forward pass on 128 tokens. Pruned weights do not count as
+    parameters. Bytes are those of the smallest stored format that was measured, or else
+    of float32.
 
-    run_row: a row of the frame of runs, with the run's metrics.
-    searched_architecture: the heads and neurons that a search found, or None."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    run_row: labels and metrics of the run that trained the model.
+    searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
+    search found, or None."""
     pruned = run_row.get("masked_weights", 0) - run_row.get("kept_weights", 0)
     weights = run_row["parameters"] - np.nan_to_num(pruned)
     stored = [
@@ -423,10 +487,14 @@ def count_model_costs(
 def find_width_pruned_baseline(
     point_rows: Iterable[PointRow], flops: float
 ) -> PointRow | None:
-    """Return the line of the narrowest width-pruned or whole model with at least these
-    FLOPs, with which a model is compared; None where there is none.
+    """Return the line of the model with which a compressed model is compared.
 
-    point_rows: lines of `make_points_table` of one task."""
+    It is the cheapest model, width-pruned or whole and distilled, with at least these
+    FLOPs, less a tolerance of 5 %. It is None where there is none. So a method counts
+    as better only where it beats width pruning at the same cost.
+
+    point_rows: lines of `make_points_table` of one task.
+    flops: millions of FLOPs of the compressed model."""
     both = [
         line for line in point_rows if line["method"] in ("Width", "Whole, distilled")
     ]
@@ -440,12 +508,17 @@ def compare_to_width_pruned(
     baseline_row: PointRow | None,
     column: Column,
 ) -> PointRow:
-    """Return the columns of `make_points_table` on a model's gap to the width-pruned
-    model of the same cost.
+    """Return table columns that compare a model with a width-pruned one of its cost.
 
-    runs_frame: the runs of one task.
-    point_row: the model's line so far.
-    baseline_row: the line of the other model, or None."""
+    The result is {column: value}. The columns are `beside` (name of the width-pruned
+    model), `budget` (its width in twelfths), `gap` (the difference of the scores in
+    points) and its 95 % interval, `gap_low` to `gap_high`, from three seeds on. What is
+    unknown is nan, or "" for `beside`.
+
+    runs_frame: a line for each run of one task.
+    point_row, baseline_row: lines of `make_points_table`, of the model and of the
+    width-pruned one; without the latter all columns are unknown.
+    column: the metric that is compared."""
     columns = {
         "budget": np.nan,
         "beside": "",
@@ -466,11 +539,14 @@ def compare_to_width_pruned(
 
 
 def pair_predictions_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
-    """Return a Pair, two predictions at one seed whose scores are compared, of a run's
-    predictions and the labels themselves.
+    """Return a Pair that compares a run's predictions with the labels themselves.
 
-    Its difference is the run's score minus 100 points. So the function for intervals of
-    differences serves scores too."""
+    A Pair has two predictions of the same examples at one seed, for paired statistics.
+    Here the difference is the run's score minus 100 points. So the function for
+    intervals of differences serves single scores too.
+
+    column: the metric and the split that are scored.
+    run: the finished run that has the predictions."""
     rows = compare.read_labels_and_predictions(run, column)
     labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
@@ -478,12 +554,13 @@ def pair_predictions_with_labels(column: Column, run: Run, seed: int) -> paired.
 
 
 def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
-    """Return the models on the Pareto front, cheapest first: no model of at most the
-    same cost scores higher.
+    """Return the names of the models on the Pareto front of score and cost.
 
-    Costs within a factor EVEN count as equal.
+    The cheapest comes first. No other model of at most the same cost scores higher than
+    a model on the front. Costs within 1 % count as equal, so that no model is on the
+    front by a trifle.
 
-    points: a table of `make_points_table`, of one task.
+    points: lines of `make_points_table` of one task.
     cost_column: the column of the cost, such as "flops"."""
     ordered = points.sort_values(
         [cost_column, "score"], ascending=[True, False], ignore_index=True
@@ -496,7 +573,9 @@ def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
 
 
 def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | None:
-    """Return the cost of the uncompressed model; None where it was not run.
+    """Return the cost of the uncompressed model, of which budgets are shares.
+
+    It is None where that model was not run.
 
     points: a table of `make_points_table`.
     cost_column: the column of the cost, such as "flops"."""
@@ -507,13 +586,14 @@ def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | 
 def find_best_affordable_model(
     points: pd.DataFrame, cost_column: str, max_cost_share: float
 ) -> dict[Hashable, Any] | None:
-    """Return the line of the model with the best score within a cost limit; the
-    cheapest of equals, None where no model is within the limit.
+    """Return the table line of the best model within a cost limit, to recommend it.
 
-    The limit is SLACK times a share of the whole model's cost. Raises Refused where
-    that model was not run.
+    The limit is `max_cost_share` of the uncompressed model's cost, which may be
+    exceeded by 5 %. Of models with equal scores the cheapest is taken. The result is
+    None where no model is within the limit. Raises Refused where the uncompressed model
+    was not run.
 
-    points: a table of `make_points_table`.
+    points: a table of `make_points_table` of one task.
     cost_column: the column of the cost, such as "flops".
     max_cost_share: the share, from 0 to 1."""
     full_cost = find_cost_of_whole_model(points, cost_column)

@@ -43,16 +43,20 @@ RunArguments = Json  # {argument of a step: value}.
 
 
 def read_settings(paper_or_table: str) -> SimpleNamespace:
-    """Return the tables of a settings file as attributes: a paper's `settings.toml`, or
-    a TOML file beside this module.
+    """Return the tables of a TOML file of settings as attributes.
 
-    A table below the name of a class of options, such as [Train.TEACHER], becomes
-    {profile: options}, with the fields of `all` and of the profile. A Train also has
-    the fields that all trainings of a profile share ([TRAINING] in grids.toml). COLUMNS
-    becomes a tuple of Columns, metrics of tasks.
+    All runs of a paper get their settings from there. The file is a paper's
+    `settings.toml`, or one beside this module. A table below the name of a class of
+    options, such as [Train.TEACHER], becomes {profile: options}, where a profile is a
+    size of experiment; fields below `all` hold for every profile that does not set
+    them. Options of the class Train, for a training, also get the fields that all
+    trainings of a profile share. The table COLUMNS becomes a tuple of Columns, metrics
+    of tasks.
 
         >>> read_settings("students").DISTIL["paper"].epochs
-        3"""
+        3
+
+    paper_or_table: name of a paper's folder, or of the file without suffix."""
     is_paper = paper_or_table in find_papers()
     place = (
         FOLDER / paper_or_table / "settings.toml"
@@ -138,21 +142,26 @@ PARAMETERS = (
 
 
 def find_profile(profile: str) -> SimpleNamespace:
-    """Return the profile of a name, with the attributes name, source (of its data
-    sets), a line about it, and numerics.
+    """Return the settings of a profile, which is a size of experiment.
 
-    Raises Refused for an unknown name."""
+    They are attributes: name, source (of its data sets, such as "glue"), about (a line
+    of description), dtype, and numerics (dtype, threads and device of its runs). Raises
+    Refused for an unknown name.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     check_known_name("profile", profile, PROFILES)
     return PROFILES[profile]
 
 
 @reuse_result
 def checkpoint_spec(checkpoint_name: str) -> Spec:
-    """Return the Spec, the description of a run, that takes a published pre-trained
-    checkpoint.
+    """Return the Spec (description of a run) that takes a pre-trained checkpoint.
 
-    It has a fixed seed, because runs of all seeds start from it. Raises Refused for an
-    unknown name."""
+    The checkpoint is a published one, from which trainings start. It has the fixed seed
+    0, because runs of all seeds start from the same weights. Raises Refused for an
+    unknown name.
+
+    checkpoint_name: such as "bert-base-uncased"."""
     check_known_name("checkpoint", checkpoint_name, models.HUB)
     return Spec(
         "checkpoint",
@@ -162,10 +171,13 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
 
 
 def list_encoder_families(profile: str) -> tuple[str, ...]:
-    """Return the families of encoders that a profile has, such as ("bert", "roberta").
+    """Return the families of encoders of an experiment, such as ("bert", "roberta").
 
-    For a reader's own encoder it is that encoder's family, or "bert" where no paper
-    uses this family."""
+    For a user's own encoder it is the family of that encoder, or "bert" where no paper
+    uses this family.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     if folder := get_reader_attribute(profile, "model"):
         kind = read_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
@@ -173,17 +185,22 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
 
 def get_encoder_name(profile: str) -> str:
-    """Return the name by which texts call a profile's encoder, such as "MiniLM"."""
+    """Return the name by which texts call an experiment's encoder, such as "MiniLM".
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return CALLED.get(profile, f"the encoder of {profile}")
 
 
 @reuse_result
 def backbone_spec(profile: str, family: str = "bert") -> Spec:
-    """Return the Spec of the pre-trained encoder from which all models of a profile
-    start.
+    """Return the Spec (description of a run) of an experiment's pre-trained encoder.
 
-    A reader's own encoder replaces it, whatever the family. Raises Refused for a family
-    that the profile does not have."""
+    All its models start from this encoder. A user's own encoder replaces it, whatever
+    the family. Raises Refused for a family that the experiment does not have.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    family: such as "bert" or "roberta"."""
     if folder := get_reader_attribute(profile, "model"):
         return Spec(
             "checkpoint",
@@ -204,8 +221,14 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
 
 @reuse_result
 def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
-    """Return the Spec of a published checkpoint; with a reader's own encoder, that of
-    this encoder."""
+    """Return the Spec (description of a run) that takes a published checkpoint.
+
+    A user's own encoder takes the place of any checkpoint. Raises Refused for an
+    unknown name.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    checkpoint_name: such as "bert-base-uncased"."""
     return (
         backbone_spec(profile)
         if get_reader_attribute(profile, "model")
@@ -214,23 +237,31 @@ def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
 
 
 def toy_backbone_spec() -> Spec:
-    """Return the Spec of the small encoder of profile toy, pre-trained on generated
-    text."""
+    """Return the Spec (description of a run) that pre-trains a tiny encoder.
+
+    It learns generated text. Experiments of the size "toy" start from it, so they need
+    no download."""
     args = {"train": Train(**LEARNING), "numerics": PROFILES["toy"].numerics}
     return Spec("pretrain", TOY | args, seed=0)
 
 
 def untrained_toy_encoder_spec() -> Spec:
-    """Return the Spec of the small encoder of profile toy with random weights, for
-    tests and comparisons without pre-training."""
+    """Return the Spec (description of a run) of a tiny encoder with random weights.
+
+    It has the sizes of the encoder of "toy" experiments. It serves tests, and
+    comparisons that show what pre-training brings."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
-    """Return the Shape, the numbers of layers, heads, neurons and so on, of a profile's
-    encoder.
+    """Return the Shape of an experiment's encoder, such as its layers and heads.
 
-    Raises Refused for a family that the profile does not have."""
+    Costs and widths are computed from it, without loading the model. Raises Refused for
+    a family that the experiment does not have.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    family: such as "bert"; a user's own encoder has one shape for all families."""
     if folder := get_reader_attribute(profile, "model"):
         return read_shape(folder)
     check_known_name(
@@ -257,16 +288,18 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
 
 
 class ReaderProfile(str):
-    """A ReaderProfile is the name of a profile (a str) with a reader's own data, own
-    encoder, or both.
+    """A ReaderProfile names an experiment's size, with a user's own data or encoder.
 
-    Raises Refused for data without an encoder at profile toy, whose encoder knows
-    generated words alone; for a length without data; and for a length or data that the
+    It is a str. It can be used wherever the name of a size, such as "mini", can: it
+    finds the settings of that size, and has the user's data and encoder as attributes.
+
+    Raises Refused for data without an encoder at the size "toy", whose encoder knows
+    only generated words; for a length without data; and for a length or data that the
     encoder cannot read.
 
-    data: the file of the data (lib.data.own), or "".
-    model: the folder of the encoder, or "".
-    length: tokens to which rows of the data are cut; 0 takes the profile's."""
+    data: the user's data, one line of text that names a file and its columns, or "".
+    model: the folder of the user's encoder, or "".
+    length: tokens to which rows of the data are cut; 0 takes those of the profile."""
 
     data: str
     model: str
@@ -304,13 +337,17 @@ class ReaderProfile(str):
 
     @property
     def task_title(self) -> str:
-        """Return the title of the task in the reader's data; "" without such data."""
+        """Return the title of the task in the user's own data; "" without such data.
+
+        Tables and the choice of tasks use it as the name of the task."""
         return own.format_task_title(self.data) if self.data else ""
 
     @property
     def encoder_folder(self) -> Path | None:
-        """Return the folder of the encoder; None where it was not downloaded to this
-        machine."""
+        """Return the folder of the encoder from which the experiment's models start.
+
+        It is the user's own encoder, if there is one. It is None where the encoder was
+        not downloaded to this machine."""
         names = CHECKPOINTS.get(self[:], {})
         if self.model or not names:
             return Path(self.model) if self.model else None
@@ -318,17 +355,20 @@ class ReaderProfile(str):
 
     @property
     def token_limit(self) -> int:
-        """Return the largest number of tokens that the encoder can read, from its
-        position table."""
+        """Return the largest number of tokens that the encoder can read.
+
+        It is computed from its position embedding table. Longer rows have to be cut."""
         base = find_encoder_shape(self)
         config = read_configuration(self.encoder_folder) if self.encoder_folder else {}
         return base.positions - find_position_offset(base.family, config)
 
     @property
     def tokenizer_coverage(self) -> TokenizerCoverage | None:
-        """Return a TokenizerCoverage, measurements of how the encoder's tokenizer splits the
-        reader's texts; None without such data, or without a tokenizer on this machine.
-        """
+        """Return how the encoder's tokenizer splits the texts of the user's own data.
+
+        A TokenizerCoverage has the share of unknown tokens and the number of tokens of
+        each row. It shows whether the encoder can read the language of the data. It is
+        None without such data, or where there is no tokenizer on this machine."""
         if not (self.data and self.encoder_folder):
             return None
         reading = own.read_dataset_line(self.data)
@@ -339,8 +379,10 @@ class ReaderProfile(str):
 
     @property
     def data_warnings(self) -> list[str]:
-        """Return sentences that warn of problems in the reader's data, to be shown
-        beside any advice on a method."""
+        """Return sentences that warn of problems in the user's own data.
+
+        They stand beside any advice on which compression method to take. The list is
+        empty without such data or without problems."""
         lines = [*own.read_dataset_line(self.data).cautions] if self.data else []
         return lines + (
             [self.tokenizer_coverage.summary]
@@ -349,9 +391,11 @@ class ReaderProfile(str):
         )
 
     def format_input_sentences(self) -> list[str]:
-        """Return sentences for a page on the reader's data and encoder.
+        """Return sentences for a report page on the user's own data and encoder.
 
-        The first one names them, and also stands in captions."""
+        The first one names them, and also stands in captions. Others say how many rows
+        the data have, how many of them are trained on, and that all other settings are
+        those of the experiment's size."""
         parts = [f"data: {self.task_title}"] * bool(self.data)
         parts += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(parts)}."]
@@ -376,25 +420,38 @@ class ReaderProfile(str):
 def make_reader_profile(
     profile: str, data: str = "", model: str = "", length: int = 0
 ) -> str:
-    """Return a `ReaderProfile` if data, model or length are given, else the profile's
-    name as it is."""
+    """Return a ReaderProfile if data, model or length are given, else the name alone.
+
+    A ReaderProfile is the name of an experiment's size with a user's own data or
+    encoder. Raises Refused where they do not fit together.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    data: the user's data, one line of text that names a file and its columns, or "".
+    model: folder of the user's encoder, or "".
+    length: tokens to which rows of the data are cut; 0 takes those of the profile."""
     is_own = data or model or length
     return ReaderProfile(profile, data, model, length) if is_own else profile
 
 
 def find_token_limit(profile: str) -> int:
-    """Return the number of tokens to which the rows of a profile are cut."""
+    """Return the number of tokens to which an experiment cuts its rows.
+
+    It is the number that a user chose for own data, or else that of the profile.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
 def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
-    """Return the profile that the parameters of a notebook name: its name or a
-    `ReaderProfile`.
+    """Return the profile that the parameters of a notebook name.
 
-    A notebook without the parameter `data` may use `model` for something else, so there
-    only the parameter `profile` counts.
+    A profile is an experiment's size, such as "mini"; with a user's own data or encoder
+    it is a ReaderProfile, a str that has them as attributes. A notebook without the
+    parameter `data` may use `model` for something else, so there only the parameter
+    `profile` counts.
 
-    notebook_parameters: {parameter: value}."""
+    notebook_parameters: {parameter: value}, with at least `profile`."""
     parameters = (
         (*PARAMETERS, "length") if "data" in notebook_parameters else PARAMETERS[:1]
     )
@@ -404,8 +461,13 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
 
 
 def get_notebook_parameters(profile: str) -> dict[str, Any]:
-    """Return {parameter of a notebook: value} for a profile, as the reverse of
-    `find_profile_of_parameters`."""
+    """Return {parameter: value} by which a notebook is run for a profile.
+
+    The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
+    and `length`. It is the reverse of `find_profile_of_parameters`.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     if not isinstance(profile, ReaderProfile):
         return {"profile": profile[:]}
     reader_parts = {
@@ -416,8 +478,13 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
 
 
 def list_command_options(profile: str) -> list[str]:
-    """Return the options of a command that name a profile and a reader's data and
-    encoder, such as "--profile mini"."""
+    """Return command-line options that name a profile, such as ["--profile mini"].
+
+    They also name a user's own data and encoder, quoted for a shell. Messages show the
+    command with which a result is made again.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return [
         f"--{name} {shlex.quote(str(value))}"
         for name, value in get_notebook_parameters(profile).items()
@@ -426,26 +493,37 @@ def list_command_options(profile: str) -> list[str]:
 
 
 def get_reader_attribute(profile: str, attribute_name: str) -> str:
-    """Return an attribute that only a `ReaderProfile` has; "" for a plain name of a
-    profile.
+    """Return an attribute of a ReaderProfile; "" for the plain name of a size.
+
+    A ReaderProfile is the name of an experiment's size with a user's own data or
+    encoder. So callers need not ask which of the two they have.
 
     attribute_name: "data", "model" or "task_title"."""
     return getattr(profile, attribute_name, "")
 
 
 def format_reader_sentences(profile: str) -> list[str]:
-    """Return the sentences by which a page says that it was made from the reader's own
-    data or encoder, and what differs for that; [] without them."""
+    """Return sentences for a report page on the user's own data and encoder.
+
+    They name data and encoder, and say how many rows are used and that a paper's claims
+    are not judged. The list is empty for the papers' own data and encoders.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return (
         profile.format_input_sentences() if isinstance(profile, ReaderProfile) else []
     )
 
 
 def hash_reader_inputs(profile: str) -> list[str]:
-    """Return the digests of the reader's data, encoder and, if there are any, test
-    rows, by which a page shows what it was made of.
+    """Return digests of a user's own data and encoder, as [data, encoder] or more.
 
-    The first two are "" where they are not given."""
+    A third one is that of the data's test rows, if there are any. A digest is "" where
+    there is no own data, or no own encoder. Results of other inputs are told apart by
+    them.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     name, model = (get_reader_attribute(profile, what) for what in PARAMETERS[1:])
     digests = [
         name and data.digest_local_rows("own", name)[0],
@@ -456,21 +534,27 @@ def hash_reader_inputs(profile: str) -> list[str]:
 
 
 def list_reader_data_warnings(profile: str) -> list[str]:
-    """Return sentences that warn of problems in the reader's own data; [] without such
-    data."""
+    """Return sentences that warn of problems in a user's own data.
+
+    The list is empty without such data or without problems.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return profile.data_warnings if isinstance(profile, ReaderProfile) else []
 
 
 def limit_row_counts(
     task_name: str, profile: str, wanted_rows: int | None, wanted_held_out_rows: int
 ) -> tuple[int, int]:
-    """Return (number of training rows, number of held-out rows) that a reader's own
-    data can give.
+    """Return how many training and held-out rows a user's data allow, in this order.
 
-    At most a fifth of the training rows is held out.
+    Held-out rows are further training rows, by which heads and neurons are ranked; they
+    are at most a fifth of the rows.
 
-    wanted_rows, wanted_held_out_rows: the numbers asked for; None for the first means
-    the profile's limit, or all."""
+    task_name: the user's data, one line of text that names a file and its columns.
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    wanted_rows: training rows asked for; None means the limit of the profile, or all.
+    wanted_held_out_rows: held-out rows asked for."""
     available, most = len(data.read_splits("own", task_name)["train"]), MOST[profile]
     wanted_held_out_rows = min(wanted_held_out_rows, available // 5)
     return min(
@@ -491,13 +575,15 @@ def select_tasks(
     *,
     by_profile: Mapping[str, Sequence[str]],
 ) -> tuple[str, ...]:
-    """Return the tasks of a page: the chosen ones, or those of the profile.
+    """Return the tasks of a report page: the chosen ones, or those of the profile.
 
-    Allowed are all tasks of the same kind (GLUE, SQuAD or SentEval) as the page's own.
-    A reader's own data are a single task that replaces all. Raises Refused for an
-    unknown profile or task.
+    Tasks may be chosen of the same kind (GLUE, SQuAD or SentEval) as those of the page.
+    A user's own data are a single task that replaces all. Raises Refused for an unknown
+    profile or task.
 
-    by_profile: {profile: tasks}."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    by_profile: {profile: tasks of the page}."""
     check_known_name("profile", profile, by_profile)
     if title := get_reader_attribute(profile, "task_title"):
         for name in chosen_tasks:
@@ -518,11 +604,12 @@ def select_seeds(
     *,
     by_profile: Mapping[str, Sequence[int]],
 ) -> tuple[int, ...]:
-    """Return the seeds of a page: the chosen ones, or those of the profile.
+    """Return the seeds of a report page: the chosen ones, or those of the profile.
 
-    Raises Refused for a profile without seeds.
+    Raises Refused for a profile for which the page has no seeds.
 
-    by_profile: {profile: seeds}."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    by_profile: {profile: seeds of the page}."""
     check_known_name("profile", profile, by_profile)
     return tuple(chosen_seeds) or tuple(by_profile[profile])
 
@@ -532,12 +619,13 @@ def pick_values(
     values_by_label: Mapping[str, Value],
     chosen_labels: Collection[str] = (),
 ) -> dict[str, Value]:
-    """Return {label: value} of the chosen labels in the order of `values_by_label`; all
-    without a choice.
+    """Return {label: value} for the chosen labels, in the order of `values_by_label`.
 
-    Raises Refused for an unknown label.
+    Without a choice it has all of them. Notebooks use it for what a user selects, such
+    as the labels "Width" and "NAS" of two compression methods. Raises Refused for an
+    unknown label, with a list of the known ones.
 
-    label_noun: what a label is, for the error message."""
+    label_noun: what a label is, such as "method", for the error message."""
     for name in chosen_labels:
         check_known_name(label_noun, name, values_by_label)
     return {
@@ -548,11 +636,13 @@ def pick_values(
 
 
 def find_data_source(profile: str, task: str) -> str:
-    """Return where the data of a task come from at a profile: "toy" (generated
-    sentences), "glue", "squad", "senteval" or "treebank", as lib.data names them.
+    """Return from where an experiment takes the data of a task.
 
-    Probing tasks come from SentEval at profile paper, and from a treebank at mini and
-    base."""
+    It is "toy" (generated sentences), "glue", "squad", "senteval" or "treebank".
+    Probing tasks come from SentEval at "paper", and from a treebank at "mini" and
+    "base". Raises Refused for an unknown profile.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     task_source = find_profile(profile).source
     if task_source == "toy" or task in GLUE:
         return task_source
@@ -562,8 +652,13 @@ def find_data_source(profile: str, task: str) -> str:
 
 
 def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
-    """Return the descriptor of a task's data set at a profile, with the profile's
-    number of rows (lib.data.make_data_descriptor)."""
+    """Return a dict that says which rows of a task an experiment of this size uses.
+
+    It has the source, the task, the number of rows and a digest. It is an argument of a
+    Spec, the description of a run, so that a run is only repeated on the same rows.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     return make_training_data_descriptor(
         profile, task, ROWS[profile].get(task), HELD_OUT[profile]
     )
@@ -578,17 +673,19 @@ def make_training_data_descriptor(
     adds_unseen_rows: bool = True,
     **further_options: Any,
 ) -> DataDescriptor:
-    """Return the descriptor of a task's training rows and, if wanted, of rows of an
-    unseen kind on which models are scored too.
+    """Return a dict that says which training rows of a task an experiment uses.
 
-    Some profiles draw the training rows by the seed of the run. A reader's own data
-    have no unseen rows.
+    It has the source, the task, the number of rows and a digest, and is an argument of
+    a Spec, the description of a run. So a run is only repeated on the same rows. At
+    some sizes of experiment each seed draws its own training rows.
 
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     row_count: number of training rows; None means all.
-    held_out_row_count: number of further training rows by which candidates of a search
-    are scored.
-    adds_unseen_rows: whether unseen rows are added. They do not depend on the training
-    rows.
+    held_out_row_count: number of further training rows, by which candidates of a search
+    are scored or heads are ranked.
+    adds_unseen_rows: whether models are also scored on unseen rows: labelled rows on
+    which nothing is trained or selected. A user's own data have none.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
     if name := get_reader_attribute(profile, "data"):
         counts = limit_row_counts(name, profile, row_count, held_out_row_count)
@@ -613,10 +710,16 @@ def make_common_run_arguments(
     passage_cuts_by_profile: Mapping[str, Span] = SPAN,
     **further_arguments: Any,
 ) -> RunArguments:
-    """Return the arguments of a step on a task: data, numerics, for question answering
-    how passages are cut, and `further_arguments`.
+    """Return the arguments that all runs on a task share, to put into their Specs.
 
-    data_descriptor: data other than the profile's.
+    A Spec is the description of a run. The arguments are {"data": which rows,
+    "numerics": dtype, threads and device}, for question answering "span" (how passages
+    are cut into windows), and `further_arguments`. The settings "train" (of a training)
+    and "importance" (of a ranking of heads) are adapted to a user's own data.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    data_descriptor: which rows, if not those of the profile.
     passage_cuts_by_profile: {profile: how passages are cut}."""
     task_args = {
         "data": data_descriptor or make_profile_data_descriptor(profile, task),
@@ -637,19 +740,28 @@ def make_common_run_arguments(
 
 
 def find_reader_passage_cut(profile: str) -> Span | None:
-    """Return how passages are cut where the reader's own data are questions on
-    passages; None for other data."""
+    """Return how passages of a user's own data are cut into windows, as a Span.
+
+    It is None where the data are not questions on passages, and for the papers' own
+    data.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     name = get_reader_attribute(profile, "data")
     return SPAN[profile] if name and data.task("own", name).span else None
 
 
 def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
-    """Return the settings of a training or of a ranking of heads and neurons, adapted
-    to a reader's own data.
+    """Return the settings of a training or a ranking, adapted to a user's own data.
 
-    Texts are cut to the number of tokens that the reader chose. A training on few rows
-    gets more epochs, so that it has at least STEPS steps. For a profile without a
-    reader's data or encoder, the settings are returned as they are."""
+    A ranking is that of heads and neurons before pruning. Texts are cut to the number
+    of tokens that the user chose. A training on few rows gets more epochs, so that it
+    has at least 240 steps. Without a user's data or encoder the settings stay as they
+    are.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    options: Train, Importance, or a dict, which stays as it is."""
     if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
         return options
     if profile.length:
@@ -663,10 +775,10 @@ def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
 
 
 def measure_flops_per_second() -> float:
-    """Return the FLOPs per second of one CPU core, measured on matrix products.
+    """Return the FLOPs per second of one CPU core, measured on float32 matrix products.
 
-    Only this thread's own seconds are counted, so other work on the machine does not
-    change the result."""
+    Run times are estimated by it. Only this thread's own CPU seconds are counted, so
+    other work on the machine hardly changes the result."""
     matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
     with threadpool_limits(1):
         for _ in range(4):
@@ -675,13 +787,16 @@ def measure_flops_per_second() -> float:
 
 
 def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
-    """Return a RunTimeEstimator for a reader's own data; None for other profiles, whose
-    run times are known.
+    """Return a function that estimates how long a run on a user's own data takes.
 
-    The estimate counts FLOPs: a training step is three forward passes of the whole
-    encoder, and a step that only reads the rows is one. The mean number of tokens of a
-    row is that in the metrics, if the run is finished, else that of the reader's data.
-    """
+    The function is f(Spec, metrics) -> core-seconds, where the Spec describes the run
+    and metrics are {} before it has run. It counts FLOPs: a training step is three
+    forward passes of the whole encoder, and a run that only reads the rows is one pass.
+    The mean number of tokens of a row is that in the metrics, if it is there, else that
+    of the data. The result is None without such data, as other run times are known.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder."""
     if not get_reader_attribute(profile, "data"):
         return None
     usual, reads = (
@@ -712,8 +827,11 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
 
 
 def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
-    """Return the Shape of the published encoder from which a chain of runs starts; None
-    for a reader's own encoder."""
+    """Return the Shape of the published encoder from which a chain of runs starts.
+
+    The chain is followed from a Spec (the description of a run) to its inputs. It is
+    None where it starts from another encoder, such as a user's own. Run times are
+    estimated by it."""
     while first := spec.inputs.get("start") or spec.inputs.get("teacher"):
         spec = first
     return SHAPES.get(str(spec.args.get("name", "")).removesuffix("-uncased"))
@@ -722,12 +840,13 @@ def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
 def make_latency_arguments(
     timed_runs: int, token_count: int, batch_size: int
 ) -> RunArguments:
-    """Return the arguments of the step `latency`, which times forward passes on one CPU
-    thread.
+    """Return the arguments of a run that times the forward passes of encoders.
 
-    timed_runs: number of timed passes.
-    token_count: tokens of a row.
-    batch_size: rows of a pass."""
+    The step (kind of run) is `latency`; it computes in one CPU thread.
+
+    timed_runs: number of timed passes of each encoder.
+    token_count: tokens of a sequence.
+    batch_size: sequences of a pass."""
     numerics = find_profile("toy").numerics
     return {
         "batch": batch_size,
@@ -740,9 +859,13 @@ def make_latency_arguments(
 def find_passage_cut(
     profile: str, task: str, passage_cuts_by_profile: Mapping[str, Span] = SPAN
 ) -> Span | None:
-    """Return how the passages of a question-answering task are cut into windows; None
-    for other tasks.
+    """Return how the passages of a question-answering task are cut into windows.
 
+    The Span that is returned has lengths in tokens. It is None for other tasks, which
+    need no windows.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
     passage_cuts_by_profile: {profile: how passages are cut}."""
     return (
         passage_cuts_by_profile[profile]
@@ -759,12 +882,16 @@ def teacher_spec(
     train: Train | None = None,
     passage_cuts_by_profile: Mapping[str, Span] = SPAN,
 ) -> Spec:
-    """Return the Spec of a profile's encoder fine-tuned on the labels of a task.
+    """Return the Spec (description of a run) that fine-tunes an encoder on a task.
 
-    It is the teacher and the start of most students, and the baseline of most tables.
+    It learns the labels. Its model is the teacher and the start of most students, and
+    the baseline of most tables.
 
-    train: training settings other than the profile's.
-    passage_cuts_by_profile: {profile: how passages are cut}."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    family: family of encoders, such as "bert".
+    train: training settings; None means those of the profile.
+    passage_cuts_by_profile: {profile: how passages are cut}, for question answering."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone_spec(profile, family)}
     return Spec(
@@ -779,13 +906,15 @@ def teacher_spec(
 def augmented_rows_spec(
     profile: str, task: str, data_descriptor: DataDescriptor | None = None
 ) -> Spec:
-    """Return the Spec that augments the training rows of a task: it adds copies in
-    which a BERT replaces words, as in TinyBERT's code.
+    """Return the Spec (description of a run) that augments the training rows of a task.
 
-    Outside profile paper each row has one copy. One augmentation serves all seeds; only
-    where a profile draws its training rows by seed does each seed have its own.
+    It adds copies in which a masked language model replaces words, as in TinyBERT's
+    code: one copy of each row, at "paper" up to 30. One augmentation serves all seeds;
+    only where each seed draws its own training rows does each seed have its own.
 
-    data_descriptor: data other than the profile's."""
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    data_descriptor: which rows are augmented, if not those of the profile."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = make_common_run_arguments(profile, task, data_descriptor, augment=options)
@@ -798,11 +927,15 @@ def augmented_rows_spec(
 def list_columns_by_task(
     profile: str, printed_columns: Collection[Column] = ()
 ) -> dict[str, tuple[Column, ...]]:
-    """Return {task: Columns} for a table of scores; a Column is a metric on one of the
-    task's splits.
+    """Return {task: Columns}, the metrics that a table of scores has for each task.
 
-    A task has the metrics that the paper prints, or else its first metric. At profiles
-    mini and base a task has one column, so that each counts once."""
+    A Column is a metric on one of the task's splits. A task has the metrics that the
+    paper prints, or else its first one. At "mini" and "base" it has a single one, so
+    that each task counts once in a mean.
+
+    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
+    adds a user's own data or encoder.
+    printed_columns: the Columns of the paper's table."""
     if name := get_reader_attribute(profile, "data"):
         title = get_reader_attribute(profile, "task_title")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
@@ -829,8 +962,12 @@ def list_columns_by_task(
 
 
 def list_search_rows_of_networks(network_rows: Iterable[Row]) -> list[Row]:
-    """Return Rows, runs with labels, of the searches or random draws that gave some
-    networks their architecture. They keep the networks' labels.
+    """Return Rows of the searches that decided the architecture of some networks.
+
+    A Row is a Spec (the description of a run) with labels such as task and seed. A
+    search, or a random draw, decides which heads and neurons are kept; networks without
+    one are left out. The labels are those of the networks, so tables can show both
+    together.
 
     network_rows: the Rows of the trained networks."""
     return [
@@ -842,12 +979,14 @@ def list_search_rows_of_networks(network_rows: Iterable[Row]) -> list[Row]:
 
 
 def list_distillation_rows_of_students(student_rows: Iterable[Row]) -> list[Row]:
-    """Return Rows, runs with labels, of the distillation stage of some students, which
-    is the input of their last stage. They keep the students' labels.
+    """Return Rows of the distillations from which some students are fine-tuned.
 
-    They have no score, but measures such as the distance to the teacher.
+    A Row is a Spec (the description of a run) with labels such as task and seed.
+    Students without a distillation are left out. The labels are those of the students.
+    A distillation has no score, but measures such as the distance to the teacher, for
+    tables.
 
-    student_rows: the Rows of the students."""
+    student_rows: the Rows of the students' last training stage."""
     return [
         row.with_spec(first)
         for row in student_rows

@@ -24,9 +24,22 @@ SpecMaker = Callable[[str, str, int], Spec]
 
 @dataclass(frozen=True)
 class Method:
-    """A Method is a compression method of the frontier, with a student at each budget.
+    """A Method is a way to compress a model, compared with others by score and cost.
 
-    A budget is a share m/12 of the whole model's FLOPs."""
+    At each budget it makes one student. A budget is m, where the student has about m/12
+    of the whole model's FLOPs.
+
+    kind: "whole" for the uncompressed model, "paper", "control" (a simpler method that
+    the papers lack) or "combination" (two methods at once).
+    make: f(profile, task, m) -> Spec, the description of the run that trains the
+    student.
+    keeps: which heads and neurons stay: the share m/12 of each layer ("width"), "all",
+    those that a search "found", or the name of a module of lib.methods, which says what
+    a further method keeps.
+    once: whether it has a single model instead of one at each budget.
+    flops: f(profile) -> FLOPs of its model, if `keeps` does not give them.
+    added: f(profile) -> FLOPs on top of those of the kept heads and neurons.
+    least: f(profile) -> smallest share of the whole model's FLOPs that it can reach."""
 
     # "whole" is the uncompressed model, "paper" a method of a paper, "control" a simpler
     # one that the papers lack, "combination" two methods at once.
@@ -47,14 +60,16 @@ class Method:
 def frontier_student_spec(
     profile: str, task: str, *surgery_operations: Json, **further_input_runs: Spec
 ) -> Spec:
-    """Return the Spec of a student that matches its teacher's hidden states, then
-    learns the labels.
+    """Return the Spec (description of a run) of a compressed and trained student.
 
-    surgery_operations: entries {"op": ...} that make the untrained student from the
-    teacher.
-    further_input_runs: further input runs of the first stage, such as a ranking of
-    heads.
-    """
+    The student first matches its teacher's hidden states, then learns the labels. All
+    compression methods that are compared train their students like this.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    surgery_operations: changes that make the untrained student from the teacher, in
+    order, such as {"op": "cut", "heads": 3}.
+    further_input_runs: Specs of further runs that the first stage needs, such as
+    `importance` with a ranking of heads."""
     last = students.student_spec(profile, task, students.HEADS)
     first = last.inputs["start"]
     changes = {
@@ -67,8 +82,14 @@ def frontier_student_spec(
 def make_single_stage_settings(
     train_settings_by_profile: Mapping[str, Train], profile: str
 ) -> Train:
-    """Return the training settings of a method with a single stage, with the epochs of
-    both stages of the other methods, so that all are trained equally long."""
+    """Return the training settings of a compression method with a single stage.
+
+    The method gets the epochs that other methods have in two stages together, so that
+    all are trained equally long.
+
+    train_settings_by_profile: {profile: settings}, of which all but the epochs are
+    taken.
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     both = (students.DISTIL[profile], students.FINETUNE[profile])
     epochs = (
         grids.adapt_options_to_reader_data(profile, train).epochs for train in both
@@ -85,11 +106,15 @@ def searched_student_spec(
     make_search_spec: SpecMaker,
     surgery_operations: tuple[Json, ...] = (),
 ) -> Spec:
-    """Return the Spec of a student whose kept heads and neurons are the result of a
-    search.
+    """Return the Spec (description of a run) of a student that a search prunes.
 
-    make_search_spec: f(profile, task, budget in twelfths) -> Spec of the search.
-    surgery_operations: entries {"op": ...} that change the student after the cut."""
+    The search decides which heads and neurons are kept. The training after it is that
+    of all compression methods that are compared.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
+    make_search_spec: f(profile, task, m) -> Spec of the search.
+    surgery_operations: further changes of the pruned student, entries {"op": ...}."""
     search = make_search_spec(profile, task, flops_budget_in_twelfths)
     return frontier_student_spec(
         profile, task, {"op": "keep"}, *surgery_operations, search=search
@@ -99,9 +124,14 @@ def searched_student_spec(
 def quantised_spec(
     profile: str, task: str, flops_budget_in_twelfths: int, make_trained_spec: SpecMaker
 ) -> Spec:
-    """Return the Spec that turns the weights of a trained model into int8.
+    """Return the Spec (description of a run) that quantises a trained model to int8.
 
-    make_trained_spec: f(profile, task, budget in twelfths) -> Spec of that model."""
+    It needs no further training, so it shows what is saved for little effort.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    flops_budget_in_twelfths: m, where the trained model has m/12 of the whole model's
+    FLOPs.
+    make_trained_spec: f(profile, task, m) -> Spec of the run that trains this model."""
     model = make_trained_spec(profile, task, flops_budget_in_twelfths)
     args = grids.make_common_run_arguments(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

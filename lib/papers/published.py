@@ -26,8 +26,11 @@ PointsByRow: TypeAlias = dict[str, float]
 
 
 class PrintedNumber(float):
-    """A PrintedNumber is a float that is shown with the digits of its print, such as
-    1.239 or 0.040."""
+    """A PrintedNumber is a float that is shown with the digits of its print.
+
+    So 0.040 does not become 0.04 in tables of printed numbers.
+
+    text: the number as printed, such as "0.040"."""
 
     text: str
 
@@ -58,21 +61,23 @@ def _find_table_file(paper: str, table_name: str) -> Path:
 
 
 def _read_table_as_text(paper: str, table_name: str) -> list[dict[str, str]]:
-    """Return the rows of a printed table as dicts of text.
+    """Return the rows of a paper's printed table as dicts {column: text}.
 
     Raises Refused for an unknown paper or table."""
     return disk.read_csv(_find_table_file(paper, table_name))
 
 
 def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
-    """Return a printed table as a DataFrame, with rows and columns as printed.
+    """Return a paper's printed table as a DataFrame, with rows and columns as printed.
 
-    Numbers are floats. A dash ("not reported") and an empty cell are NaN. A width such
-    as "3/12" stays text. Raises Refused for an unknown paper or table.
+    Measured numbers are compared with it. Numbers are floats. A dash ("not reported")
+    and an empty cell are NaN. A width such as "3/12" stays text. Raises Refused for an
+    unknown paper or table.
 
         >>> read_table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
         np.float64(80.3)
 
+    paper, table_name: folder and file name, without suffix, of the committed table.
     csv_options: arguments of `pandas.read_csv`."""
     import pandas as pd
 
@@ -85,10 +90,13 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
 
 
 def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
-    """Return the rows of a printed table as dicts {column: value}.
+    """Return the rows of a paper's printed table as dicts {column: value}.
 
-    Numbers are `PrintedNumber`, which compute as floats and show their printed digits.
-    """
+    Numbers are PrintedNumbers: they compute as floats, and show the digits of the
+    print, such as 0.040. Empty cells and dashes are NaN, other cells text. Raises
+    Refused for an unknown paper or table.
+
+    paper, table_name: folder and file name, without suffix, of the committed table."""
 
     def parse_cell(text: str) -> float | str:
         try:
@@ -103,8 +111,13 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
 
 
 def read_table_with_printed_digits(paper: str, table_name: str) -> pd.DataFrame:
-    """Return a printed table as a DataFrame of objects, whose numbers show their
-    printed digits (`PrintedNumber`)."""
+    """Return a paper's printed table as a DataFrame whose numbers keep their digits.
+
+    It has the dtype object; numbers compute as floats and show the digits of the print,
+    such as 0.040. So a report shows a table as it was printed. Raises Refused for an
+    unknown paper or table.
+
+    paper, table_name: folder and file name, without suffix, of the committed table."""
     import pandas as pd
 
     return pd.DataFrame(read_rows(paper, table_name), dtype=object)
@@ -118,15 +131,19 @@ def make_printed_score_table(
     rename_row: Callable[[Any], str] = str,
     column_names: Mapping[str, str] | Iterable[tuple[str, str]] = (),
 ) -> ScoreTable:
-    """Return a printed table as {row: {("published", column): value}}, ready to be
-    joined with our scores in one table.
+    """Return a printed table in the form in which it is joined with measured scores.
 
+    The form is {row: {("published", column): value}}. Raises Refused for an unknown
+    paper or table.
+
+    paper, table_name: folder and file name, without suffix, of the committed table.
     label_columns: the column that names the rows, or several whose texts are joined.
-    kept_head_counts: returns only rows with these numbers of kept heads, as {(m, row):
-    ...}; a table without a column `m` counts as 1/12.
-    rename_row: f(printed name of a row) -> its name on the page.
-    column_names: {printed column: its name on the page}. An average is always
-    "average"."""
+    kept_head_counts: if given, only models with these numbers of kept heads are
+    returned, and a row is (width, name). The width is text such as "3/12" in the column
+    "m", or "1/12" in a table without this column.
+    rename_row: f(printed name of a row) -> its name in our tables.
+    column_names: {printed column: its name in our tables}. Columns that begin with
+    "Avg" become "average"."""
     column_names, by_row = dict(column_names), {}
     for row in read_rows(paper, table_name):
         key = rename_row(
@@ -157,11 +174,16 @@ def compute_printed_differences(
     kept_head_counts: Container[int],
     rename_row: Callable[[Any], str] = str,
 ) -> PointsByRow:
-    """Return the printed scores of one row minus those of each other row at the same
-    width, by row.
+    """Return how much higher one printed row scores than each other row of its table.
 
-    method_row: the row from which others are subtracted.
-    label_columns, kept_head_counts, rename_row: as in `make_printed_score_table`."""
+    The result is {"row, 3/12, column": difference in the table's unit}, to show it
+    beside measured differences. Rows are compared at the same width (kept heads of 12).
+
+    paper, table_name: folder and file name, without suffix, of the committed table.
+    label_columns: the column that names the rows, or several whose texts are joined.
+    method_row: name of the row from which the others are subtracted.
+    kept_head_counts: the widths that count.
+    rename_row: f(printed name of a row) -> its name in the result."""
     every, points = (
         make_printed_score_table(
             paper, table_name, label_columns, kept_head_counts, rename_row
@@ -183,12 +205,14 @@ def _select_remarks_on_places(
     list_file_name: Literal["corrections", "misses"],
     places_in_paper: Sequence[str],
 ) -> list[dict[str, str]]:
-    """Return the remarks on some tables and figures of a paper, as rows of a CSV file.
+    """Return the remarks on some tables and figures of a paper, as dicts of text.
 
-    Raises Refused for a place without a remark.
+    Each remark is a line of a CSV file beside the paper's transcribed tables; its keys
+    are the file's columns, such as table, row, column, printed and reason. Raises
+    Refused for a place without a remark.
 
-    list_file_name: "corrections", how a printed number has to be read, or "misses", why
-    a printed cost is not matched.
+    list_file_name: "corrections" says how a printed number has to be read, "misses" why
+    a printed value cannot be computed again.
     places_in_paper: such as "table03"; empty means the whole paper."""
     rows = _read_table_as_text(paper, list_file_name)
     all_places = {place for row in rows for place in row["table"].split("; ")}
@@ -206,11 +230,12 @@ def _select_remarks_on_places(
 def read_inconsistent_printed_values(
     paper: str, *places_in_paper: str
 ) -> list[dict[str, str]]:
-    """Return the printed values that no arithmetic gives, from the paper's
-    `misses.csv`.
+    """Return the printed values of a paper that its own numbers do not give.
 
-    Each is a dict with the keys table, row, column, printed, computed and reason.
-    Raises Refused for a place without a row.
+    Each is a dict of text with the keys table, row, column, printed, computed and
+    reason, from the paper's `misses.csv`. An example is a FLOPs count that does not
+    follow from the printed sizes. Pages show the reason beside the table. Raises
+    Refused for a place without such a value.
 
     places_in_paper: such as "table03"; none means all."""
     return _select_remarks_on_places(paper, "misses", places_in_paper)
@@ -219,13 +244,14 @@ def read_inconsistent_printed_values(
 def read_deviations_by_profile(
     paper: str, toml_table: str = "pages"
 ) -> dict[str, list[str]]:
-    """Return {profile: sentences} on what our runs at a profile do differently from a
-    paper.
+    """Return what our experiments do differently from a paper, for its report pages.
 
-    They are in the paper's `deviations.toml`.
+    The result is {profile: sentences}, where a profile is a size of experiment, "toy",
+    "mini", "base" or "paper". The sentences are in the paper's `deviations.toml`.
 
-    toml_table: the table in that file. "pages" includes the sentences that hold for all
-    papers."""
+    paper: folder of the paper, such as "ghostbert".
+    toml_table: name of a table in that file. For "pages" the sentences that hold for
+    all papers are added."""
     files = [(PUBLISHED / paper, toml_table)] + [(PUBLISHED, toml_table)] * (
         toml_table == "pages"
     )
@@ -243,12 +269,14 @@ def read_deviations_by_profile(
 
 
 def list_transcription_corrections(paper: str, *places_in_paper: str) -> list[str]:
-    """Return sentences on the cells of some tables that the transcription corrected,
-    from the paper's `corrections.csv`.
+    """Return sentences on cells of a paper's tables that need a correction or a remark.
 
-    Raises Refused for a place without a row.
+    They are for the report page that shows the table, and come from the paper's
+    `corrections.csv`. Each names the cell, what is printed, how it is read, and why.
+    Raises Refused for a place without a correction.
 
-    places_in_paper: such as "table03", "eq. 1" or "text 3.1"."""
+    paper: folder of the paper, such as "ghostbert".
+    places_in_paper: such as "table03", "eq. 1" or "text 3.1"; none means all."""
     sentences = []
     for row in _select_remarks_on_places(paper, "corrections", places_in_paper):
         cell = ", ".join(filter(None, (row["row"], row["column"])))

@@ -10,8 +10,10 @@ PRINTED, NONE = "published", "–"
 
 
 def format_setting(setting: Any) -> str:
-    """Return a setting as text, in one form for equal values: 3e-5 and 0.00003 are both
-    "3e-05", and True is "Y"."""
+    """Return a setting as text, in one form for equal values.
+
+    So settings of a paper and of a run can be compared as text. 3e-5 and 0.00003 are
+    both "3e-05", True is "Y" and False is "N"."""
     try:
         return "NY"[setting] if isinstance(setting, bool) else f"{float(setting):g}"
     except (TypeError, ValueError):
@@ -22,12 +24,14 @@ def join_printed_and_our_settings(
     printed_settings: pd.DataFrame,
     our_settings_by_column: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Return a table of text with the printed settings and ours side by side; a missing
-    value is a dash.
+    """Return a table of text with a paper's settings and those of our runs beside them.
 
-    printed_settings: a frame with a row for each setting.
-    our_settings_by_column: {(source, column of `printed_settings`): {setting: value}};
-    a source names the profile."""
+    It has the columns ("published", column) and the keys of `our_settings_by_column`; a
+    setting that our runs lack is a dash.
+
+    printed_settings: a line for each setting, which the index names.
+    our_settings_by_column: {(source, column of `printed_settings`): {setting: value}},
+    where the source is a heading such as the size of the experiment."""
     columns: dict[tuple[str, Hashable], pd.Series | list[str]]
     columns = {
         (PRINTED, column): printed_settings[column].map(format_setting)
@@ -41,7 +45,9 @@ def join_printed_and_our_settings(
 
 
 def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
-    """Return a bool frame that says which of our settings differ from the printed ones.
+    """Return a bool frame that says which settings of our runs differ from the paper's.
+
+    It has the shape of `joined_settings`. Printed settings and dashes are False.
 
     joined_settings: what `join_printed_and_our_settings` returned."""
     return joined_settings.apply(
@@ -50,8 +56,9 @@ def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
 
 
 def mark_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of settings with the mark ≠ behind each of ours that differs from
-    the print.
+    """Return a table of settings with ≠ behind each that differs from the paper's.
+
+    Only settings of our runs are marked, so that deviations are seen at once.
 
     joined_settings: what `join_printed_and_our_settings` returned."""
     return joined_settings.mask(

@@ -38,21 +38,27 @@ HEADS = 12
 
 
 def count_heads_of_paper_model(family: str = "bert") -> int:
-    """Return the number of parts in which a family's width is measured: the attention
-    heads of the paper's model, such as 12."""
+    """Return the number of attention heads of the encoder that the papers use.
+
+    It is 12 for BERT-base. Widths of pruned models are counted in parts of it, such as
+    3 of 12, also for smaller encoders.
+
+    family: family of encoders, such as "bert" or "electra"."""
     return find_encoder_shape("paper", family).heads
 
 
 def count_kept_heads(
     profile: str, width_in_paper_heads: int, family: str = "bert"
 ) -> int:
-    """Return the number of attention heads that a profile's encoder keeps at a width,
-    which is given in parts of the paper's model.
+    """Return how many attention heads an encoder keeps in each layer at a given width.
 
     Raises Refused, with the possible widths, where that is no whole number of heads, or
     where neurons cannot be divided like heads.
 
-    width_in_paper_heads: the width, such as 3 of 12."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_paper_heads: the width as kept heads of the paper's model, such as 3 of 12.
+    An encoder with 6 heads would keep 2 at 4 of 12.
+    family: family of encoders, such as "bert"."""
     all_parts, encoder = (
         count_heads_of_paper_model(family),
         find_encoder_shape(profile, family),
@@ -74,11 +80,13 @@ def count_kept_heads(
 def select_possible_widths(
     profile: str, widths_in_twelfths: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return those widths at which a profile's encoder keeps a whole number of heads.
+    """Return those widths at which an encoder keeps a whole number of heads.
 
-    Raises Refused where there is none.
+    So small encoders leave out widths that they cannot have. Raises Refused where none
+    is possible.
 
-    widths_in_twelfths: of the whole."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    widths_in_twelfths: shares of heads that pruned models keep, times 12."""
     heads = find_encoder_shape(profile).heads
     possible_widths = tuple(m for m in widths_in_twelfths if not m * heads % HEADS)
     return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
@@ -96,16 +104,19 @@ def plan_student_surgery(
     ghosts: Ghost | None,
     family: str = "bert",
 ) -> StudentPlan:
-    """Return the surgery and the input runs that turn a fine-tuned teacher into an
-    untrained student.
+    """Return the changes that turn a fine-tuned teacher into an untrained student.
 
-    The surgery is a cut to the width, if it is not whole, and ghost modules. The
-    inputs are the teacher and the ranking of its heads and neurons. Linear layers that
-    a ghost replaces are not cut (GhostBERT, section 4.2). Raises ValueError for
-    a width or ghosts that the encoder cannot have.
+    The StudentPlan that is returned has the operations on the model, in order, and the
+    Specs (descriptions of runs) that they need. The operations are a cut to the width,
+    if heads are to go, and the addition of ghost modules (GhostBERT's convolutions).
+    The runs are "teacher" and, for a cut, "importance", which ranks heads and neurons.
+    Linear layers whose pruned parts a ghost module generates are not cut (GhostBERT,
+    section 4.2). Raises Refused for a width or ghosts that the encoder cannot have.
 
-    width_in_paper_heads: the width, such as 3 of 12.
-    ghosts: options of the ghost modules; None for none."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_paper_heads: the width, such as 3 of 12 heads.
+    ghosts: settings of the ghost modules; None for none.
+    family: family of encoders, such as "bert"."""
     heads, surgery = count_kept_heads(profile, width_in_paper_heads, family), []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
@@ -129,8 +140,12 @@ def plan_student_surgery(
 
 
 def set_padded_length(train: Train, padded_length: int | None) -> Train:
-    """Return training settings in which every row is padded to the same number of
-    tokens; None or 0 leaves the settings as they are."""
+    """Return training settings in which every row is padded to the same length.
+
+    Ghost modules of kind "conv1d_f" need it: their weights are tied to the number of
+    tokens.
+
+    padded_length: tokens of every row; None or 0 leaves the settings as they are."""
     return (
         replace(train, max_length=padded_length, pad_to=padded_length)
         if padded_length
@@ -149,15 +164,19 @@ def finetuned_spec(
     has_ghost_modules: bool = True,
     ghost_kernel_learning_rate: float | None = None,
 ) -> Spec:
-    """Return the Spec of a student's last stage (GhostBERT, section 2.3): fine-tuning
-    of a distilled model.
+    """Return the Spec (description of a run) of a student's last training stage.
 
-    initial_model: the run of the stage before.
-    padded_length: tokens to which every row is padded, if any.
-    targets: labels, or a mix with the logits of `teacher`.
-    has_ghost_modules: whether the model has ghost modules.
-    ghost_kernel_learning_rate: learning rate of the ghosts' kernel weights; None and 0
-    mean the profile's."""
+    It fine-tunes a distilled student on the task (GhostBERT, section 2.3).
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    initial_model: Spec of the stage before.
+    padded_length: tokens to which every row is padded; None or 0 leaves the length to
+    the profile.
+    targets: labels, or a mix of them with the logits of `teacher`.
+    teacher: Spec of the teacher, used where `targets` has its logits.
+    has_ghost_modules: whether the student has ghost modules (GhostBERT's convolutions).
+    ghost_kernel_learning_rate: learning rate of the kernels of these modules; None and
+    0 mean that of the profile."""
     train = set_padded_length(FINETUNE[profile], padded_length)
     train = replace(
         train,
@@ -181,11 +200,17 @@ def make_distillation_settings(
     epoch_factor: int = 1,
     ghost_kernel_learning_rate: float | None = None,
 ) -> Train:
-    """Return the training settings of a student's distillation stage.
+    """Return the training settings of a student's distillation.
 
-    learning_rate: None and 0 mean the profile's.
-    has_ghost_modules, ghost_kernel_learning_rate: as in `finetuned_spec`.
-    epoch_factor: factor on the profile's number of epochs."""
+    It is the stage before the last, in which a pruned student learns its teacher's
+    hidden states.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    learning_rate: None and 0 mean that of the profile.
+    has_ghost_modules: whether the student has ghost modules (GhostBERT's convolutions).
+    epoch_factor: factor on the number of epochs of the profile.
+    ghost_kernel_learning_rate: learning rate of the kernels of ghost modules; None and
+    0 mean that of the profile."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
     ghost_kernel_learning_rate = (
@@ -206,11 +231,15 @@ def untrained_student_spec(
     ghosts: Ghost | None,
     family: str = "bert",
 ) -> Spec:
-    """Return the Spec of a student before training: pruned, with untrained ghost
-    modules.
+    """Return the Spec (description of a run) of a pruned, untrained student.
 
-    width_in_paper_heads: the width, such as 3 of 12.
-    ghosts: options of the ghost modules; None for none."""
+    It is the start of students with another training, such as on labels alone.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_paper_heads: the width, such as 3 of 12 heads.
+    ghosts: settings of the ghost modules (GhostBERT's convolutions) that are added to
+    it; None for none.
+    family: family of encoders, such as "bert"."""
     surgery, inputs = plan_student_surgery(
         profile, task, width_in_paper_heads, ghosts, family
     )
@@ -230,18 +259,25 @@ def student_spec(
     epoch_factor: int = 1,
     ghost_kernel_learning_rate: float | None = None,
 ) -> Spec:
-    """Return the Spec of a student: pruned, distilled from the fine-tuned teacher, then
-    fine-tuned (GhostBERT, section 2.3).
+    """Return the Spec (description of a run) of a pruned and trained student.
 
-    width_in_paper_heads: the width, such as 3 of 12.
-    ghosts: options of the ghost modules; None gives the pruned baseline.
-    is_augmented: whether it is distilled on augmented rows; None means the profile's
-    choice.
-    targets: what the last stage learns.
-    learning_rate: learning rate of the distillation; None and 0 mean the profile's.
+    The student is cut from the fine-tuned teacher, distilled from it on hidden states,
+    then fine-tuned (GhostBERT, section 2.3). The Spec describes the fine-tuning, and
+    has the runs before as inputs. Most models in tables are made by it.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_paper_heads: the width, such as 3 of 12 heads.
+    ghosts: settings of ghost modules (GhostBERT's convolutions); None gives the pruned
+    baseline.
+    family: family of encoders, such as "bert".
+    is_augmented: whether it is distilled on augmented rows; None leaves that to the
+    profile.
+    targets: what the fine-tuning learns, by default labels.
+    learning_rate: learning rate of the distillation; None and 0 mean that of the
+    profile.
     epoch_factor: factor on the epochs of the distillation.
-    ghost_kernel_learning_rate: learning rate of the ghosts' kernel weights in both
-    stages; None and 0 mean the profile's."""
+    ghost_kernel_learning_rate: learning rate of the kernels of ghost modules in both
+    stages; None and 0 mean that of the profile."""
     surgery, inputs = plan_student_surgery(
         profile, task, width_in_paper_heads, ghosts, family
     )
@@ -295,13 +331,19 @@ def student_trained_on_labels_spec(
     family: str = "bert",
     learning_rate: float | None = None,
 ) -> Spec:
-    """Return the Spec of a control: a student that learns labels in both stages,
-    instead of the teacher's hidden states in the first.
+    """Return the Spec (description of a run) of a student trained without a teacher.
 
-    Pruning, epochs, learning rates and steps are those of `student_spec`. So what that
-    student scores above it is due to the teacher, not to longer training.
+    It is a control: it learns labels in both training stages, where other students
+    match the teacher's hidden states in the first. Pruning, epochs, learning rates and
+    steps are those of `student_spec`. So what that student scores above this one is due
+    to the teacher, not to longer training.
 
-    width_in_paper_heads, ghosts, learning_rate: as in `student_spec`."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_paper_heads: the width, such as 3 of 12 heads.
+    ghosts: settings of ghost modules (GhostBERT's convolutions); None for none.
+    family: family of encoders, such as "bert".
+    learning_rate: learning rate of the first stage; None and 0 mean that of the
+    profile."""
     train = make_distillation_settings(profile, task, learning_rate, bool(ghosts))
     start = untrained_student_spec(profile, task, width_in_paper_heads, ghosts, family)
     train = set_padded_length(train, ghosts.tokens if ghosts else 0)

@@ -78,10 +78,13 @@ MADE = {"run": "made here", "record": "recorded"}
 
 
 def display_text(markdown: str, html_text: str = "") -> None:
-    """Show Markdown as an output of the notebook; the Markdown page
-    (lib.report.builder) has it too.
+    """Show a text as output of the running notebook cell, as Markdown, HTML or both.
 
-    html_text: the same content for HTML pages, where Markdown is not enough."""
+    HTML pages later take the HTML or, without it, the Markdown. Markdown pages take the
+    Markdown, in which paths of this machine are hidden. Nothing is shown where both
+    texts are empty.
+
+    html_text: the same content as HTML, where Markdown cannot express it."""
     forms = {"text/markdown": paths.hide_local_paths(markdown), "text/html": html_text}
     if forms := {kind: text for kind, text in forms.items() if text}:
         display(forms, raw=True)
@@ -89,10 +92,20 @@ def display_text(markdown: str, html_text: str = "") -> None:
 
 @dataclass
 class Page:
-    """A Page is an open notebook with its parameters, the runs that it used and the
-    files that it wrote.
+    """A Page is an open notebook that shows its results and writes their files.
 
-    Notebooks create one with `open_page` and show all their results through it."""
+    A notebook creates one with `open_page`, and shows tables, figures and remarks by
+    its methods. A run is one training or measurement, which is stored and reused.
+
+    id: name of the notebook, such as "ghostbert_t03_pruned_vs_ghost".
+    values: {parameter of the notebook: value}.
+    folder: where the files are written.
+    differs: sentences on how the notebook differs from the committed one.
+    used: {name of a run: how it was made, or why it is missing}.
+    files: names of the files that were written.
+    noted: remarks that were shown, so that none is shown twice.
+    sentences: sentences on differences between models, for the answer below the title.
+    ends: a sentence on the lowest and the highest score, also for the answer."""
 
     id: str
     values: Json
@@ -112,27 +125,34 @@ class Page:
 
     @cached_property
     def reader_profile(self) -> str:
-        """Return the page's profile (scale of the runs), with the reader's own data and
-        model if any. Grids are listed for it."""
+        """Return the notebook's profile, the size of its experiments, such as "toy".
+
+        The notebook lists its experiments for this profile. If its parameters name a
+        user's own data or model, the result is of the class `ReaderProfile`: a str with
+        the attributes `data` and `model`, which name them."""
         return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
 
     @property
     def reader_input_sentences(self) -> list[str]:
-        """Return sentences on the reader's own data and model; [] for the papers' data
-        and models."""
+        """Return sentences on which data and model of the user the page is made from.
+
+        The page shows them, so that nobody takes its numbers for results on the papers'
+        data. The list is empty where the user brings neither."""
         return grids.format_reader_sentences(self.reader_profile)
 
     def collect_frame(
         self, rows: Sequence[Row], if_missing: Literal["run", "skip", "make"] = "run"
     ) -> pd.DataFrame:
-        """Return the collected frame of a grid's rows: their labels, runs and metrics.
+        """Return a DataFrame with the results of experiments, a line for each.
 
-        Missing runs are made here, unless a command makes the page, which made them
-        before. The page says why a run is still missing.
+        An experiment is a Row: the description of a run (a training or measurement),
+        with labels such as task, model and seed. The columns are these labels, `spec`
+        (the description), `run` (the finished run or None), `state`, `error` and the
+        metrics of the run. The page reports how many runs are missing, and why.
 
-        if_missing: "run"; "skip" to make no run and to report none as missing; or
-        "make" to make them here in any case, where earlier results decide which runs
-        are needed."""
+        if_missing: what happens to missing runs. "run" executes them first if the
+        notebook is run by hand; a command that makes pages has executed them before.
+        "make" executes them always. "skip" neither executes nor reports them."""
         lost, specs = {}, [row.spec for row in rows]
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
@@ -174,14 +194,20 @@ class Page:
         recorded_rows: Callable[[], list[Row]] | Sequence[Row] = (),
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
-        """Return the results of a grid as Runs, after making the missing runs.
+        """Return the results of a notebook's experiments, after executing missing runs.
 
-        rows_or_grid: rows, or a function from a profile and the page's parameters to
-        rows. A function also gives the rows at mini, whose runs are only looked up.
-        recorded_rows: rows at mini whose runs are only looked up, or a function that
-        lists them, where `rows_or_grid` is no function.
-        transform_rows: a function from the grid's rows to other rows, such as those of
-        the searches that found the networks."""
+        An experiment is a Row: the description of a run, with labels such as task,
+        model and seed. The result, a Runs, has a table at the page's profile (size of
+        the experiments, such as "toy") and one at the profile mini for comparison. Runs
+        of the second table are only looked up, never executed.
+
+        rows_or_grid: the Rows of the first table, or a function that returns Rows for a
+        profile and parameters of the notebook, which is called for both tables.
+        recorded_rows: the Rows of the second table, or a function that returns them. It
+        is used only where `rows_or_grid` is no function.
+        transform_rows: a function that replaces the Rows which the function
+        `rows_or_grid` returned. For example, Rows of trained networks are replaced by
+        those of the architecture searches that found them."""
         if callable(rows_or_grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.list_rows_to_run(
@@ -223,10 +249,14 @@ class Page:
     def add_rows_at_planned_seeds(
         self, rows: Sequence[Row], profile: str
     ) -> Sequence[Row]:
-        """Return the rows of a grid at the seeds that are planned for the page's
-        comparisons.
+        """Return experiments, each repeated at the seeds that were planned for it.
 
-        A reader who sets seeds, or brings data or a model, gets the rows unchanged."""
+        The plan fixes the seeds of each comparison with a paper's claim, so that
+        tables, figures and tests rest on the same runs. Experiments (Rows) that no
+        planned comparison uses keep their seed. All stay unchanged where the user sets
+        seeds, or brings data or a model.
+
+        profile: size of the experiments. Only "mini" and "base" have planned seeds."""
         is_asked = self.values.get("seeds") or self.reader_input_sentences
         return rows if is_asked else add_planned_seeds(self.id, profile, rows)
 
@@ -237,13 +267,15 @@ class Page:
         name: str = "",
         index: str | list[str] | None = None,
     ) -> None:
-        """Show and write a table without its empty rows and columns.
+        """Show a table on the page and write it as a CSV file.
 
-        An empty table is replaced by a sentence. The file may have more columns than
-        the page (`lib.report.tables.arrange_columns_for_page`).
+        Rows and columns without any value are dropped. If nothing is left, a sentence
+        says that nothing is measured yet, and no file is written. The page can have
+        fewer columns than the file, since it leaves out printed scores of tasks that
+        were not measured (`lib.report.tables.arrange_columns_for_page`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
-        levels.
+        header levels.
         name: a suffix of the file's name, where a page has several tables.
         index: the name of the row index, or a list with a name for each of its
         levels."""
@@ -284,10 +316,13 @@ class Page:
     def show_remarks(
         self, remarks: Iterable[str], prefix_of_each: str = "", folded_title: str = ""
     ) -> None:
-        """Show remarks as a list, each once on a page.
+        """Show remarks on the page as a bulleted list, such as warnings on numbers.
+
+        A remark that the page already has is left out.
 
         prefix_of_each: text before each remark.
-        folded_title: title of a folded block for the remarks; "" shows them openly."""
+        folded_title: title of a block that a reader unfolds to see the remarks; ""
+        shows them openly."""
         remarks = [line for line in dict.fromkeys(remarks) if line not in self.noted]
         self.noted |= {*remarks}
         text = "".join(
@@ -305,13 +340,17 @@ class Page:
         name: str = "",
         rests_on_no_runs: bool = False,
     ) -> None:
-        """Show a figure and write it with its data; without data, show a sentence.
+        """Show a figure on the page; write it as SVG and PNG, and its data as CSV.
 
-        On a page at the profile toy the figure has a line that warns of it.
+        The figure is closed. Without data a sentence says that nothing is measured yet,
+        and no file is written. At the profile toy (tiny experiments) a line on the
+        figure warns that its numbers are of toy scale.
 
-        name: a suffix of the files' names, where a page has several figures.
-        rests_on_no_runs: whether the figure needs no such line, since it rests on
-        no runs."""
+        data: the numbers that the figure draws.
+        name: a suffix of the files' names, where a page has several figures. If it
+        contains "recorded", the figure shows committed results and has no warning.
+        rests_on_no_runs: whether the warning is left out, since the figure shows no
+        results of training."""
         if data.dropna(how="all").empty:
             plt.close(figure)
             return display_text(
@@ -341,8 +380,10 @@ class Page:
         display_figure(figure, f"{stem}.png", svg)
 
     def show_live_figure(self, figure: "LiveFigure") -> None:
-        """Show an interactive figure on the HTML page; the Markdown page has a sentence
-        instead."""
+        """Show an interactive Plotly figure on the HTML page.
+
+        The Markdown page, on which no script runs, has a sentence with its title
+        instead. A figure without traces (Plotly's sets of points) is not shown."""
         if figure.traces:
             display_text(
                 f"*{figure.title}: on the live page alone.*", figure.figure_html
@@ -355,13 +396,17 @@ class Page:
         axis_label: str = "difference (points)",
         name: str = "",
     ) -> None:
-        """Show paired differences as a forest plot with printed values
-        (`plot.draw_forest`).
+        """Show paired differences between models as a forest plot with printed values.
 
-        A comparison without an Estimate is left out, so no figure has printed numbers
-        alone. Without any interval a sentence replaces the figure, except at the
-        profile toy.
+        It also keeps a sentence on each difference, for the answer below the page's
+        title. A difference without an Estimate (mean with 95 % interval) is left out,
+        and so is its printed value. Where no difference has the three seeds that an
+        interval needs, a sentence replaces the figure. At the profile toy (tiny
+        experiments) the figure is drawn nevertheless.
 
+        estimates_by_row: {(source, name of a row): Estimate or None}. The source tells
+        where the numbers come from, such as "this run, toy".
+        printed_differences: {name of a row: difference in points that a paper prints}.
         axis_label: what is subtracted from what, and the unit in brackets.
         name: a suffix of the files' names."""
         data = plot.make_forest_plot_data(estimates_by_row, printed_differences)
@@ -380,10 +425,15 @@ class Page:
     def add_difference_sentences(
         self, estimates_by_row: plot.EstimatesByRow, difference_label: str
     ) -> None:
-        """Keep sentences on the differences at the page's own profile, for the page's
-        answer.
+        """Keep a sentence on each measured difference, for the answer below the title.
 
-        difference_label: what is subtracted from what."""
+        An example is "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." Only
+        differences at the page's own profile (size of the experiments) get one.
+
+        estimates_by_row: {(source of the numbers, name of a row): Estimate or None}.
+        The source ends with a profile, as in "this run, toy".
+        difference_label: what is subtracted from what. In "Ghost minus another model",
+        the name of the row, such as "Prune, SST-2", replaces "another model"."""
         method, is_named, _ = difference_label.rpartition(" another")
         start = f"{method} " if is_named else f"{difference_label}, "
         start = start[:1].upper() + start[1:]
@@ -407,20 +457,25 @@ class Page:
         claim_ids: Iterable[str] | None = None,
         answer_sentences: Iterable[str] = (),
     ) -> None:
-        """Show the tested claims and the deviations from the papers, and write the
-        page's JSON. Each notebook ends with it.
+        """Show the tested claims and the deviations from the papers; write a JSON file.
 
-        The claims are those that name the notebook (`lib.claims.judging`). On a toy
-        page they are tested on recorded runs at mini. A page on a reader's own data or
-        model tests none, and names these data instead.
+        Each notebook ends with it. A claim is a statement of a paper. Its comparisons
+        are measured on runs, and each gets an outcome such as "agrees". The tested
+        claims are those that name the notebook in `claims.csv`. At the profile toy
+        (tiny experiments) they are tested on committed results at the profile mini
+        instead. On a user's own data or model none is tested, and the page names these
+        data instead. The JSON file has the page's answer, runs, claims and files, for
+        the index of pages.
 
-        further_verdicts: Verdicts on printed numbers that the notebook itself computes.
+        further_verdicts: Verdicts (claims with their outcomes) that the notebook itself
+        computes, shown beside the tested ones.
         deviations_by_profile: {profile: sentences on how its runs differ from the
         paper}, one dict for each paper.
         claim_ids: the ids of the claims to test, in place of those that name the
         notebook.
-        answer_sentences: sentences that answer the page's question, where its claims do
-        not. They stand below its title, and a command prints them at its end."""
+        answer_sentences: sentences that answer the page's question. Without them the
+        answer is made from the tested claims. The answer stands below the title, and a
+        command prints its first sentence at the end."""
         names = source.list_notebook_claims(self.id) if claim_ids is None else claim_ids
         profile = self.reader_profile[:]
         if self.reader_input_sentences:
@@ -470,14 +525,15 @@ class Page:
             site.write_profile_index(self.reader_profile[:])
 
     def add_own_number_to_answer(self, answer_sentences: list[str]) -> list[str]:
-        """Return the sentences that answer the page's question; on a toy page, the
-        first is a number of its own runs.
+        """Return a page's answer, led at the profile toy by a result of its own runs.
 
-        That number is the first difference that the page draws, or else the range of
-        its scores.
+        The answer is the sentences below the title. At toy (tiny experiments) it comes
+        from committed results of larger experiments, while a user wants to see a result
+        of the runs that were just made. This is the first difference that the page
+        draws, or else the range of its scores. At any profile, where none of the page's
+        runs exists, a sentence that says so leads.
 
-        answer_sentences: the answer so far, which a toy page takes from runs at
-        mini."""
+        answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
             nothing = f"No comparison of this page is measured at {self.reader_profile}: {why}."
@@ -500,10 +556,16 @@ class Page:
 def describe_score_range(
     grid_rows: Sequence[Row], frame: pd.DataFrame, profile: str
 ) -> str:
-    """Return a sentence on the lowest and the highest score of a collected frame.
+    """Return a sentence on the lowest and the highest score, for a page's answer.
 
-    It names the labels in which their two rows differ. It is "" for fewer than two
-    scores."""
+    The answer is the sentences below the title of a notebook's HTML page. An example is
+    "6 scores lie between 51.2 (Prune, seed 0) and 83.1 (Ghost, seed 1) points, 2
+    seeds." In brackets are the labels in which the two experiments differ. The sentence
+    is "" for fewer than two scores.
+
+    grid_rows: experiments (Rows) with labels such as model and seed.
+    frame: their results, a line for each run (`collect_results`).
+    profile: size of the experiments, such as "toy"."""
     columns_by_task = grids.list_columns_by_task(profile)
     if "task" not in frame:
         return ""
@@ -528,8 +590,12 @@ def describe_score_range(
 
 
 def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
-    """Return a row's label in words, such as "seed 3"; "" for the width of an unpruned
-    model."""
+    """Return a label of an experiment in words, such as "seed 3" or "task CoLA".
+
+    The name of a model stands alone. The label "m" (number of kept attention heads) is
+    "3/12 of the width" in words, or "" where it is 0, which marks an unpruned model.
+
+    row: {label: value} of the experiment."""
     if label_name == "m":
         return f"{format_model_width(row)} of the width" if row["m"] else ""
     return (
@@ -540,10 +606,14 @@ def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
 
 
 def list_caveats(runs: Runs) -> list[str]:
-    """Return sentences that warn a reader of the scores of recorded runs on a page.
+    """Return sentences that warn the readers of a page of scores that can mislead.
 
-    They name seeds that score far from the others, and tasks that the pretrained
-    encoder already solves without training."""
+    They name seeds whose score lies far from the median of their model. For sentence
+    similarity (STS-B) they also give the correlation that the encoder reaches without
+    fine-tuning, since a model owes that much of its score to pretraining. Only results
+    at the profiles mini and base (sizes of the experiments) are examined.
+
+    runs: the results of a notebook's experiments."""
     lines = []
     for _, frame, profile in runs.source_frames:
         if str(profile) in source.SCALES and len(frame):
@@ -563,11 +633,13 @@ def list_caveats(runs: Runs) -> list[str]:
 
 
 def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
-    """Open the Page of a notebook. Every notebook calls it in its second code cell.
+    """Open the Page by which a notebook shows its results and writes its files.
 
-    The notebook's variable `profile` gets the reader's own data and model, if the
-    parameters name some. Raises Refused or TypeError for a parameter that is misspelt,
-    mistyped or impossible, also for one that papermill injected.
+    Every notebook calls it in its second code cell. It checks the notebook's
+    parameters, chooses the folder for files, and sets the style of figures. It sets the
+    notebook's variable `profile` (size of the experiments) to `Page.reader_profile`.
+    Raises Refused, a ValueError, for a parameter that is misspelt, of the wrong type or
+    out of range.
 
     notebook_globals: the globals() of the notebook."""
     plot.set_style()
@@ -597,18 +669,24 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
 
 
 def render_figure_svg(figure: Figure) -> str:
-    """Return a figure as the text of an SVG file."""
+    """Return a figure as the text of an SVG file, to write it or to put it into a page.
+
+    The file has a title for readers who cannot see the figure, and no date, so that
+    equal figures give equal text."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=plot.make_figure_metadata(figure))
     return buffer.getvalue()
 
 
 def display_figure(figure: Figure, png_name: str = "", svg_text: str = "") -> None:
-    """Show a figure as an output of the notebook, and close it.
+    """Show a matplotlib figure as output of the running notebook cell, and close it.
 
-    png_name: the name of the figure's PNG file, to which the Markdown page links; ""
-    for none.
-    svg_text: the figure as SVG, if it was rendered before."""
+    The HTML page gets it as inline SVG, and the Markdown page gets a link to a PNG
+    file.
+
+    png_name: the name of that PNG file, which the caller writes. With "" the Markdown
+    page lacks the figure.
+    svg_text: the figure as SVG, if it was rendered before, which saves time."""
     light = (
         f"![{escape_markdown_line(plot.make_figure_metadata(figure)['Title'])}]({png_name})"
         * bool(png_name)
@@ -632,17 +710,18 @@ def explore_with_widgets(
     argument_drawn_beforehand: str = "",
     **widget_options: Any,
 ) -> None:
-    """Show the figure that a function returns, with widgets for its arguments in
-    JupyterLab.
+    """Let a user change the arguments of a drawing function by widgets in JupyterLab.
 
-    Elsewhere it is one picture: an argument has the function's default, or else the
-    first value of its widget. Nothing is shown where a widget has an empty list of
-    values.
+    On a page there is no kernel to draw again, so the figure is one picture: each
+    argument has the function's default or, without one, the first value of its widget.
+    Nothing is shown where a widget has an empty list of values.
 
+    draw_figure: it returns the figure, or None if it only prints.
     argument_drawn_beforehand: an argument whose widget is a list of values. An HTML
-    page has one picture for each, drawn beforehand, so that its reader can choose
-    without a kernel or a script.
-    widget_options: arguments of ipywidgets.interact, by the function's argument."""
+    page has one picture for each value, and the reader chooses among them without a
+    kernel or a script.
+    widget_options: {argument of `draw_figure`: its widget, in a form that
+    ipywidgets.interact takes}, such as a list of values or (lowest, highest)."""
 
     @wraps(draw_figure)
     def show_result(**arguments: Any) -> None:
@@ -687,13 +766,16 @@ intervals over seeds and rows. They are of the runs above, so nothing is trained
 def explore_model_differences(
     runs: Runs, columns: Sequence[Column] = (), word_for_model: str = "model"
 ) -> None:
-    """Let a reader in JupyterLab choose the model with which all others are compared,
-    in a forest plot.
+    """Let a user of JupyterLab choose a baseline, and plot all models minus it.
 
-    No run is made for it. A page that a command makes shows nothing.
+    The drawing is a forest plot of score differences on one task, paired by seed, with
+    95 % intervals. It rests on finished runs, so nothing is trained. Outside
+    JupyterLab, and with fewer than two models, nothing is shown.
 
-    columns: the metrics whose mean the paper's table prints.
-    word_for_model: the word for a model on this page."""
+    runs: the results of a notebook's experiments.
+    columns: the metrics of tasks that the paper's table prints. A task without any is
+    scored by its first metric.
+    word_for_model: how the axis label calls a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
         gaps = runs.compare_models(baseline, columns).items()

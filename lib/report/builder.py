@@ -54,18 +54,24 @@ class PageLink(NamedTuple):
 
 @cache
 def digest_code_of_pages() -> str:
-    """Return one digest of all files on which every page depends: code, published
-    numbers and written findings."""
+    """Return one digest of all files on which every notebook's HTML page depends.
+
+    They are the code, settings and templates of this package, the numbers that the
+    papers print, and data/found.md, the text of the findings. A page that was made with
+    another digest is out of date."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
 
 def digest_page_contents(builder: PageBuilder, store: Store) -> str:
-    """Return the digest of all that a page shows, by which a page that is out of date
-    is recognised.
+    """Return a digest of all that a notebook's HTML page is made from.
 
-    It covers the notebook, the code, the published numbers, the results of the page's
-    runs, and what the records say of the page: its recorded runs and tested claims."""
+    It covers the text of the notebook, the code, the numbers that the papers print, the
+    metrics of the notebook's runs, and the committed results that the page shows. A
+    page that was made with another digest is out of date.
+
+    builder: the state of the page.
+    store: where finished runs are looked up."""
     recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.grids.values()):
@@ -76,8 +82,17 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
 
 @dataclass(eq=False)
 class PageBuilder:
-    """A PageBuilder has the notebook, the folder and the state of one page that a
-    command makes."""
+    """A PageBuilder is the state of one HTML page that a command makes from a notebook.
+
+    path: the notebook.
+    folder: where the page is written.
+    differs: sentences on how the notebook differs from the committed one.
+    values: {parameter of the notebook: value}.
+    text: JSON text of the notebook when the command began.
+    grids: {variable of the notebook: its Rows, the experiments to run}.
+    left: Specs (descriptions of runs) whose runs the page still waits for.
+    failed: why the page could not be made, or "".
+    tried: digest of the page's contents at the last attempt to make it."""
 
     path: Path
     folder: Path
@@ -99,9 +114,11 @@ class PageBuilder:
 
     @property
     def page_json(self) -> PageJson | None:
-        """Return the JSON that the page's last cell wrote; None for an incomplete page.
+        """Return the JSON summary that the notebook's last cell wrote, or None.
 
-        A page that was run by hand in JupyterLab has this JSON and no HTML."""
+        It has the answer, the parameters, the runs and the files of the page. It is
+        None where the JSON file is missing or unreadable, or where an HTML file was
+        written only in part."""
         is_complete = (
             split_html_and_digest(self.html_path).digest or not self.html_path.exists()
         )
@@ -114,7 +131,10 @@ class PageBuilder:
         )
 
     def note_failure(self, reason: str) -> None:
-        """Note why the page could not be made, and delete the outdated page."""
+        """Note why the page could not be made, and delete its outdated HTML file.
+
+        The index of pages shows the reason. In it, paths of this machine's folders are
+        replaced by placeholders."""
         self.failed = paths.hide_local_paths(reason)
         self.html_path.unlink(missing_ok=True)
 
@@ -125,9 +145,11 @@ class HtmlAndDigest(NamedTuple):
 
 
 def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
-    """Return the HTML of a page, and the digest of its files that the comment at its
-    end has (`compute_digest_of_page_files`); "" where a file written in part lacks
-    it."""
+    """Return (HTML, digest) of a page's file: its text, and the comment at its end.
+
+    The digest tells whether the page is unchanged (`compute_digest_of_page_files`). It
+    is "" where the comment is missing, as in a file that was written in part. Both are
+    "" where there is no file."""
     text = page_file.read_text(errors="replace") if page_file.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
@@ -137,11 +159,14 @@ def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
 def compute_digest_of_page_files(
     builder: PageBuilder, contents_digest: str, html_text: str
 ) -> str:
-    """Return the digest that is written at the end of a page, to recognise whether it
-    is unchanged.
+    """Return the digest that stands at the end of an HTML page, to recognise changes.
 
-    It covers the digest of the page's contents, its HTML and its other files on disk.
-    So a page with an edited number or a damaged picture is made again."""
+    It covers the digest of what the page is made from, its HTML, and its other files on
+    disk: JSON, notebook, Markdown, tables and pictures. So a page with an edited number
+    or a damaged picture is recognised and made again.
+
+    contents_digest: the digest of what the page is made from
+    (`digest_page_contents`)."""
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_notebook_page_json(folder, name) or {"files": []})["files"]
@@ -152,8 +177,13 @@ def compute_digest_of_page_files(
 
 
 def is_up_to_date(builder: PageBuilder, contents_digest: str) -> bool:
-    """Return whether the page on disk shows the contents with this digest, and its
-    files are unchanged."""
+    """Return whether a page on disk is current, so that it need not be made again.
+
+    It is current if it was made from contents with this digest, and if none of its
+    files has changed since.
+
+    contents_digest: the digest of what the page is made from
+    (`digest_page_contents`)."""
     html, mark = split_html_and_digest(builder.html_path)
     return bool(builder.page_json) and mark == compute_digest_of_page_files(
         builder, contents_digest, html
@@ -161,9 +191,16 @@ def is_up_to_date(builder: PageBuilder, contents_digest: str) -> bool:
 
 
 def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
-    """Execute a notebook and write its page. Return how long it took.
+    """Execute a notebook and write its HTML page. Return the seconds that it took.
 
-    contents_digest: the digest of the page's contents."""
+    At the profile mini (size of the experiments), the page of an unchanged notebook is
+    also written in Markdown, for a code host such as GitHub. If another process makes
+    the same page, this one waits for it. Raises Refused where a cell of the notebook
+    fails.
+
+    builder: the notebook and the folder of the page.
+    contents_digest: the digest of what the page is made from
+    (`digest_page_contents`)."""
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
@@ -188,10 +225,12 @@ def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
 def remove_outdated_pictures(
     folder: Path, notebook_id: str, current_file_names: Collection[str]
 ) -> None:
-    """Remove the pictures of a page, and their data, that an earlier execution of its
-    notebook wrote and this one did not.
+    """Remove a page's pictures, and their data files, that its notebook wrote earlier.
 
-    current_file_names: the files that it wrote this time."""
+    Only those that its latest execution wrote again stay, so that no old result is
+    shown.
+
+    current_file_names: names of the files that the latest execution wrote."""
     for ending in ("png", "svg", "figure.csv"):
         for path in folder.glob(f"{notebook_id}.*{ending}"):
             if path.name not in current_file_names:
@@ -200,10 +239,12 @@ def remove_outdated_pictures(
 
 @contextmanager
 def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
-    """Lock a page for this process within the `with` block; wait while another process
-    makes it.
+    """Hold the lock of a page in the `with` block, so that only one process makes it.
 
-    Temporary files of a killed process are removed."""
+    If another process has the lock, a line says so and this process waits. Before the
+    block runs, temporary files that a killed process left behind are removed.
+
+    folder: the folder of the page, which is created if it is missing."""
     with disk.translate_full_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
@@ -222,10 +263,13 @@ def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
 
 
 def run_with_papermill(builder: PageBuilder) -> None:
-    """Execute a notebook with papermill, and write it with its outputs to
-    `<folder>/<id>.ipynb`.
+    """Execute a notebook with papermill, and write it with its outputs.
 
-    Raises Refused where a cell fails, or where the kernel dies before the last cell."""
+    The file is `<folder>/<id>.ipynb`. It is written after an error too, so that the
+    user can see the traceback. Raises Refused where a cell fails, or where the kernel
+    dies before the last cell.
+
+    builder: the notebook's text, its parameter values and the folder of the page."""
     import papermill
     from traitlets.config import Config
 
@@ -273,10 +317,11 @@ def run_with_papermill(builder: PageBuilder) -> None:
 
 
 def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the cells of an executed notebook without the sections that show nothing.
+    """Return the cells of an executed notebook without texts above missing results.
 
-    Such a section is a text before a figure or table that was not made, since a run is
-    missing. A text before code that never shows anything stays."""
+    A text cell is dropped if the code below it, up to the next text, should show a
+    table or figure and shows nothing, since runs are missing. The title stays, and so
+    does a text above code that never shows a table or figure. All code cells stay."""
     visible, is_empty, has_figure_code = [], True, False
     for cell in reversed(cells):
         is_text = cell["cell_type"] == "markdown"
@@ -295,8 +340,10 @@ def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
 
 
 def drop_widget_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the cells of a notebook without those that show widgets and the text
-    before each, for Markdown."""
+    """Return the cells of a notebook without widgets, which do not work in Markdown.
+
+    A text cell directly before a cell with widgets is dropped too, since it explains
+    them. A cell with widgets has the tag "explore"."""
     visible, is_knob = [], False
     for cell in reversed(cells):
         introduces_knob = is_knob and cell["cell_type"] == "markdown"
@@ -307,8 +354,9 @@ def drop_widget_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def format_code_as_markdown(cell: Mapping[str, Any]) -> str:
-    """Return the code of a notebook's cell as Markdown; hidden code becomes a folded
-    block."""
+    """Return the code of a notebook's cell as a code block in Markdown.
+
+    Code that is hidden in the notebook becomes a block that the reader can unfold."""
     code = f"```python\n{''.join(cell['source'])}\n```"
     if notebook.has_folded_code(cell):
         return f"<details><summary>{FOLD}</summary>\n\n{code}\n\n</details>"
@@ -318,11 +366,14 @@ def format_code_as_markdown(cell: Mapping[str, Any]) -> str:
 def move_first_picture_below_title(
     cells: list[Mapping[str, Any]], notebook_id: str
 ) -> list[Mapping[str, Any]]:
-    """Return the cells of a page with its first picture below the title.
+    """Return the cells of a page with the first picture directly below the title.
 
-    The text before the picture moves with it, without its heading, where the section
-    has no other output. A notebook that explains a method (00_...) keeps its order.
+    A reader then sees the main result first. The text cell before the picture moves
+    too, without its heading, if its section has no other output. The order stays for a
+    notebook that explains a method (its file name begins with 00_), and where there is
+    no picture or no title.
 
+    cells: the cells of an executed notebook.
     notebook_id: file name of the notebook."""
     pictures = [
         (place, output)
@@ -358,7 +409,10 @@ def move_first_picture_below_title(
 
 
 def copy_cell(cell: Any, **fields: Any) -> Any:
-    """Return a copy of a notebook's cell, of its class, with some fields replaced."""
+    """Return a copy of a notebook's cell with some fields replaced, such as `source`.
+
+    The copy has the class of the cell (a dict or a node of nbformat). The cell itself
+    stays unchanged, so that pages in other formats can use it."""
     return type(cell)({**cell, **fields})
 
 
@@ -369,10 +423,16 @@ def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
 def convert_to_html(
     notebook_path: Path, notebook_json: NotebookNode, page_json: PageJson
 ) -> str:
-    """Return the HTML page of an executed notebook.
+    """Return the HTML page of an executed notebook, with its answer below the title.
+
+    Equations become drawings, and links to notebooks become links to their pages. The
+    cells of `notebook_json` are changed in place. Raises ValueError where an equation
+    cannot be typeset.
 
     notebook_path: the notebook's file in the repository.
-    page_json: the JSON that its last cell wrote."""
+    notebook_json: the executed notebook.
+    page_json: the summary that the notebook's last cell wrote, with answer, profile
+    (size of the experiments) and files."""
     from nbconvert import HTMLExporter
 
     notebook_json.cells = move_first_picture_below_title(
@@ -412,10 +472,12 @@ def convert_to_html(
 def find_previous_and_next_pages(
     notebook_id: str, profile: str
 ) -> list[PageLink | tuple[()]]:
-    """Return the previous and the next page in the order of the index, for a page's
-    links.
+    """Return [previous page, next page] of a notebook's page, for the links at its end.
 
-    There is () at an end of the index, and [] for a page that is not in the index."""
+    A page is (notebook id, title), in the order of the index of pages. It is () at an
+    end of the index. The list is empty for a page that is not in the index.
+
+    profile: size of the experiments, such as "mini". Each has an index of pages."""
     names = ["", *front.list_ordered_pages(profile), ""]
     if notebook_id not in names:
         return []
@@ -432,13 +494,17 @@ def find_previous_and_next_pages(
 def convert_to_markdown(
     notebook_json: Mapping[str, Any], title: str, page_json: PageJson
 ) -> str:
-    """Return a page in Markdown: its answer, its texts, and its outputs in Markdown.
+    """Return an executed notebook as a Markdown page, for a code host such as GitHub.
 
-    Cells after the tested claims are left out. A notebook that explains a method has
-    all its text and code, without widgets.
+    It has the title, the answer, the texts and the outputs that have a form in
+    Markdown. Code is left out, and so are cells after the one that shows the tested
+    claims. The page of a notebook that explains a method also has the code of its
+    tables and figures, and all later cells without widgets.
 
     notebook_json: the executed notebook.
-    page_json: the JSON that its last cell wrote."""
+    title: the heading of the page.
+    page_json: the summary that the notebook's last cell wrote, with answer and
+    profile."""
     made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
     path = notebook.find_notebook_path(page_json["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"

@@ -31,11 +31,13 @@ LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
 def prepare_markdown_for_html(markdown: str, notebook_path: Path) -> str:
-    """Return the Markdown of a notebook's cell with equations as SVG and links to HTML
-    pages.
+    """Return a notebook's text with equations as SVG and links to HTML pages.
 
-    Code is left unchanged. Raises Refused where matplotlib cannot typeset an
-    equation."""
+    So the HTML page needs no script and no network to show equations. Code is left
+    unchanged. Raises ValueError where matplotlib cannot typeset an equation.
+
+    markdown: the text of a notebook's cell.
+    notebook_path: the notebook that has the text, since links are relative to it."""
     return replace_outside_code(
         link_notebooks_to_pages(markdown, "html", notebook_path),
         EQUATION,
@@ -46,10 +48,13 @@ def prepare_markdown_for_html(markdown: str, notebook_path: Path) -> str:
 def link_notebooks_to_pages(
     markdown: str, page_ending: str, notebook_path: Path
 ) -> str:
-    """Return the Markdown of a notebook's cell with links to notebooks turned into
-    links to their pages.
+    """Return a notebook's text with links to notebooks turned into links to pages.
 
-    page_ending: "html" or "page.md".
+    A page is the HTML or Markdown that is made from a notebook. Links to Markdown pages
+    are turned too, so that a reader stays among pages of one kind.
+
+    markdown: the text of a notebook's cell.
+    page_ending: "html" for links to HTML pages, "page.md" for links to Markdown pages.
     notebook_path: the notebook that has the text, since links are relative to it."""
 
     def make_page_link(match: re.Match[str]) -> str:
@@ -65,18 +70,25 @@ def replace_outside_code(
     pattern: re.Pattern[str],
     replacement: str | Callable[[re.Match[str]], str],
 ) -> str:
-    """Return a text with a pattern replaced, except in code spans and code blocks of
-    Markdown."""
+    """Return a text with a pattern replaced, except in code spans and code blocks.
+
+    So code in the Markdown that looks like an equation or a link stays as it is.
+
+    replacement: a template or a function of the match, as in re.sub."""
     parts = CODE.split(markdown)
     parts[::2] = [pattern.sub(replacement, part) for part in parts[::2]]
     return "".join(parts)
 
 
 def render_equation_as_svg(equation_match: re.Match[str]) -> str:
-    """Return a LaTeX equation as an SVG element: $$...$$ on a line of its own, $...$
-    within the text.
+    """Return a LaTeX equation as an SVG element, so that a page needs no script.
 
-    equation_match: a match of EQUATION."""
+    An equation of the form $$...$$ is set larger, for a line by itself. One of the form
+    $...$ is aligned with the text around it. Raises ValueError where matplotlib cannot
+    typeset it.
+
+    equation_match: a match with the LaTeX code in group 1 ($$...$$) or group 2
+    ($...$)."""
     is_display = bool(equation_match[1])
     text = " ".join((equation_match[1] or equation_match[2]).split())
     shown = text.replace(r"\frac", r"\dfrac") if is_display else text

@@ -74,11 +74,21 @@ GridAndHeights: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class LiveFigure:
-    """A LiveFigure is a Plotly figure with lists of choices beside it.
+    """A LiveFigure is a Plotly figure with lists beside it, in which a reader chooses.
 
-    A trace is drawn where each value of its `meta` is chosen in the list of that name.
-    Two keys are not lists: `rows` counts the models or comparisons that the trace
-    shows, and `page` is the notebook with more of their numbers."""
+    The `meta` of a trace (Plotly's set of points) has labels such as its task. Each
+    list has the values of one label, and a trace is drawn where all its labels are
+    chosen. Other keys of `meta` are `rows` (the number of models or comparisons that
+    the trace shows), `page` (the notebook that has their numbers) and sometimes `ends`
+    (the range of x).
+
+    single: names of lists in which exactly one value is chosen.
+    several: {list in which several values can be chosen: {value: whether chosen at
+    first}}.
+    layout: options of Plotly's layout.
+    changes: {chosen value: {path in the layout, such as "xaxis.title.text": what the
+    choice sets there}}.
+    row: pixels that each drawn row adds to the height; 0 for a fixed height."""
 
     title: str
     traces: Sequence[Json]
@@ -93,7 +103,12 @@ class LiveFigure:
     row: int = 0  # Pixels that each drawn row adds to the height; 0 for a fixed height.
 
     def list_initial_choices(self, selector_name: str) -> dict[str, bool]:
-        """Return {value: whether chosen at first} of a list of choices."""
+        """Return {value: whether it is chosen at first} of one list beside the figure.
+
+        The field `several` gives it for some lists. In any other list the first value
+        is chosen.
+
+        selector_name: the name of the list, such as "task"."""
         if selector_name in self.several:
             return self.several[selector_name]
         metas = (trace["meta"] for trace in self.traces)
@@ -106,10 +121,10 @@ class LiveFigure:
 
     @property
     def address_by_page(self) -> dict[str, str]:
-        """Return {notebook id: address of its page} of the notebooks whose numbers the
-        figure shows.
+        """Return {notebook id: link} of the notebooks that have the figure's numbers.
 
-        In JupyterLab the address is the path of the notebook."""
+        A reader follows these links from a point to a table. On a page that a command
+        makes, a link leads to an HTML page; in JupyterLab, to the notebook."""
         pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
         if os.environ.get(notebook.BATCH):
             return {page: f"{page}.html" for page in pages}
@@ -121,8 +136,10 @@ class LiveFigure:
 
     @property
     def figure_html(self) -> str:
-        """Return the figure with its lists of choices as HTML. The page must contain
-        `load_plotly_script` too."""
+        """Return the interactive figure, with its lists of choices, as HTML.
+
+        A script in the browser draws it, so the page must contain `load_plotly_script`
+        too."""
         import plotly.io
 
         data = {"data": self.traces, "layout": LOOK | self.layout}
@@ -135,14 +152,18 @@ class LiveFigure:
 
 
 def load_plotly_script() -> str:
-    """Return Plotly's script, and the script that draws a LiveFigure, as HTML."""
+    """Return Plotly's script, and the script that draws a LiveFigure, as HTML.
+
+    A page with interactive figures shows it once, and then needs no network."""
     from plotly.offline import get_plotlyjs
 
     return PARTS.library(get_plotlyjs())
 
 
 def make_axis_options(title: str, **plotly_options: Any) -> Json:
-    """Return Plotly's layout options of an axis with a title and the page's colours."""
+    """Return Plotly's layout options of an axis with a title and the page's colours.
+
+    plotly_options: further options, such as type="log", or others in place of these."""
     lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
     return {"title": {"text": title}} | lines | plotly_options
 
@@ -150,7 +171,9 @@ def make_axis_options(title: str, **plotly_options: Any) -> Json:
 def make_error_bars(
     rows: pd.DataFrame, value_column: str, low_column: str, high_column: str
 ) -> Json:
-    """Return Plotly's error bars for the rows of a frame.
+    """Return Plotly's options for error bars of points, one for each row of a frame.
+
+    The two sides of a bar can differ. A row whose interval is nan has no bar.
 
     value_column, low_column, high_column: names of the columns with the value and the
     ends of its interval."""
@@ -165,17 +188,23 @@ def make_error_bars(
 def format_score_with_interval(
     score_points: float, low_end: float, high_end: float, seed_count: int
 ) -> str:
-    """Return a score with its 95 % interval and number of seeds as text; a nan for
-    `low_end` means no interval."""
+    """Return a score with its 95 % interval as text: "81.2 [80.1, 82.3], 3 seeds".
+
+    score_points: from 0 to 100.
+    low_end, high_end: the ends of the interval. A nan for `low_end` means no
+    interval."""
     ends = f"[{low_end:.1f}, {high_end:.1f}]" if low_end == low_end else "(no interval)"
     return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
 
 
 def find_page_runs(notebook_id: str, profile: str) -> Runs:
-    """Return the finished runs of a notebook's grid at a profile (scale of the runs).
+    """Return the finished runs of a notebook's experiments, to plot them elsewhere.
 
-    They are empty where the notebook is not installed, or has no rows at the
-    profile."""
+    Nothing is executed. The result, a Runs, has their labels and metrics and can
+    compare models. It is empty where the notebook's file is missing, or where the
+    notebook has no experiments at this profile.
+
+    profile: size of the experiments, such as "mini"."""
     has_rows = find_notebook_path(notebook_id).exists() and planned.has_planned_rows(
         profile, notebook_id
     )
@@ -191,12 +220,17 @@ def find_page_runs(notebook_id: str, profile: str) -> Runs:
 
 
 def make_frontier_table(profile: str) -> pd.DataFrame:
-    """Return the table of scores and costs of all models at a profile, for the plot of
-    score against cost.
+    """Return a DataFrame of the score and costs of each model on each task.
 
-    It is that of `lib.papers.frontier.make_points_table` with three more columns:
-    `source` of the numbers, names of a model's `runs`, and its latency `ms` where it
-    was measured. A model of fewer than SEEDS (3) seeds has no interval."""
+    The columns are task, model, method, kind (of the method), m (FLOPs budget in
+    twelfths), seeds (their number), score (in points), low and high (its 95 % interval,
+    from SEEDS (3) seeds on), flops, parameters and bytes (each in millions), ms
+    (milliseconds of 8 sentences of 128 tokens, if measured), source (where the numbers
+    come from), runs (names of the runs), and gap, gap_low, gap_high, beside and budget
+    (a comparison with width pruning, see `lib.papers.frontier.make_points_table`). The
+    frame is empty where there are no runs.
+
+    profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
     if frame.empty:
         return frame
@@ -219,8 +253,10 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
 
 
 def join_run_names(runs: Iterable[Run]) -> str:
-    """Return the names of runs as text, where seeds of the same Spec (description of a
-    run) are listed together."""
+    """Return the names of runs as a short text: "finetune-1a2b/0, 1; distil-3c4d/0".
+
+    A name is the identity of what is run, a slash and the seed. Runs that differ in the
+    seed alone are listed together."""
     seeds = {}
     for run in runs:
         identity, _, seed = run.name.partition("/")
@@ -229,11 +265,13 @@ def join_run_names(runs: Iterable[Run]) -> str:
 
 
 def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
-    """Return the figure of score against cost with the Pareto front; a reader chooses
-    the cost.
+    """Return an interactive figure of scores against cost, with the Pareto front.
 
-    frontier_table: tables of `make_frontier_table` of one or more profiles,
-    concatenated."""
+    A reader chooses the task, the kind of cost (such as FLOPs), the source of the runs
+    (such as "recorded, mini"), and the methods.
+
+    frontier_table: tables of `make_frontier_table` of one or more profiles (sizes of
+    the experiments), concatenated."""
     traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = frontier_table.groupby(["source", "task"], sort=False)
@@ -276,8 +314,9 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
 def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> str:
     """Return the hover text of a model's point: its score, its cost and its runs.
 
-    row: a row of `make_frontier_table`. cost_column: the column with the cost. unit:
-    its unit."""
+    row: a row of `make_frontier_table`, with model, task, score, interval, seeds, runs.
+    cost_column: the column of the row with the cost.
+    unit: the unit of the cost."""
     score = format_score_with_interval(
         row["score"], row["low"], row["high"], row["seeds"]
     )
@@ -287,8 +326,12 @@ def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> s
 
 
 def read_verdicts_frame() -> pd.DataFrame:
-    """Return the rows of `verdicts.csv` (comparisons of claims with their words)
-    without repeats, with the paper of each."""
+    """Return a DataFrame of all comparisons that test the papers' claims, a row each.
+
+    It is the file `verdicts.csv` with a further column `paper` (title of the paper). A
+    row has the measured difference, its 95 % interval, the printed value, the region
+    that the paper claims, and an outcome such as "agrees". Numbers that are missing are
+    nan. A comparison that several claims share has one row."""
     rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
@@ -299,10 +342,12 @@ def read_verdicts_frame() -> pd.DataFrame:
 
 
 def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
-    """Return a forest plot of comparisons, in which a reader chooses the paper, the
-    unit of the differences (such as points) and the verdict (such as "agrees").
+    """Return an interactive forest plot of comparisons that test the papers' claims.
 
-    The region that a paper claims is shaded, and the printed value is a diamond.
+    A row shows our estimate with its 95 % interval, the printed value as a diamond, and
+    the region that the paper claims as a shade. A reader chooses the paper, the unit of
+    the differences (such as points), where the runs are from, and the outcomes (such as
+    "agrees").
 
     comparisons: the frame of `read_verdicts_frame`."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
@@ -353,15 +398,23 @@ def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
 
 
 def format_comparison_label(row: Mapping[Any, Any]) -> str:
-    """Return the label of a comparison's row, with its word ("agrees", ...), in lines
-    of 60 letters."""
+    """Return the label of a row of a forest plot: what is compared, and the outcome.
+
+    It is in HTML lines of at most 60 letters: "G1 Ghosts minus pruning: ✓ agrees",
+    where G1 is the id of the claim.
+
+    row: a row of `read_verdicts_frame`, which is a comparison that tests a claim."""
     text = f"{row['claim']} {row['sentence']}: {verdicts.add_symbol_to_verdict_word(row['word'])}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
 def format_comparison_hover(row: Mapping[Any, Any]) -> str:
-    """Return the hover text of a comparison's point: the claim, our estimate, the
-    printed value and the claimed region."""
+    """Return the hover text of a point in a forest plot of comparisons, as HTML lines.
+
+    It has the claim of the paper, what is compared, our estimate, the printed value,
+    the claimed region, the number of seeds, and the outcome with its reason.
+
+    row: a row of `read_verdicts_frame`, which is a comparison that tests a claim."""
     lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
     lines += wrap(row["sentence"], 70)
     printed = (
@@ -377,11 +430,16 @@ def format_comparison_hover(row: Mapping[Any, Any]) -> str:
 
 
 def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
-    """Return the score of each model of a notebook minus that of `baseline_model`, in
-    points.
+    """Return each model's score minus that of a baseline, in points, paired by seed.
 
-    There is a row for each task and width (share of kept heads `m`). Fewer than SEEDS
-    (3) seeds have no interval."""
+    The frame has a row for each model, task, width and source of the numbers. The
+    columns are source, task, m (the width, such as "3/12": kept attention heads of 12),
+    model, gap (the difference), low and high (its 95 % interval), and seeds (their
+    number). The interval is nan for fewer than SEEDS (3) seeds, and for the baseline
+    minus itself.
+
+    runs: the results of a notebook's experiments.
+    baseline_model: a name in the column `model`."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
         for (source, (m, task)), e in runs.estimate_differences(
@@ -402,12 +460,17 @@ def plot_model_differences(
     baseline_model: str,
     notebook_id: str,
 ) -> LiveFigure:
-    """Return a figure of the differences of models from a baseline, one task at a time.
+    """Return an interactive figure of the differences of models from a baseline.
+
+    A point is a model's score minus the baseline's, with a 95 % interval, in a colour
+    for its width (kept attention heads). Printed differences are diamonds. A reader
+    chooses the task and where the runs are from.
 
     differences: tables of `compute_model_differences`, concatenated.
     printed_differences: {"model, width, task": printed score of `baseline_model` minus
-    the model's}, from `lib.papers.published.compute_printed_differences`.
-    notebook_id: id of the notebook that has the numbers in a table."""
+    the model's, in points}, from `lib.papers.published.compute_printed_differences`.
+    notebook_id: id of the notebook that has the numbers in a table; points link to
+    it."""
     traces, layout = (
         [],
         {"yaxis": make_axis_options(f"score minus that of {baseline_model} (points)")},
@@ -456,11 +519,16 @@ def plot_turnable_surfaces(
     title: str,
     notebook_id: str,
 ) -> LiveFigure:
-    """Return 3-D surfaces over a square that a reader can turn; one is shown at a time.
+    """Return an interactive figure of 3-D surfaces z(x, y), which a reader can turn.
 
+    One surface is shown at a time. The reader chooses it and the scale of z.
+
+    surface_by_name: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}. A
+    scale is named as in "linear z", and its array has the values to draw.
     scale_with_one_range: the scale on which all surfaces have one range of z, so that
     they can be compared.
-    notebook_id: id of the notebook that has the numbers in a table."""
+    notebook_id: id of the notebook that has the numbers in a table; the figure links to
+    it."""
     traces, every = [], [z[scale_with_one_range] for _, z in surface_by_name.values()]
     ends = [min(map(np.min, every)), max(map(np.max, every))]
     changes: dict[str, Json] = {
@@ -487,11 +555,14 @@ def plot_turnable_surfaces(
 
 
 def describe_best_model(frontier_table: pd.DataFrame) -> str:
-    """Return a sentence on the model with the best score at half the FLOPs, beside the
-    unpruned model.
+    """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
-    frontier_table: from `make_frontier_table`. The task is the first one that has
-    intervals, else the first of all."""
+    It gives the scores of both models with intervals, for the answer below a page's
+    title. The task is the first one in the table that has intervals, else the first of
+    all. Raises Refused where the unpruned model was not run on this task.
+
+    frontier_table: the table of `make_frontier_table` with scores and costs, not
+    empty."""
     rows = (
         frontier_table[frontier_table["low"].notna()]
         if frontier_table["low"].notna().any()

@@ -34,8 +34,12 @@ class Finding(NamedTuple):
 
 
 def read_readme_row_of_paper(paper: str) -> str:
-    """Return the paper's row of the table of findings in README, with the table's head,
-    in Markdown."""
+    """Return README's row of findings on a paper as a Markdown table.
+
+    The paper's summary page shows it. The table has a head and this row: what the paper
+    proposes, whether it works here, our measured effect, and the printed effect.
+
+    paper: name of the paper's folder, such as "bermo"."""
     lines = (paths.ROOT / "README.md").read_text().splitlines()
     head = [line for line in lines if line.startswith("| | works here?")] + [
         "|---|---|---|---|"
@@ -55,17 +59,20 @@ def find_paper_title(paper: str) -> str:
 
 
 def find_page_heading(notebook_id: str) -> str:
-    """Return the heading under which the index lists a page: the title of its paper, or
-    "The workbook"."""
+    """Return the heading under which the index of pages lists a notebook's page.
+
+    It is the title of the paper that the notebook reproduces, or "The workbook" for a
+    notebook that belongs to no single paper."""
     return lists.PAPERS.get(find_paper_of_notebook(notebook_id), verdicts.HEADINGS[0])
 
 
 def list_ordered_pages(profile: str) -> list[str]:
-    """Return the ids of the notebooks that have a page at a profile (the scale of the
-    runs), in the order of the index.
+    """Return the ids of the notebooks that have a page at a profile, in index order.
 
-    A committed notebook that was deleted is listed, so that its loss is noticed. Where
-    the folder of a paper was removed, deleted notebooks are left out."""
+    The index lists pages paper by paper. A notebook whose file was deleted is listed
+    too, so that its loss is noticed, unless the user removed a whole paper.
+
+    profile: size of the experiments, such as "mini"."""
     names = [
         name
         for name in notebook.read_notebook_digests()
@@ -81,24 +88,34 @@ def list_ordered_pages(profile: str) -> list[str]:
 
 
 def shorten_title(title: str, notebook_id: str) -> str:
-    """Return the title of a page without the name of its paper, which stands above it
-    on the index."""
+    """Return the title of a page without the name of its paper, for the index of pages.
+
+    The index has this name as the heading above the page. So "GhostBERT Table 3: cost"
+    becomes "Table 3: cost" below "GhostBERT"."""
     text = title.removeprefix(find_page_heading(notebook_id)).lstrip(",: ")
     return text[:1].upper() + text[1:]
 
 
 def read_readme_findings() -> list[Finding]:
-    """Return the two lines of README that state the findings and
-    advise which method to use."""
+    """Return the two lines of README that tell what was found and which method to use.
+
+    Each is (head, text): the bold words at its beginning and the rest, without
+    backticks. The index of pages shows them, so that they are written in README
+    alone."""
     lines = (paths.ROOT / "README.md").read_text()
     pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
     return [Finding(head, text.replace("`", "")) for head, text in pairs]
 
 
 def make_paper_card(paper: str) -> PaperCard | None:
-    """Return the fields of a paper's card on the index of pages: its idea, its first
-    comparisons, and how many of them agree with our runs; None without a summary
-    page."""
+    """Return the fields of the card that shows one paper on the index of pages.
+
+    The keys are title, href (its summary page), idea (a sentence), words (outcomes of
+    comparisons that test its central claims, such as "3 agree, 1 too noisy to say") and
+    bars (the first comparisons with an interval, at most four, as positions from
+    `compute_bar_positions`). It is None where the paper has no summary page.
+
+    paper: name of the paper's folder, such as "bermo"."""
     page = f"{find_papers()[paper].prefix}_01_summary"
     if not notebook.find_notebook_path(page).exists():
         return None
@@ -127,8 +144,13 @@ BARS = 4  # Largest number of comparisons on a paper's card.
 
 
 def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
-    """Return whether a row of `verdicts.csv`, a measured comparison, belongs to a
-    central claim of a paper and is counted in totals."""
+    """Return whether a comparison counts in the totals on a paper's central claims.
+
+    It must test a central claim of this paper at the profile mini (size of the
+    experiments). A comparison that another claim shares and counts is not counted
+    again, nor is a single task beside the mean over tasks.
+
+    verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
     claim = lists.read_claims()[verdict_row["claim"]]
     is_central = claim["paper"] == paper and claim["role"] == "central"
     is_twice = verdict_row["same_as"] or verdict_row["beside"]
@@ -136,13 +158,14 @@ def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
 
 
 def compute_expected_effect(verdict_row: Mapping[str, str]) -> float:
-    """Return the effect that a comparison is expected to have, less the value of no
-    effect.
+    """Return the expected effect of a comparison, less the value of no effect.
 
-    It is the printed effect or, without one, the smallest effect of interest; without
-    both it is 0.
+    The index of pages draws measured effects relative to it. It is the effect that the
+    paper prints or, without one, the smallest effect of interest that was fixed before
+    the runs; without both it is 0. The value of no effect is 0 for a difference and 1
+    for a ratio.
 
-    verdict_row: a row of `verdicts.csv`."""
+    verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
     value = (
         verdict_row["printed"] or verdict_row["interest"] or verdict_row["no_effect"]
     )
@@ -150,14 +173,17 @@ def compute_expected_effect(verdict_row: Mapping[str, str]) -> float:
 
 
 def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
-    """Return the positions at which the index draws a comparison, in % of the width of
-    its line, with its labels.
+    """Return the positions and labels by which the index of pages draws one comparison.
 
-    No effect is at 50 %. At 75 % is the printed effect or, where none is printed, the
-    smallest effect of interest. A value beyond an end is drawn at the end. The keys are
-    the fields of the template that draws the line.
+    A position is in % of the width of a horizontal line. No effect is at 50. At 75 is
+    the printed effect or, where none is printed, the smallest effect of interest. A
+    value beyond an end is drawn at the end. The keys are low, mean and width (left end,
+    mean and width of the 95 % interval), label, ours (measured effect as text), aim
+    (the effect at 75 as text), is_printed (whether it is printed) and word (an outcome
+    such as "agrees").
 
-    verdict_row: a row of `verdicts.csv`."""
+    verdict_row: a row of `verdicts.csv` with an interval and an expected effect that is
+    not 0."""
 
     def compute_position(column: str) -> float:
         share = (
@@ -187,10 +213,14 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
 
 
 def list_pages_of_paper(paper: str) -> pd.DataFrame:
-    """Return a frame of a paper's pages: title, question and first answer, by notebook
-    id.
+    """Return a DataFrame of the pages of a paper, for the overview on its summary page.
 
-    The answer is the first measured comparison of the page in `verdicts.csv`."""
+    The index is the notebook id. The columns are page (title), asks (its question) and
+    answer. The answer is the first comparison with an interval that the page shows, of
+    a central claim if possible, with an outcome such as "agrees"; "–" without one. The
+    summary page itself is left out.
+
+    paper: name of the paper's folder, such as "bermo"."""
     import pandas as pd
 
     lines = []
@@ -225,15 +255,20 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
 
 
 def is_answer_to_page(claim_id: str, notebook_id: str) -> bool:
-    """Return whether a claim can answer the question of a page: it is central, or
-    belongs to this page alone."""
+    """Return whether a claim can answer the question of a notebook's page.
+
+    It can if it is a central claim of its paper, or if only this notebook tests it. A
+    lesser claim that several notebooks test would be no answer to any of them."""
     line = lists.read_claims()[claim_id]
     return line["role"] == "central" or line["artefact"] == notebook_id
 
 
 def read_question(notebook_path: Path) -> str:
-    """Return the question of a notebook: the first sentence after "Question." in its
-    title cell."""
+    """Return the question that a notebook asks in its title cell.
+
+    It is the text after "**Question.**" up to a question mark. Without a question mark
+    it is the rest of the paragraph. The summary page of a paper lists these
+    questions."""
     about = (
         notebook.read_cell_sources_by_tag(notebook_path)["title"]
         .partition("**Question.**")[2]
@@ -244,8 +279,12 @@ def read_question(notebook_path: Path) -> str:
 
 
 def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
-    """Return the frame of `list_pages_of_paper` as a Markdown table with links to the
-    pages' Markdown files."""
+    """Return the pages of a paper as a Markdown table with title, question, answer.
+
+    A title is a link to the Markdown file of its page.
+
+    pages_table: the frame of `list_pages_of_paper`, with the columns page, asks,
+    answer."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in pages_table.iterrows():
         cells = [f"[{line['page']}]({name}.page.md)", line["asks"], line["answer"]]
@@ -258,8 +297,13 @@ def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
 def list_answer_sentences_of_paper(
     paper: str, verdicts_by_id: Mapping[str, Verdict]
 ) -> list[str]:
-    """Return sentences on the first two measured comparisons of a paper's central
-    claims, and one with the counts of their words."""
+    """Return the sentences that answer the summary page of a paper.
+
+    At most two give measured comparisons of its central claims. The last one counts the
+    outcomes, such as "agrees", of all comparisons of central claims.
+
+    paper: name of the paper's folder, such as "bermo".
+    verdicts_by_id: {claim id: Verdict, a claim with its measured comparisons}."""
     central = [verdicts_by_id[id] for id in judging.list_central_claims(paper)]
     return [
         *verdicts.list_answer_sentences(central, judged_profile=judging.SCALE)[:2],

@@ -18,8 +18,10 @@ from lib.cluster import executors
 
 
 class ForkedKernelProvisioner(LocalProvisioner):
-    """This provisioner of jupyter_client starts a kernel in a forked process, where
-    imports are already loaded."""
+    """This provisioner of jupyter_client starts a kernel by forking a prepared process.
+
+    The forked process has slow imports such as torch loaded already, so a notebook
+    starts fast."""
 
     # pyrefly: ignore[bad-override]  # A kernel manager always passes `env`.
     async def launch_kernel(
@@ -41,8 +43,10 @@ class ForkedKernelProvisioner(LocalProvisioner):
 
 
 class ForkingKernelManager(AsyncKernelManager):
-    """This kernel manager of jupyter_client forks kernels on systems where workers are
-    forked."""
+    """This kernel manager of jupyter_client forks its kernels, so that they start fast.
+
+    It does so where the project's worker processes are forked from a server (Linux). On
+    other systems jupyter_client starts a kernel in its usual way."""
 
     async def _async_pre_start_kernel(
         self, **start_options: Any
@@ -58,11 +62,14 @@ class ForkingKernelManager(AsyncKernelManager):
 def run_kernel(
     kernel_arguments: list[str], environment: Mapping[str, str], working_folder: str
 ) -> None:
-    """Run an IPython kernel in this process, which was just forked, until it is shut
-    down.
+    """Run an IPython kernel in this forked process until the kernel is shut down.
+
+    The process ends with its parent, so that no kernel is left behind.
 
     kernel_arguments: the command-line arguments of ipykernel.
-    environment: its environment variables."""
+    environment: all environment variables of the kernel. They replace those of the
+    process that was forked.
+    working_folder: the folder in which the kernel runs."""
     import matplotlib
 
     os.setsid()

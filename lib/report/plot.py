@@ -121,10 +121,14 @@ LEAST_LETTERS = 12  # Smallest number of letters to which a line is wrapped.
 def wrap_if_too_long(
     text_artist: Text, original_text: str, available_pixels: float
 ) -> WasWrapped:
-    """Wrap a text that is longer than `available_pixels`. Return whether it was
-    wrapped.
+    """Wrap a text of a figure that is longer than its space; return whether it was.
 
-    original_text: the text without any line breaks of earlier calls."""
+    A text with a formula ($), or with lines of at most LEAST_LETTERS (12) letters,
+    stays as it is.
+
+    text_artist: the text in the figure, which is changed.
+    original_text: the text without any line breaks of earlier calls.
+    available_pixels: its space along the direction of reading."""
     words = text_artist.get_text()
     letters = 0 if "$" in words else max(map(len, words.split("\n")))
     box = text_artist.get_window_extent()
@@ -173,10 +177,12 @@ def make_panels(
 
 
 def compute_t_interval(values: pd.Series) -> tuple[float, float]:
-    """Return the 95 % interval of a mean over seeds (Student's t), as seaborn's
-    `errorbar` function.
+    """Return (low, high) of the 95 % interval of a mean over seeds, by Student's t.
 
-    values: one value for each seed. It is nan for fewer than SEEDS (3) values."""
+    seaborn takes this function as `errorbar`. Both ends are nan for fewer than SEEDS
+    (3) values.
+
+    values: one value for each seed."""
     if len(values) < SEEDS:
         return np.nan, np.nan
     e = estimate_mean_over_seeds(values)
@@ -191,13 +197,15 @@ def draw_means(
     label: str,
     **line_options: Any,
 ) -> None:
-    """Draw the mean of y at each x over the rows of a frame, with its 95 % interval
-    over seeds.
+    """Draw the mean of y at each x over the rows of a frame, with its 95 % interval.
 
-    For fewer than SEEDS (3) seeds, each seed is a point and no interval is drawn.
+    The rows with the same x are seeds. Where they are fewer than SEEDS (3), each is a
+    point and no interval is drawn. Rows without y are left out.
 
     x_column, y_column: names of columns of the frame.
-    label: the name of the line, which also chooses its look."""
+    label: the name of the line in the legend. A known name, such as "BERT", also sets
+    the colour, marker and dash.
+    line_options: options of seaborn.lineplot in place of these."""
     frame = frame.dropna(subset=y_column)
     if not len(frame):
         return
@@ -217,14 +225,17 @@ def draw_differences_over_values(
     differences: pd.DataFrame,
     printed_differences: pd.DataFrame | None = None,
 ) -> None:
-    """Draw differences from one reference setting over the values x of a number, with
-    95 % intervals.
+    """Draw differences between a reference setting and other values x of this setting.
 
-    A point of fewer than SEEDS (3) seeds is hollow.
+    For example, the setting is a kernel size, and the score at 3 minus the score at x
+    is drawn over x. Each line has 95 % intervals. A point of fewer than SEEDS (3) seeds
+    is hollow and has no interval.
 
-    differences: a row for each point, with the columns line, x, mean, low, high and
-    seeds.
-    printed_differences: rows with line, x and mean, drawn as diamonds."""
+    differences: a row for each point, with the columns line (name), x, mean (the
+    difference), low and high (its interval) and seeds (their number). There are at most
+    three lines.
+    printed_differences: the same differences in a paper, as rows with line, x and mean.
+    They are drawn as diamonds."""
     colours = dict(
         zip(differences["line"].unique(), (BLUE, VERMILION, GREEN), strict=False)
     )
@@ -288,8 +299,17 @@ def make_forest_plot_data(
     estimates_by_row: EstimatesByRow,
     printed_differences: DifferencesByRow = (),
 ) -> pd.DataFrame:
-    """Return paired differences as the data of a forest plot, a row for each. An
-    Estimate of None has no row."""
+    """Return paired differences in points as the data of a forest plot, a row for each.
+
+    The columns are source, at (name of the row), mean, low and high (95 % interval),
+    printed (value in the paper), interest (smallest effect of interest, where nothing
+    is printed), least and most (ends of the region that the paper claims, infinite
+    where it is open), seeds (their number) and word (empty here). What is missing is
+    nan, and so is an interval of fewer than SEEDS (3) seeds. An Estimate of None has no
+    row.
+
+    estimates_by_row: {(source of the number, name of a row): Estimate or None}.
+    printed_differences: {name of a row: difference in points that a paper prints}."""
     printed_differences, lines = dict(printed_differences), []
     for (source, comparison), e in estimates_by_row.items():
         if e is None:
@@ -303,15 +323,16 @@ def make_forest_plot_data(
 
 
 def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
-    """Draw comparisons as a forest plot, a row each. Return the figure.
+    """Draw differences in points as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
-    interest, a shade the claimed region. A grey dot has fewer than SEEDS (3) seeds. Large
-    differences have a second panel.
+    interest, a shade the region that the paper claims. A grey dot has fewer than SEEDS
+    (3) seeds. Differences beyond FAR (20) points have a second panel with another
+    scale.
 
-    comparisons: a frame with the columns FOREST.
-    axis_label: what is subtracted from what, and the unit in brackets. In "score minus
-    that of another model (points)", "another" becomes "the row's"."""
+    comparisons: a frame with the columns of `make_forest_plot_data`. The text in its
+    column `word`, such as "agrees", stands beside the row.
+    axis_label: what is subtracted from what, and the unit in brackets."""
     comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(comparisons["at"])
     title = format_forest_plot_title(
@@ -362,11 +383,13 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
 
 
 def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
-    """Draw the rows of a forest plot on one axis, with a line at 0.
+    """Draw the rows of a forest plot on one axis, with a vertical line at 0.
 
-    The axis covers all intervals and near printed values. A dot without an interval, or
-    a printed value, that lies far outside is an arrowhead at the edge, with its
-    number."""
+    The axis covers all intervals and whatever is near them. A printed value, or a dot
+    without an interval, that lies far outside is drawn as an arrowhead at the edge,
+    with its number beside the row.
+
+    comparisons: a frame with the columns of `make_forest_plot_data`."""
     order, sources = (
         list(comparisons["at"].unique()),
         list(comparisons["source"].unique()),
@@ -431,10 +454,11 @@ INTEREST = "smallest effect of interest"
 
 
 def shorten_row_names(row_names: pd.Series) -> ShortNames:
-    """Return short names of rows.
+    """Return (short names, common end) of the rows of a forest plot.
 
     An end such as ", SST-2" is cut off where all names have it, since the axis label
-    names the task."""
+    then says " on SST-2", which is the common end. Elsewhere the names stay and the end
+    is "". The short names are a dict {name: short name}."""
     ends = {name.rpartition(", ")[2] for name in row_names}
     if len(ends) > 1 or not all(", " in name for name in row_names):
         return ShortNames({name: name for name in row_names}, "")
@@ -447,12 +471,14 @@ def format_forest_plot_title(
 ) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
-    It names one row whose interval excludes 0, if any, and says how many of the others
-    do. Where several rows have words such as "agrees", it counts these instead. Without
-    any interval it gives the range of the differences.
+    It names the row with the largest difference whose interval excludes 0, and says how
+    many other rows lie above or below 0. If several rows have intervals and all include
+    0, it says that no difference is shown. If several rows have outcomes such as
+    "agrees", it counts these instead. Without any interval it gives the range of the
+    differences.
 
-    comparisons: a frame with the columns FOREST.
-    axis_label: as in `draw_forest`.
+    comparisons: a frame with the columns of `make_forest_plot_data`.
+    axis_label: what is subtracted from what, and the unit in brackets.
     common_end: what all rows have in common, such as " on SST-2"."""
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label, sure = (
@@ -492,8 +518,12 @@ def format_forest_plot_title(
 
 
 def describe_range_of_means(comparisons: pd.DataFrame) -> str:
-    """Return the range of the differences in a forest plot without any interval, and
-    their numbers of seeds, as text."""
+    """Return the range of differences without intervals, as text for a plot's title.
+
+    An example is "+0.3 to +1.2 points, 1 to 2 seeds: too few for an interval".
+
+    comparisons: a frame with the columns mean (difference in points) and seeds
+    (number)."""
     ends = dict.fromkeys(
         f"{end:+.1f}" for end in comparisons["mean"].agg(["min", "max"])
     )
@@ -505,8 +535,12 @@ def describe_range_of_means(comparisons: pd.DataFrame) -> str:
 
 
 def describe_rows_not_in_title(comparisons: pd.DataFrame) -> str:
-    """Return the end of a forest plot's title: how many of the rows that it does not
-    name lie above or below 0."""
+    """Return the end of a forest plot's title, on the rows that it does not name.
+
+    An example is "; of the other 3: 1 above 0, 2 no difference shown". A row is above
+    or below 0 if its whole 95 % interval is.
+
+    comparisons: these other rows, with the ends of their intervals, low and high."""
     above, below = (comparisons["low"] > 0).sum(), (comparisons["high"] < 0).sum()
     kinds = {"above 0": above, "below 0": below}
     kinds["no difference shown"] = len(comparisons) - above - below
@@ -518,8 +552,13 @@ def describe_rows_not_in_title(comparisons: pd.DataFrame) -> str:
 
 
 def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
-    """Return a forest plot's title that counts the words ("agrees", ...) of its rows,
-    and the printed values outside of the intervals."""
+    """Return a forest plot's title that counts the outcomes of its comparisons.
+
+    An example is "Of 9 measured in points: 3 agree, 6 too noisy to say; 2 of 5 printed
+    values lie outside our intervals".
+
+    comparisons: rows with an interval. Their column `word` begins with an outcome such
+    as "agrees", which tells how the interval stands to the paper's claim."""
     # A row that starts with no known word has "they differ", the text for OPPOSITE
     # where a paper claims equality.
     words = [
@@ -531,8 +570,13 @@ def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
 
 
 def describe_printed_values_outside(comparisons: pd.DataFrame) -> str:
-    """Return the end of a forest plot's title: how many printed values lie outside of
-    our intervals; "" for fewer than two printed values."""
+    """Return the end of a plot's title, on printed values outside our intervals.
+
+    An example is "; 2 of 5 printed values lie outside our intervals". It is "" for
+    fewer than two printed values.
+
+    comparisons: a row for each difference, with printed (value in the paper), low and
+    high (ends of our 95 % interval)."""
     out, total = count_printed_outside_intervals(comparisons)
     verb = "lies" if out < 2 else "lie"
     text = f"; {out or 'none'} of {total} printed values {verb} outside our intervals"
@@ -540,8 +584,10 @@ def describe_printed_values_outside(comparisons: pd.DataFrame) -> str:
 
 
 def count_printed_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
-    """Return how many printed values in the rows of a forest plot lie outside of our
-    95 % intervals."""
+    """Return (number outside our 95 % intervals, total number) of the printed values.
+
+    comparisons: a row for each difference, with printed (value in the paper, nan if
+    there is none), low and high (ends of our 95 % interval)."""
     both = comparisons.dropna(subset="printed")
     out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
     return PrintedCounts(int(out.sum()), len(both))
@@ -550,7 +596,9 @@ def count_printed_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
 def label_rows(
     axis: Axes, row_names: Sequence[str], axis_label: str, font_size: float = 10
 ) -> None:
-    """Label the rows of a panel, the first at the top, and its x axis.
+    """Label the rows of a horizontal plot, the first at the top, and its x axis.
+
+    Row i of the plot is at y = i.
 
     row_names: the label of each row."""
     axis.set_xlabel(axis_label)
@@ -561,12 +609,14 @@ def label_rows(
 def describe_paired_random_draws(
     scores_by_group: Mapping[str, Sequence[float]], highlighted_group: str
 ) -> str:
-    """Return the mean difference of two groups' scores in paired random draws, with its
-    interval, as text.
+    """Return the mean difference of two groups' scores with its interval, as text.
 
-    It is "" unless there are two groups with the same number of draws, at least SEEDS (3).
+    A draw is one repetition of an experiment with a random seed. Draw i of both groups
+    is a pair. An example is "movement minus magnitude: +1.2 [0.3, 2.1] points". If the
+    interval includes 0, "no difference shown" is added. The text is "" unless there are
+    two groups with the same number of draws, at least SEEDS (3).
 
-    scores_by_group: {group: scores [N]}; draw i of both groups is a pair.
+    scores_by_group: {group: scores [N] in points}, such as two methods of pruning.
     highlighted_group: the group from which the other is subtracted."""
     ours = np.asarray(scores_by_group[highlighted_group])
     others = [name for name in scores_by_group if name != highlighted_group]
@@ -586,14 +636,18 @@ def draw_scores_of_random_draws(
     reference_score: float | None = None,
     reference_name: str = "",
 ) -> None:
-    """Draw the scores of random draws in %, a row for each group, with the mean and its
-    95 % interval.
+    """Draw the accuracies (%) of repeated random draws, a row of points for each group.
 
-    The mean difference of two groups is added to the title of the panel.
+    A draw is one repetition of an experiment with a random seed. Each row also has the
+    mean with its 95 % interval. With two groups, their mean paired difference is added
+    to the title of the panel.
 
-    scores_by_group: {group: scores [N]}; draw i of all groups is a pair.
-    highlighted_group: the group with the look NEW.
-    reference_score, reference_name: a score to compare with, if any, and its name."""
+    scores_by_group: {group: scores [N]}, such as two methods; draw i of all groups is a
+    pair.
+    highlighted_group: the group that has a colour of its own, and from which the other
+    is subtracted.
+    reference_score, reference_name: a score that is drawn as a vertical line, if any,
+    and its name."""
     if text := describe_paired_random_draws(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
@@ -623,8 +677,13 @@ def draw_line(
     model_kind: str,
     **line_options: Any,
 ) -> list[Line2D]:
-    """Draw a line with the colour and dash of a kind of model (a key of LOOKS), without
-    markers. Return it."""
+    """Draw a line in the colour and dash of a kind of model, without markers.
+
+    Return the matplotlib line in a list. Figures of all papers give a kind the same
+    look.
+
+    model_kind: a key of LOOKS, such as "BERT" or "Ghost"; others raise KeyError.
+    line_options: options of axis.plot in place of these."""
     look: dict[str, Any] = {"lw": 2}
     look |= {name: LOOKS[model_kind][name] for name in ("color", "linestyle")}
     return axis.plot(x, y, **look | line_options)
@@ -638,13 +697,15 @@ def label_points(
     style_by_point: Sequence[dict[str, Any]] | None = None,
     **shared_style: Any,
 ) -> None:
-    """Draw points with their names, the index of `points`, beside them.
+    """Draw points, each with its name beside it, for a scatter plot of models.
 
-    Names stand on the outer side of the points. A name that overlaps another name or a
-    point moves up.
+    The names are the index of `points`. In the left half of the panel a name stands to
+    the left of its point, else to the right. A name that overlaps another name or a
+    point moves up, and a thin line connects it with its point.
 
-    style_by_point: plot options for each point, where they differ.
-    shared_style: plot options for all points otherwise."""
+    x_column, y_column: names of columns of `points`.
+    style_by_point: options of axis.plot for each point, where they differ.
+    shared_style: options of axis.plot for all points otherwise."""
     style_by_point = style_by_point or [shared_style] * len(points)
     size: dict[str, Any] = {"markersize": 7}
     for at_x, at_y, point_look in zip(
@@ -723,7 +784,7 @@ def label_log_axis(axis: Axis, labelled_multiples: Sequence[float] = (1, 2, 5)) 
 
 
 def make_figure_metadata(figure: Figure) -> dict[str, str | None]:
-    """Return the metadata of a figure's SVG file.
+    """Return {"Title": text, "Date": None}, the metadata of a figure's SVG file.
 
     The title names its panels and axes, for readers who cannot see the figure. There is
     no date, so that equal figures give equal bytes."""

@@ -54,15 +54,18 @@ class PagesWithoutRuns(NamedTuple):
 
 
 class Report:
-    """A Report holds the pages that a command makes, and makes each once its runs are
-    finished.
+    """A Report makes the HTML pages of a command's notebooks, and the index of pages.
 
-    A notebook is read when the Report is created, so a later edit does not change its
-    page.
+    It makes each page once the runs (trainings or measurements) that the page shows are
+    finished. A notebook is read when the Report is created, so a later edit does not
+    change its page.
 
-    parameter_values: values for the notebooks' parameters.
-    grids_by_notebook: {path of a notebook: {variable: rows of runs}}.
-    errors_by_notebook: {path: error} of notebooks whose runs cannot be listed."""
+    profile: size of the experiments, such as "mini".
+    parameter_values: {parameter of the notebooks: value}.
+    grids_by_notebook: {path of a notebook: {variable: Rows, the experiments to run}}.
+    errors_by_notebook: {path: error} of notebooks whose experiments cannot be listed.
+    The index shows these errors.
+    store: where finished runs are looked up."""
 
     def __init__(
         self,
@@ -109,7 +112,11 @@ class Report:
         return paths.format_path(paths.FIGURES / self.profile[:] / "index.html")
 
     def describe_where_answers_appear(self) -> str:
-        """Return a line that tells the user which file will show the answers."""
+        """Return a line that tells the user which file will show the results.
+
+        A command prints it when it begins. The file is the page itself, if the command
+        makes only one and its data, model or parameters were changed. Else it is the
+        index of pages."""
         pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
             return f"the answer will stand in {paths.format_path(pages[0])}"
@@ -117,8 +124,10 @@ class Report:
 
     @property
     def path_to_open(self) -> str:
-        """Return the path that the user should open at the end: the command's only
-        page, or the index."""
+        """Return the path of the file that the user should open when a command ends.
+
+        It is the only page that the command makes, if that exists, or else the index of
+        pages."""
         pages = [
             builder.html_path for builder in self.builders if builder.html_path.exists()
         ]
@@ -129,8 +138,12 @@ class Report:
         )
 
     def note_finished_run(self, spec: Spec) -> None:
-        """Note that the run of a Spec (its description) is finished. Start making each
-        page that waited for this run alone."""
+        """Note that a run is finished; start each page that waited for it alone.
+
+        It is called after each run inside `render_pages_during_runs`, which makes the
+        pages in the background.
+
+        spec: the description of the run."""
         for builder in self.builders:
             if spec in builder.left:
                 builder.left.discard(spec)
@@ -139,11 +152,13 @@ class Report:
 
     @contextmanager
     def render_pages_during_runs(self) -> Generator[None, None, None]:
-        """Make pages one by one in a second process while runs are made in the `with`
-        block.
+        """Make pages in a second process while the `with` block executes runs.
 
-        The pages that need no run come first (`split_pages_that_need_no_runs`), then
-        each page when its runs are finished."""
+        Pages are made one by one. Those that need no run come first
+        (`split_pages_that_need_no_runs`), then each page when its runs are finished
+        (`note_finished_run`). Pages that wait when the block ends are left to
+        `render_all_pages`. After an error in the block, the page in work is stopped
+        too."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         self.begin = lambda builder: thread.submit(
             self.render_pages, [builder], executor
@@ -162,12 +177,12 @@ class Report:
             executor.close()  # A stopped command does not wait for the page in work.
 
     def split_pages_that_need_no_runs(self) -> PagesWithoutRuns:
-        """Return the pages that wait for no run, and those that explain a method.
+        """Return (recorded, methods), two lists of the pages that wait for no run.
 
-        The former show what is recorded, printed or counted, so they are quick. A
-        method's page trains a small model itself, and comes later. A paper's summary
-        leads, since the first one judges all claims, and the result is cached for the
-        others."""
+        Pages in `recorded` show committed or printed numbers, so they are quick. Pages
+        in `methods` explain a method and train a small model themselves, so they come
+        later. Summaries of papers lead `recorded`, since the first summary tests all
+        claims, and other summaries reuse the cached result."""
         now = [b for b in self.builders if not (b.left or b.failed)]
         now.sort(
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
@@ -176,8 +191,10 @@ class Report:
         return PagesWithoutRuns([b for b in now if b not in methods], methods)
 
     def describe_pages_made_first(self) -> str:
-        """Return a line for the user with the pages that are made at once, since all
-        their runs exist; "" where each page waits for a run."""
+        """Return a line that tells the user which pages are made at once.
+
+        They need no run that is missing. The line is "" where no page is quick, since
+        each waits for a run or trains a small model itself."""
         recorded, methods = self.split_pages_that_need_no_runs()
         if not recorded:
             return ""
@@ -187,8 +204,10 @@ class Report:
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
     def render_all_pages(self) -> HasFailed:
-        """Make the HTML page of every notebook whose page is out of date. Return
-        whether one failed."""
+        """Make each page of the command that is out of date; return whether any failed.
+
+        A page fails where its notebook cannot be read or a cell raises an error. The
+        other pages are made nevertheless."""
         with closing(executors.Local(2)) as executor:
             self.render_pages(
                 [s for s in self.builders if s.tried or not s.failed], executor
@@ -196,25 +215,30 @@ class Report:
         return any(builder.failed for builder in self.builders)
 
     def iterate_first_answers(self) -> Iterator[str]:
-        """Yield a line with the first answer of each notebook's page that has one,
-        printed at the end of a command."""
+        """Yield a line with the first sentence of each page's answer, if it has one.
+
+        The line begins with the notebook's id. A command prints the lines at its end,
+        so that the user need not open the pages."""
         for builder in self.builders:
             for line in (builder.page_json or {}).get("answer", ())[:1]:
                 yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
 
     def close(self) -> None:
-        """Write the index of pages for the last time, also after an error or
-        interruption."""
+        """Write the index of pages for the last time, at the end of a command.
+
+        It is called after an error or interruption too. Else the index would say for
+        ever that the command is still running."""
         self.working = False
         self.write_index_of_command()
 
     def render_pages(
         self, builders: Iterable[PageBuilder], executor: executors.Local
     ) -> None:
-        """Make those notebooks' pages that are out of date, and print a line for each.
+        """Make the given pages that are out of date, and print a line for each.
 
         Each is made in a process of the executor, so that a killed process costs one
-        page only."""
+        page only. A page that failed is not tried again while its contents are the
+        same. The index of pages is written anew after each page."""
         todo = []
         for builder in builders:
             digest, before = digest_page_contents(builder, self.store), builder.tried
@@ -238,16 +262,20 @@ class Report:
             self.write_index_of_command()
 
     def write_index_of_command(self) -> None:
-        """Write the HTML index of pages, with the state of this command's pages: made,
-        failed, or waiting for runs."""
+        """Write the HTML index of pages, with the state of this command's pages.
+
+        The state is made, failed (with the reason) or waiting for runs, so that a user
+        sees how far the command is."""
         write_profile_index(self.profile[:], self.builders, self.working)
 
 
 def describe_notebook_answers(notebook_name: str) -> list[str]:
-    """Return lines with the answers on the pages of a notebook, the newest first.
+    """Return lines with the answers on the pages of a notebook, the newest page first.
 
-    Without a page they name the command that makes it. They are [] where no notebook's
-    name contains `notebook_name`."""
+    A notebook has a page for each profile (size of the experiments) and each change of
+    its parameters or data. Each page gives what was changed, its answer and its path.
+    Where there is no page, a line names the command that makes it. The list is empty
+    where no notebook's name contains `notebook_name`."""
     try:
         matches = notebook.find_notebooks([notebook_name])
     except Refused:
@@ -267,12 +295,16 @@ def describe_notebook_answers(notebook_name: str) -> list[str]:
 def write_profile_index(
     profile: str, builders: Sequence[PageBuilder] = (), is_running: bool = False
 ) -> None:
-    """Write the HTML index of the notebooks' pages at a profile (scale of the runs):
-    standard pages, then experiments with changed parameters or data.
+    """Write index.html, the list of all pages at a profile (size of the experiments).
 
-    builders: the pages of a running command; all other pages are listed as they are on
+    It lists standard pages by paper, then experiments, which are pages with changed
+    parameters or data. It also has the main findings.
+
+    profile: such as "mini".
+    builders: the pages of a running command. All other pages are listed as they are on
     disk.
-    is_running: whether the command is still running."""
+    is_running: whether the command is still running. The index then reloads itself, and
+    says how many runs each page waits for."""
     folder = paths.FIGURES / profile
     names = front.list_ordered_pages(profile)
     pages = [PageBuilder(notebook.find_notebook_path(name), folder) for name in names]
@@ -299,10 +331,14 @@ def write_profile_index(
 
 
 def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> None:
-    """Write a placeholder for a notebook's HTML page that does not exist yet, so that
-    links of other pages have a target.
+    """Write a placeholder for a notebook's HTML page that does not exist yet.
 
-    A page that another process writes at the same time is not overwritten."""
+    So links of other pages have a target. An existing page stays, even if another
+    process writes it at the same time. Only an empty file, which a killed process can
+    leave, is replaced.
+
+    profile: size of the experiments, such as "mini".
+    title: the title of the page."""
     page = builder.html_path
     # A kill or a full disk can leave an empty file.
     if page.is_file() and not page.stat().st_size:
@@ -319,9 +355,15 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
 def make_index_entry(
     builder: PageBuilder, profile: str, is_running: bool
 ) -> IndexEntry:
-    """Return the fields of a notebook's entry in the HTML index, for the template.
+    """Return {field: value} of a notebook's entry in the index of pages.
 
-    They are its page's title and answers, or why the page does not exist yet."""
+    A template draws the entry. The fields are those of `builder`, and name (notebook
+    id), title, short (title without the paper), failed (why the page could not be made,
+    or ""), body (the page's JSON summary with its answer, or None), how (the command
+    that makes it), waits (how many runs it waits for) and href (the link).
+
+    profile: size of the experiments, such as "mini".
+    is_running: whether a command that makes the page is running."""
     name = notebook.make_notebook_id(builder.path)
     page = builder.html_path if builder.html_path.exists() else builder.folder
     scope = grids.find_profile_of_parameters({"profile": profile} | builder.values)

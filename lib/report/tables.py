@@ -40,14 +40,17 @@ def collect_results(
     store: Store | None = None,
     failure_reason_by_spec: Mapping[Spec, str] | None = None,
 ) -> pd.DataFrame:
-    """Return a DataFrame of a grid's rows with the results of their runs, the collected
-    frame.
+    """Return a DataFrame with the results of experiments, the collected frame.
 
-    Its columns are the rows' labels, `state`, `error`, `run` (a Run or None) and one
-    for each metric. `error` says why there is no run: its own failure, or the first
-    input that could not be made.
+    It has a row for each experiment. The columns are its labels (such as task, model
+    and seed), `spec` (the description of its run), `run` (the finished run or None),
+    `state` (such as "finished" or "missing"), `error`, and the metrics of the run.
+    `error` says why there is no run: because it failed, or because an input that it
+    needs failed. It is "" where nothing was tried.
 
-    failure_reason_by_spec: {Spec: why its run failed}, as
+    grid_rows: the experiments, each a Row of labels and the description of a run.
+    store: where runs are looked up, by default the project's folders.
+    failure_reason_by_spec: {description of a run: why it failed}, as
     `lib.cluster.sweep.execute_specs` returned it, if it was called before."""
     store, lines = store or Store(), []
     for row in grid_rows:
@@ -74,10 +77,16 @@ class SourceFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class Runs:
-    """A Runs object holds the results of one notebook's grid, and compares its models.
+    """A Runs has the results of one notebook's experiments, and compares its models.
 
-    current: the collected frame of the page's own profile (scale).
-    recorded: the collected frame at mini, whose runs are looked up in the records."""
+    A collected frame is a DataFrame with a row for each experiment: its labels (such as
+    task, model and seed), its finished run or None, and the metrics of the run.
+
+    current: the collected frame at the notebook's own profile.
+    recorded: the collected frame at mini, for comparison. Its runs are only looked up.
+    profile: size of the experiments, which is toy, mini, base or paper.
+    page: id of the notebook. Comparisons that are planned for it use the planned seeds;
+    with "" all seeds are used."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
@@ -88,8 +97,10 @@ class Runs:
     page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
-        """Return the Runs with only those rows that have these labels, such as
-        task="CoLA"."""
+        """Return the results with some labels alone, such as select_runs(task="CoLA").
+
+        Rows with other labels are left out of both tables of results, those at the
+        page's own profile and those at mini (sizes of the experiments)."""
 
         def select_frame_rows(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
@@ -102,17 +113,22 @@ class Runs:
         )
 
     def find_frame(self, profile: str) -> pd.DataFrame:
-        """Return the collected frame of the page's own profile, or that of mini for any
-        other name."""
+        """Return the table of results at a profile, the size of the experiments.
+
+        For the page's own profile it is the table of its own results, for any other
+        name the table of results at mini. It has a row for each experiment: labels, the
+        finished run or None, metrics."""
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
     def source_frames(self) -> list[SourceFrame]:
-        """Return a frame (a row for each run) for each source of a page's runs, with
-        the name of the source: first the recorded runs, if a toy or paper page has any,
-        then the page's own.
+        """Return (source, frame, profile) for each set of results that the page shows.
 
-        Tables have that name above their columns, figures above their panels."""
+        `source` tells where the numbers come from, such as "recorded, mini"; it is the
+        head of columns in tables and of panels in figures. `frame` has a row for each
+        experiment, and `profile` is the size of the experiments. On pages at toy and
+        paper, results at mini come first, if there are any. The page's own results are
+        last."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
         if str(self.profile) in ("toy", "paper") and has_record:
@@ -124,18 +140,23 @@ class Runs:
 
     @property
     def caption_of_scored_rows(self) -> str:
-        """Return the end of a table's caption that says on which examples its scores
-        are."""
+        """Return the end of a table's caption, on which examples scores are measured.
+
+        An example is "on development rows and, at mini, unseen rows of 9 words and more
+        (recorded, mini)". Unseen rows are labelled rows that neither training nor the
+        choice of settings used; shorter ones do not count."""
         sources = ", ".join(source for source, *_ in self.source_frames)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
         return f"on development rows and, at {scale}, {unseen} ({sources})"
 
     def make_caption(self, printed_split: str = "", closing_text: str = "") -> str:
-        """Return the caption of a table of mean scores.
+        """Return the caption of a table of mean scores ± standard deviation over seeds.
 
-        printed_split: the split of the paper's scores in the same table: "test",
-        "development", or "" for none.
+        It gives the unit (points) and says on which examples the scores are measured.
+
+        printed_split: the split of the paper's scores in the same table, "test" or
+        "development"; "" if the table has none.
         closing_text: text at the end."""
         opening = "Scores in points"
         if printed_split:
@@ -146,11 +167,16 @@ class Runs:
     def tabulate_scores_by_task(
         self, columns: Sequence[Column] = ()
     ) -> list[ScoreTable]:
-        """Return tables of mean scores in points over seeds, each as {model: {(task,
-        metric): text}}. There is one for the page's own runs and one for the recorded
-        runs at mini; `compare.join_tables_by_row` puts them beside the printed table.
+        """Return tables of mean scores over seeds, one for each source of results.
 
-        columns: the metrics that the paper's table has."""
+        A table is {row: {(source, title of the metric): text}}. A row is a model, or
+        (width, model) where the experiments have a width (kept attention heads). The
+        text is "81.2 ± 0.4 (3)": mean and standard deviation in points, number of
+        seeds. A source is text such as "this run, toy" or "recorded, mini".
+        `compare.join_tables_by_row` puts the tables beside the printed one.
+
+        columns: the metrics of tasks that the paper's table prints. A task without any
+        has its first metric."""
         return [
             compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(scale, columns), source
@@ -165,13 +191,15 @@ class Runs:
             points
         ),
     ) -> pd.DataFrame:
-        """Return the scores of all runs in points, a line for each run and metric of
-        its task.
+        """Return a DataFrame of scores from 0 to 100, a line for each run and metric.
 
-        The column `source` says where a run is from, such as "recorded, mini"; the
-        column `scale` has its profile.
+        It has the labels of the runs, `column` (title of the metric), `score` (on all
+        rows that training did not use), `development` (score on the development rows
+        among them), `source` (where a run is from, such as "recorded, mini") and
+        `scale` (its profile, the size of the experiments).
 
-        columns: the metrics that the paper's table has.
+        columns: the metrics of tasks that the paper's table prints. A task without any
+        has its first metric.
         transform_points: a function applied to the scores of each source, such as
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
@@ -190,16 +218,21 @@ class Runs:
         group_column: str | list[str] = "task",
         columns: Sequence[Column] = (),
     ) -> EstimatesBySource:
-        """Return {(source, value of `group_column`): Estimate} of the score of `method`
-        minus that of `baseline`, paired by seed.
+        """Return the score of one model minus that of another, for each group of runs.
 
-        A difference that a claim compares has the claim's planned seeds and claimed
-        region. Seeds in which a model collapsed make no pair. Values without a pair are
-        left out.
+        The result is {(source, group): Estimate}. The source tells where the runs are
+        from, such as "recorded, mini". A group is a value of `group_column`. The
+        Estimate has the mean difference in points over pairs of equal seed, and its 95
+        % interval. A group without a pair is left out, and so is one in which at least
+        half of a model's runs fail to learn (`estimate_difference_of_frames`). If the
+        difference was planned as a test of a claim, only the planned seeds count, and
+        the Estimate also has the region that the paper claims.
 
-        group_column: a label of the rows, or several, by which the differences are
-        grouped.
-        columns: the metrics whose mean the paper's table prints."""
+        method, baseline: names of the models; `baseline` is subtracted.
+        group_column: a label of the experiments by which they are grouped. With several
+        labels a group is a tuple of values.
+        columns: the metrics of tasks that the paper's table prints. A task has their
+        mean or, without any, its first metric."""
         estimates = {}
         for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
@@ -219,9 +252,16 @@ class Runs:
         columns_by_task: dict[str, tuple[Column, ...]],
         profile: str,
     ) -> Estimate | None:
-        """Return the Estimate of the score of `method` minus that of `baseline` in a
-        collected frame, or None where they cannot be compared
-        (`estimate_difference_of_frames`)."""
+        """Return the score of one model minus that of another, paired by seed.
+
+        The Estimate has the mean difference in points and its 95 % interval. It is None
+        where no seed has both models, or where one of them learned too little to be
+        compared (`estimate_difference_of_frames`).
+
+        frame: results of experiments, with the columns task, seed, model and run.
+        method, baseline: names in the column `model`; `baseline` is subtracted.
+        columns_by_task: {task: its metrics}.
+        profile: size of the experiments, such as "mini"."""
         ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
         return self.estimate_difference_of_frames(
             ours, theirs, columns_by_task, profile
@@ -234,14 +274,18 @@ class Runs:
         columns_by_task: dict[str, tuple[Column, ...]],
         profile: str,
     ) -> Estimate | None:
-        """Return the Estimate of one model's scores minus another's, paired by seed, or
-        None.
+        """Return the score in one frame minus that in another, paired by seed.
 
-        It is None where no seed has both models, or where a model learned too little to
-        be compared. A comparison that the page's claims plan has the planned seeds and
-        the claimed region.
+        Each frame has the results of one model. The Estimate has the mean difference in
+        points and its 95 % interval. It is None where no seed has both models, or where
+        at least half of a model's runs fail to learn: they score no better than chance,
+        or less than half of the unpruned model's score. If the difference was planned
+        as a test of a claim, only the planned seeds count, and the Estimate also has
+        the region that the paper claims.
 
-        method_frame, baseline_frame: collected frames of one model each."""
+        method_frame, baseline_frame: rows with task, seed, model and run.
+        columns_by_task: {task: its metrics}.
+        profile: size of the experiments, such as "mini"."""
         sides: Any = [
             rows.to_dict("records") for rows in (method_frame, baseline_frame)
         ]
@@ -282,13 +326,17 @@ class Runs:
     def compare_models(
         self, baseline: str, columns: Sequence[Column] = ()
     ) -> EstimatesBySource:
-        """Return {(source, "model, 3/12, task"): Estimate} of each model's score minus
-        that of `baseline`, whatever their widths.
+        """Return each model's score minus that of a baseline, on each task.
 
-        A reader chooses the baseline on a page.
+        The result is {(source, name of a row): Estimate}. The source tells where the
+        runs are from, such as "recorded, mini". The name has model, width and task,
+        such as "Ghost, 3/12, SST-2". The Estimate has the mean difference in points
+        over pairs of equal seed, and its 95 % interval. Models of all widths are
+        compared with the one baseline.
 
-        baseline: one of `names_of_models`.
-        columns: the metrics whose mean the paper's table prints."""
+        baseline: one of `names_of_models`, such as "Prune, 3/12".
+        columns: the metrics of tasks that the paper's table prints. A task has their
+        mean or, without any, its first metric."""
         estimates = {}
         for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
@@ -304,8 +352,10 @@ class Runs:
 
     @property
     def names_of_models(self) -> list[str]:
-        """Return the names of all models with a run, with the share of kept heads if
-        the rows have it: "Ghost, 3/12"."""
+        """Return the names of all models with a finished run, for a list of choices.
+
+        A name includes the share of kept attention heads, where the experiments have it
+        as a label, as in "Ghost, 3/12"."""
         parts = [
             split_frame_by_model(compare.select_rows_with_runs(frame))
             for _, frame, _ in self.source_frames
@@ -315,13 +365,17 @@ class Runs:
     def estimate_differences_to_other_models(
         self, method: str, columns: Sequence[Column] = ()
     ) -> EstimatesBySource:
-        """Return {(source, "rival, 3/12, task"): Estimate} of the score of `method`
-        minus that of each other model.
+        """Return the score of a model minus that of each other model, paired by seed.
 
-        It is positive where `method` is better. The share of kept heads is named where
-        the rows have it (column `m`).
+        The result is {(source, name of a row): Estimate}. The source tells where the
+        runs are from, such as "recorded, mini". The name has the other model, the width
+        (kept attention heads) if the experiments have it as a label, and the task:
+        "Prune, 3/12, SST-2". Models are compared at equal width. The Estimate has the
+        mean difference in points, positive where `method` is better, and its 95 %
+        interval.
 
-        columns: the metrics whose mean the paper's table prints."""
+        columns: the metrics of tasks that the paper's table prints. A task has their
+        mean or, without any, its first metric."""
         estimates, models = (
             {},
             [frame["model"] for _, frame, _ in self.source_frames],
@@ -342,10 +396,10 @@ class Runs:
 
 
 def split_frame_by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return {name of a model: its rows} of a collected frame.
+    """Return {name of a model: its rows} of a frame with the results of experiments.
 
-    The name has the share of kept heads where the frame has it (column `m`): "Ghost,
-    3/12"."""
+    If the frame has a column `m` (kept attention heads), the name includes the share of
+    kept heads, as in "Ghost, 3/12", so that each width is a model."""
     parts: Any = frame.groupby(compare.list_row_index_columns(frame)[::-1], sort=False)
     return {
         ", ".join([model, *(format_model_width({"m": m}) for m in width)]): rows
@@ -381,9 +435,12 @@ def escape_markdown_cell(text: object) -> str:
 
 
 def escape_markdown_match(markup_match: re.Match[str]) -> str:
-    """Return a match of MARK with a backslash before it.
+    """Return markup that was found in a Markdown text, escaped as plain text.
 
-    A code span is returned with a backslash before each * and | in it."""
+    It gets a backslash before it. A code span stays code; only * and | in it get a
+    backslash.
+
+    markup_match: a match of the pattern MARK. Its group 1 is the code span, if any."""
     return (
         re.sub(r"[*|]", r"\\\g<0>", markup_match[0])
         if markup_match[1]
@@ -392,8 +449,10 @@ def escape_markdown_match(markup_match: re.Match[str]) -> str:
 
 
 def join_name_levels(names: Iterable[object], separator: str) -> list[str]:
-    """Return the names of a table's rows or columns as text; the levels of a tuple are
-    joined by `separator`."""
+    """Return the names of a table's rows or columns as text, without levels.
+
+    The levels of a tuple, as in a MultiIndex, are joined by `separator`, since a CSV or
+    Markdown table has one head line. Empty levels are left out."""
     return [
         separator.join(filter(None, map(str, name)))
         if isinstance(name, tuple)
@@ -408,12 +467,15 @@ class ArrangedTable(NamedTuple):
 
 
 def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
-    """Return a table with the columns that a page shows.
+    """Return (table, swaps levels), a table with only the columns that a page shows.
 
-    A column is (source, title), and the first word of a title is a task. Each measured
-    column is put beside the printed columns of its task. Printed columns of other
-    tasks, and scores on development rows alone, are left out: the table's CSV file has
-    them. Where no task is common, all printed columns come first."""
+    A column is (source, title), and the first word of a title is a task. A source that
+    begins with "published" or "printed" has a paper's numbers. Printed and measured
+    columns of the same task are put side by side. Then "swaps levels" is True: the
+    caller should swap the two column levels, so that the task stands above the source.
+    Printed columns of other tasks, and scores on development rows alone, are left out.
+    Where no task is both printed and measured, all printed columns come first. A table
+    without two column levels is unchanged."""
 
     def find_task(column: tuple[object, ...]) -> str:
         return re.split(r"[\s,(]", str(column[1]))[0]
@@ -434,9 +496,10 @@ def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
 
 
 def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
-    """Return a table of texts as HTML.
+    """Return a table of texts as HTML, with all markup in the texts escaped.
 
-    Columns of words are flush left, and cells of numbers do not wrap.
+    Columns of words are flush left, and cells of numbers do not wrap. A missing text is
+    shown as a dash.
 
     table_id: an identifier for CSS that no other table of the page has."""
     shown = Styler(
@@ -460,8 +523,10 @@ def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
 
 
 def format_table_cell(value: object) -> str:
-    """Return the text of a table's cell: a number that a paper prints as it is printed,
-    any other float with four digits."""
+    """Return the text of a table's value.
+
+    A number that was read from a paper has all its printed digits. Any other float has
+    four significant digits."""
     plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
     return f"{value:.4g}" if plain else str(value)
 
@@ -475,8 +540,8 @@ LETTER, BORDER, UNBROKEN = 8, 27, 18
 def table_to_markdown(frame: pd.DataFrame) -> str:
     """Return a table of texts as Markdown, with the row labels as first columns.
 
-    A table that is wider than the page of a code host is divided into several, each
-    with the row labels."""
+    Code hosts such as GitHub cut off wide tables. So a table that is wider than their
+    page is divided into several tables, each with the row labels."""
     names = [name or "" for name in frame.index.names]
     levels = len(names)
     frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
@@ -497,8 +562,10 @@ def table_to_markdown(frame: pd.DataFrame) -> str:
 
 
 def estimate_column_pixels(column: pd.Series) -> int:
-    """Return the estimated width of a table's column in pixels. Long texts wrap between
-    words, short ones do not."""
+    """Return the estimated width in pixels of a column in a Markdown table.
+
+    It is used to divide tables that are too wide for a page. Long texts wrap between
+    words, so their longest word counts. Texts of up to 18 letters do not wrap."""
     words = f"{column.name} {' '.join(map(str, column))}".split()
     texts = [min(len(str(text)), UNBROKEN) for text in column]
     return BORDER + LETTER * max([*texts, *map(len, words)])
@@ -507,11 +574,13 @@ def estimate_column_pixels(column: pd.Series) -> int:
 def split_columns_to_fit_page(
     pixel_widths: Sequence[int], label_column_count: int
 ) -> list[range]:
-    """Return the positions of a table's value columns in groups, such that each group
-    and the row labels fit a page.
+    """Return groups of column positions, by which a wide table is divided into several.
+
+    Each group fits on a page (830 pixels wide) together with the row labels, unless it
+    is a single column. The groups have about equal numbers of columns.
 
     pixel_widths: the width of each column in pixels, row labels first.
-    label_column_count: the number of columns with row labels."""
+    label_column_count: the number of columns with row labels, which are in no group."""
     columns = range(label_column_count, len(pixel_widths))
     room, size = WIDTH - sum(pixel_widths[:label_column_count]), max(1, len(columns))
     while True:
@@ -524,8 +593,14 @@ def split_columns_to_fit_page(
 
 
 def tabulate_run_labels(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of the runs of a collected frame: their labels, and the seeds
-    whose runs exist or are missing."""
+    """Return a table of the experiments that a page rests on, and of missing seeds.
+
+    It has a row for experiments that differ in the seed alone. The columns are run
+    (kind of work, such as "finetune"), their labels, and "seeds there" and "missing":
+    the seeds with and without a finished run, as text. "once" stands for a run without
+    a seed.
+
+    frame: results of experiments, as `collect_results` returns them."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
     table = frame[labels].astype(object).fillna("")

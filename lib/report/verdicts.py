@@ -28,13 +28,23 @@ MOST = 4
 
 
 def add_symbol_to_verdict_word(verdict_word: str) -> str:
-    """Return an outcome such as "agrees" with its mark before it ("✓ agrees"), so that
-    it is recognised without its colour."""
+    """Return an outcome such as "agrees" with its mark before it ("✓ agrees").
+
+    So a reader of a page recognises it without its colour. Raises KeyError for a word
+    that is not one of the fixed outcomes.
+
+    verdict_word: outcome of a comparison with a paper's claim or with a printed
+    number."""
     return f"{(WORDS | CHECKS)[verdict_word][0]} {verdict_word}"
 
 
 def make_css_class_of_word(verdict_word: str) -> str:
-    """Return the CSS class of a word, such as "no-such-effect-here", for its colour."""
+    """Return the CSS class of an outcome, such as "no-such-effect-here".
+
+    Pages use it to colour the outcome.
+
+    verdict_word: outcome of a comparison with a paper, such as "no such effect
+    here"."""
     return re.sub(r"\W", "-", verdict_word)
 
 
@@ -55,8 +65,12 @@ ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
-    """Return a sentence that counts how the comparisons turned out ("agrees", ...), and
-    the printed numbers that were computed again and are equal."""
+    """Return a sentence that counts the outcomes of claims, for a page's JSON file.
+
+    An example is "Comparisons: 3 agree, 1 too noisy to say; printed numbers: 5 of 6
+    equal". A printed number is equal if computing it again gives the same.
+
+    verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     lines = [
@@ -70,8 +84,12 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
 
 
 def format_printed_effect(result: Result) -> str:
-    """Return the effect that a paper prints for a comparison, as text; without one, its
-    smallest effect of interest in brackets."""
+    """Return the effect that a paper prints for a comparison, as text for a table.
+
+    Without one it is the smallest effect of interest that was fixed before the runs, in
+    brackets; without both it is "".
+
+    result: a comparison that tests a claim of a paper, as it was measured."""
     if result.counts and result.printed is not None:
         return f"{result.printed:+.0f} % of the runs"
     if result.printed is not None:
@@ -84,8 +102,12 @@ def format_printed_effect(result: Result) -> str:
 
 
 def format_result_sentence(result: Result) -> str:
-    """Return a measured comparison as a sentence: what is compared, the measured
-    effect, the printed one and the outcome, such as "agrees"."""
+    """Return a measured comparison as a sentence, with its numbers and its outcome.
+
+    An example is "Ghosts minus pruning on SST-2: +0.3 [−0.1, 0.8] points, printed +1.5:
+    no such effect here." Without any estimate it says why nothing was measured.
+
+    result: a comparison that tests a claim of a paper."""
     if result.why_unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.why_unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
@@ -108,13 +130,16 @@ def list_answer_sentences(
 ) -> list[str]:
     """Return the answer of a page as at most MOST (4) sentences, each with its numbers.
 
-    The first kind that the page has is taken: central comparisons with an interval;
-    differences that the page draws, with intervals; central comparisons of few seeds;
-    further findings; all drawn differences. A page without any of them says why, and
-    counts equal printed numbers.
+    Only the first of these kinds that the page has is taken: comparisons of a paper's
+    central claims, with an interval; differences that the page draws, with an interval;
+    comparisons of central claims with too few seeds for an interval; comparisons of
+    lesser claims, where no central one is shown; all drawn differences. A page without
+    any of them says why nothing is measured, and how many printed numbers are equal to
+    what is computed here.
 
+    verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.
-    judged_profile: the profile (scale of the runs) at which claims are judged.
+    judged_profile: the profile (size of the experiments) at which claims are tested.
     prefix_of_comparison: text before each comparison, for a page whose own runs are at
     another profile."""
     leading = [
@@ -148,15 +173,28 @@ def list_answer_sentences(
 
 
 def is_on_central_claim(verdict: Verdict) -> bool:
-    """Return whether a Verdict (a claim with its measured comparisons) is on a central
-    claim of a paper, or on one of the repository's own questions."""
+    """Return whether a claim's comparisons lead on a page, as its main result.
+
+    They do for a central claim of a paper or a question of this project, if it is
+    tested by runs and not by arithmetic on printed numbers.
+
+    verdict: a claim with its measured comparisons."""
     role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]
     return role in ("central", "own") and verdict.kind == "finding"
 
 
 def convert_verdict_to_json(verdict: Verdict) -> Json:
-    """Return the fields of a Verdict (a claim with its measured comparisons) for a
-    page's JSON file, its comparisons as texts."""
+    """Return a claim and its measured comparisons as a dict for a page's JSON file.
+
+    The keys are claim (its id), says (its sentence), kind ("finding" or "arithmetic"),
+    profile (size of the experiments), word and measured (outcome and value of a printed
+    number that is computed again), note (remarks, such as on failed runs), leading
+    (whether the claim is central) and cells. `cells` is a list of dicts, one for each
+    comparison: sentence, ours (measured effect), printed, word (outcome), reading
+    (outcome as tables show it, such as "agrees (weaker than printed)"), reason (why it
+    is not measured) and beside (whether it is one task of a mean over tasks).
+
+    verdict: a claim of a paper with its measured comparisons."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
     cells = [
         {

@@ -20,15 +20,16 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise_answer(answer: str) -> str:
-    """Return an answer in lower case without punctuation, English articles and extra
-    blanks, as SQuAD compares answers."""
+    """Return an answer in lower case, without punctuation, articles and extra blanks.
+
+    SQuAD's scores compare answers in this form, so that "The Alps." equals "alps"."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_MARKS)).split())
 
 
 def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
-    """Return 1.0 where the prediction equals one of the accepted texts, else 0.0.
+    """Return SQuAD's exact match: 1 where a prediction is an accepted answer, else 0.
 
-    Both are normalised first.
+    Case, punctuation and English articles do not count.
 
     accepted_answers: the accepted texts; [] for a question without an answer, where
     only an empty prediction is right."""
@@ -36,10 +37,13 @@ def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
 
 
 def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
-    """Return the F1 of the words of a predicted answer span; of several accepted texts
-    the best counts.
+    """Return SQuAD's F1 of a predicted answer, from 0 to 1: the overlap of its words.
 
-    accepted_answers: the accepted texts; [] for a question without an answer."""
+    Of several accepted texts the best one counts. Case, punctuation and English
+    articles do not count.
+
+    accepted_answers: the accepted texts; [] for a question without an answer, where an
+    empty prediction scores 1 and any other 0."""
     words = normalise_answer(prediction).split()
     return max(
         _compute_word_f1(words, gold.split())
@@ -50,13 +54,15 @@ def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
 def score_answers(
     predictions: Sequence[str], accepted_answers: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Return {"exact": mean, "span_f1": mean} over N questions.
+    """Return the means of SQuAD's two scores over N questions, from 0 to 1.
 
-    Where some questions have no answer, the means over those with and without an answer
-    follow, under names that begin with "has_answer_" and "no_answer_".
+    The keys are "exact" (exact match) and "span_f1" (overlap of words). Where some
+    questions have no answer, the means over those with and over those without one are
+    added, as "has_answer_exact", "no_answer_exact" and so on. Raises Refused without
+    questions.
 
     predictions: N texts, "" for no answer.
-    accepted_answers: N lists of accepted texts (Split.answers)."""
+    accepted_answers: N lists of accepted texts, [] for a question without an answer."""
     if not len(predictions):
         raise Refused("no questions to score")
     cases = list(zip(predictions, accepted_answers, strict=True))

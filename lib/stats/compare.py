@@ -47,8 +47,13 @@ ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
 
 @dataclass(frozen=True)
 class Column:
-    """A Column is a metric on a split of a task, such as the accuracy on the
-    development split, as a paper's table has it as a column."""
+    """A Column is a metric on a split of a task, such as accuracy on development rows.
+
+    Tables of scores have it as a column.
+
+    title: the column's head, such as "MNLI-m".
+    metric: the name of the metric, such as "accuracy".
+    split: the part of the data, such as "dev" or "test"."""
 
     title: str
     task: str
@@ -57,13 +62,18 @@ class Column:
 
     @property
     def score_key(self) -> str:
-        """Return the key of this score in the file `metrics.json` of a run."""
+        """Return the key of this score in the metrics of a run (`metrics.json`).
+
+        It is the metric's name for development rows. For another split, the name of the
+        split stands before it, as in "test.accuracy"."""
         return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
 
     @property
     def predictions_file_stem(self) -> str:
-        """Return the name, without suffix, of a run's file with the predictions behind
-        this score."""
+        """Return the name, without suffix, of a run's file with the predictions.
+
+        The score is computed from these predictions: "predictions" for development
+        rows, and otherwise "predictions_" with the name of the split."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
@@ -73,15 +83,18 @@ def pair_runs_of_models(
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
-    """Return the Pairs of two models' predictions at equal seeds, for paired
-    statistics: one for each metric (Column), task and seed.
+    """Pair the runs of two models by task and seed, for paired statistics.
 
-    A Pair's task is the title of its Column. Runs that are missing or lack the split of
-    a Column make no Pair, and neither do runs of different dtypes.
+    Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
+    labels and the predictions of both models on the same examples; its `task` is the
+    title of the Column. A run that is missing, collapsed (scored no better than
+    chance), or lacks the split of a Column makes no Pair. Runs of different dtypes make
+    one only if both exist in float32.
 
-    frame: a frame with the columns task, seed, model and run.
+    frame: a row for each run, with the columns task, seed, model and run (a Run with
+    the stored result, None if missing).
     method, baseline: names in the column `model`.
-    columns_by_task: {task: its Columns}."""
+    columns_by_task: {task: its Columns}, the metrics on which to compare."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     ours, theirs = (
         [row for row in rows if row["model"] == model] for model in (method, baseline)
@@ -96,14 +109,17 @@ def pair_rows(
     columns_by_task: Mapping[str, Sequence[Column]],
     includes_collapsed_runs: Sequence[bool] = (False, False),
 ) -> list[Pair]:
-    """Return the Pairs of two models' runs, matched by task and seed, for paired
-    statistics.
+    """Pair the runs of a method and a baseline by task and seed, for paired statistics.
 
-    A seed in which one of the two models collapsed (scored no better than chance) makes
-    no Pair. Raises Refused where two runs were evaluated on different examples.
+    Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
+    labels and the predictions of both models on the same examples. A seed at which one
+    of the two collapsed (scored no better than chance) makes no Pair. Runs of different
+    dtypes make one only if both exist in float32. Raises Refused where two runs were
+    evaluated on different examples.
 
-    method_rows, baseline_rows: rows of a collected frame, with task, seed and run.
-    columns_by_task: {task: its Columns}.
+    method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
+    Run with the stored result, None if missing).
+    columns_by_task: {task: its Columns}, the metrics on which to compare.
     includes_collapsed_runs: for the method and the baseline, whether collapsed runs are
     paired too."""
     both = select_runs_of_one_dtype([*method_rows, *baseline_rows])
@@ -145,13 +161,13 @@ MIXED = "with runs of two dtypes"
 
 
 def collect_dtypes(spec_json: Json) -> set[str]:
-    """Return the dtypes, such as {"bfloat16"}, in which a run and all runs that it
-    builds on were computed.
+    """Return the dtypes, such as {"bfloat16"}, of a run and of all runs it builds on.
 
-    The dtype of a latency measurement is left out, since it need not be that of its
-    models.
+    Runs of different dtypes are not compared, as rounding would add to their
+    difference. The dtype of a latency measurement itself does not count, only those of
+    the models that it timed.
 
-    spec_json: the description of the run (Spec) as JSON."""
+    spec_json: the description of the run as JSON, with those of its inputs inside."""
     numerics = (
         {}
         if spec_json.get("step") == "latency"
@@ -164,11 +180,13 @@ def collect_dtypes(spec_json: Json) -> set[str]:
 def group_by_task_and_seed(
     rows: Iterable[Mapping[str, Any]],
 ) -> list[list[Mapping[str, Any]]]:
-    """Return lists of rows, one list for each task and seed: these rows are compared
-    with each other.
+    """Group rows of runs by task and seed: the runs of one group are compared.
 
-    Rows without a run are left out, unless their run was dropped for its dtype
-    (MIXED)."""
+    Return a list of groups, each a list of rows. A row whose "run" is None is left out,
+    unless its "state" is the text MIXED, which says that the run was dropped because
+    the group had two dtypes.
+
+    rows: dicts with "task", "seed" and "run" (a Run, the stored result, or None)."""
     groups = defaultdict(list)
     for row in rows:
         if row["run"] or row.get("state") == MIXED:
@@ -177,20 +195,24 @@ def group_by_task_and_seed(
 
 
 def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
-    """Return the set of dtypes in which some runs, and all runs that they build on,
-    were computed."""
+    """Return the dtypes, such as {"bfloat16"}, of some runs and all runs they build on.
+
+    More than one dtype means that the runs cannot be compared as they are."""
     return set().union(*(collect_dtypes(run.spec) for run in runs))
 
 
 def select_runs_of_one_dtype(
     rows: Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
-    """Return the rows such that all runs of one task and seed have one dtype, so that
-    rounding does not add to their difference.
+    """Replace runs so that all runs of one task and seed have the same dtype.
 
-    Where runs have two dtypes, the same runs in float32
-    (`lib.core.store.Run.float32_run`) replace them. Where these are missing, the rows
-    get the run None and the state MIXED."""
+    Rounding would otherwise add to their difference. Where bfloat16 and float32 are
+    mixed, each bfloat16 run is replaced by the same run in float32. If one of these is
+    missing, all rows of the task and seed get "run": None and "state": MIXED, a text
+    that says why. Return the rows in their order, changed ones as copies.
+
+    rows: a dict for each run, with "task", "seed", "run" (a Run with the stored result,
+    or None), its metrics and labels such as "model"."""
     changed = {}
     for group in group_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
@@ -209,10 +231,12 @@ def select_runs_of_one_dtype(
 
 
 def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return [a sentence on how many comparisons have which dtype], or [] where all
-    runs have one dtype.
+    """Return a sentence on how many comparisons were made in which dtype, as a list.
 
-    compared_rows: lists of rows. In each list, the rows of one task and seed are
+    The list is empty where all runs have one dtype. Readers see by it which comparisons
+    were dropped for a mixture of dtypes.
+
+    compared_rows: lists of rows of runs. In each list, runs of one task and seed are
     compared."""
     counts = Counter()
     groups = [
@@ -234,26 +258,29 @@ def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def read_unseen_rows_descriptor(run: Run) -> Json | None:
-    """Return the description of a run's unseen rows ({"rows": number, "digest", ...}),
-    or None where it has none.
+    """Return the description of a run's unseen rows as a dict, or None without any.
 
-    Unseen rows are official labelled rows that neither training nor the choice of
-    settings used. They are scored beside the development rows."""
+    Unseen rows are labelled rows that neither training nor the choice of settings used.
+    They are scored together with the development rows, for narrower intervals. The keys
+    are "rows" (their number), "digest" (hash of their content), "beside" (number of
+    training rows kept apart from them, 0 if they are official test rows) and, where
+    short rows were left out, "words" (least number of words)."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
 def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
-    """Return labels and predictions of the N examples on which a run is scored and
-    compared.
+    """Return labels and predictions of the N examples on which a run is scored.
 
-    The keys are "labels" [N], "said" [N] (predicted classes or scores; for answer spans
-    the score of each question), "cluster" [N] (examples that share text have one
-    number), and "index", a list that is equal for runs on the same examples.
+    The keys are "labels" [N]; "said" [N], the predicted classes or values, or for
+    answer spans the score of each question; "cluster" [N], one number for examples that
+    share text; and "index", a list that is equal for two runs on the same examples.
+    Scores and paired tests read these arrays. The examples are the rows of the Column's
+    split. After development rows follow the run's unseen rows, if any: labelled rows
+    that no training used. In a run without unseen rows each example is its own
+    cluster. Raises FileNotFoundError where the run has no predictions.
 
-    The examples are the rows of the Column's split. Behind the development rows stand
-    the unseen rows (`lib.data.unseen`), where the run has some. Without unseen rows
-    each example is its own cluster."""
+    column: a metric on a split of a task."""
     stored, unseen_spec = (
         run.read_arrays(column.predictions_file_stem),
         read_unseen_rows_descriptor(run),
@@ -278,11 +305,11 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ScoreAndChance:
-    """A ScoreAndChance compares a run's score with the score that is possible without
-    having learned anything.
+    """A ScoreAndChance has a run's score and the score possible without learning.
 
-    A run has collapsed if it scores no better, or predicts the same for all
-    examples."""
+    The run has collapsed if its score is not above `chance`, or if it predicts the same
+    for all examples (`constant`). Collapsed runs are left out of comparisons. Both
+    scores are in points, 0 to 100."""
 
     score: float  # Score in points, from 0 to 100.
     # Score in points that is possible without learning: for accuracy, two standard
@@ -297,13 +324,15 @@ class ScoreAndChance:
 
 @lru_cache(maxsize=8192)
 def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
-    """Return the ScoreAndChance of a run by a metric: its score, and whether it
-    collapsed to chance.
+    """Return the ScoreAndChance of a run by a metric: its score, and that of chance.
 
-    Without learning a model reaches the accuracy of the most frequent class, the F1 of
-    always predicting class 1, or a correlation of 0. Two standard errors are added to
-    accuracies and correlations. A run whose loss was not finite has no predictions, and
-    counts as collapsed."""
+    It tells whether the run collapsed. Chance is the accuracy of the most frequent
+    class, the F1 of always predicting class 1, or a correlation of 0. For answer spans
+    it is the share of questions without an answer. Two standard errors are added to
+    this chance, but not for F1. A run without predictions, as after a loss that was not
+    finite, counts as collapsed.
+
+    column: a metric on a split of a task."""
     try:
         rows = read_labels_and_predictions(run, column)
     except FileNotFoundError:
@@ -328,8 +357,14 @@ def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
 def make_collapsed_mask(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
-    """Return for each of the N runs of a collected frame whether it collapsed (scored
-    no better than chance): bool [N]."""
+    """Return for each of N runs whether it collapsed, bool [N].
+
+    A run has collapsed if it scores no better than chance, or predicts the same for all
+    examples. Tables leave it out. A missing run counts as not collapsed.
+
+    frame: a row for each run, with the columns task and run (a Run with the stored
+    result, None if missing).
+    columns_by_task: {task: its Columns (metrics on splits)}; the first one decides."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [
         run and measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
@@ -339,21 +374,24 @@ def make_collapsed_mask(
 
 
 def read_development_score(run: Run | None, column: Column) -> float:
-    """Return a run's score on the split of a Column, from 0 to 1; nan where it has
-    none.
+    """Return a run's recorded score by a metric, from 0 to 1; nan where it has none.
 
-    Unseen rows, which `read_score_with_unseen_rows` adds to the development rows, are
-    left out."""
+    It is on the rows of the Column's split alone, as papers report it. Extra labelled
+    rows that no training used (unseen rows) are added by `read_score_with_unseen_rows`.
+
+    column: a metric on a split of a task."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
 def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
-    """Return a run's score by a Column's metric, from 0 to 1; nan where it has none.
+    """Return a run's score by a metric on all its rows, from 0 to 1; nan without one.
 
-    It is on the split's rows. With development rows, unseen rows count too: labelled
-    rows on which no run trained or selected, so that intervals are narrower
-    (`read_labels_and_predictions`). A metric that is no score of examples, such as the
-    share of remaining weights, is returned as recorded."""
+    On the development split, unseen rows count too: labelled rows on which no run
+    trained or selected. More rows give narrower intervals. A metric that was not
+    computed on unseen rows, such as the share of remaining weights, is returned as
+    recorded.
+
+    column: a metric on a split of a task."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
         return read_development_score(run, column)
@@ -370,14 +408,16 @@ ALONE = "development rows alone"
 def list_scores_in_points(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
-    """Return a table of scores in points (0 to 100), with a line for each run of a
-    collected frame and each metric of its task.
+    """Return a table of scores in points (0 to 100), a line for each run and metric.
 
-    It has the columns of the frame, "column" (title of the Column), "score" (on
-    development and unseen rows) and "development" (without unseen rows). A Column whose
-    split no run has is left out.
+    It has the columns of `frame` and three more: "column", the title of the metric;
+    "score", on development and unseen rows (labelled rows that no training used); and
+    "development", without unseen rows. A score is nan where the run is missing. A
+    metric on a split that no run has is left out.
 
-    columns_by_task: {task: its Columns}."""
+    frame: a row for each run, with the columns task, run (a Run with the stored result,
+    None if missing), its metrics and labels such as model.
+    columns_by_task: {task: its Columns (metrics on splits)}."""
     import pandas as pd
 
     lines = []
@@ -398,10 +438,13 @@ def list_scores_in_points(
 
 
 def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
-    """Return the head of a table's columns that says where its numbers come from, such
-    as "this run, toy" or "recorded, mini".
+    """Return the head over a table's scores that says where they come from.
 
-    profile: the scale of the runs."""
+    It is "this run, toy" for results of this machine, and "recorded, mini" for results
+    that are published with the code. Without results it begins with "not run".
+
+    frame: a row for each run, with the column run (a Run with the result, or None).
+    profile: the size of the experiments, such as "mini"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     label = " and ".join(word for origin, word in words.items() if origin in origins)
@@ -409,21 +452,22 @@ def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
 
 
 def list_row_index_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of a frame that index the rows of a printed table: "m" (number
-    of kept heads), if the frame has it, and "model"."""
+    """Return the columns of a table of runs that name the rows of a table of scores.
+
+    They are "m" (number of kept heads in a layer), if the table has it, and "model"."""
     return [name for name in ("m", "model") if name in frame]
 
 
 def blank_unpaired_scores(
     scores: pd.DataFrame, model_columns: list[str]
 ) -> pd.DataFrame:
-    """Return a frame of scores with nan at seeds that only one model has, so that the
-    means in a table are over the same seeds.
+    """Return a table of scores with nan at seeds that only one compared model has.
 
-    Models of one width are compared on each Column; if they share no seed, all scores
-    stay.
+    So the means of all models in a table are over the same seeds. Models with the same
+    number of kept heads "m" are compared on each metric. If they share no seed at all,
+    their scores stay.
 
-    scores: a frame of `list_scores_in_points`.
+    scores: a table of `list_scores_in_points`, a line for each run and metric.
     model_columns: the columns that identify a model."""
     model_ids = scores.groupby(model_columns).ngroup().where(scores["score"].notna())
     place = [
@@ -435,12 +479,13 @@ def blank_unpaired_scores(
 
 
 def average_scores_over_tasks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the mean score over all tasks' metrics, for each model and
-    seed.
+    """Average the scores over the metrics of all tasks, for each model and seed.
 
-    Seeds at which the score of a metric is missing are left out.
+    Return a table with "model", "seed" and "score" in points, and "m" (number of kept
+    heads) if `frame` has it. A seed at which a model lacks the score of a metric, or
+    which only one model has, is left out.
 
-    frame: a frame of `list_scores_in_points`."""
+    frame: a table of `list_scores_in_points`, a line for each run and metric."""
     frame = blank_unpaired_scores(frame, list_row_index_columns(frame)).dropna(
         subset=["score"]
     )
@@ -455,13 +500,15 @@ def join_tables_by_row(
     *values_by_column_by_row: Mapping[Any, Mapping[Any, Any]],
     index_names: Sequence[str] = ("m", "model"),
 ) -> pd.DataFrame:
-    """Return one DataFrame from several tables {row: {column: value}}, with values
-    unchanged.
+    """Join several tables {row: {column: value}} into one DataFrame.
 
-    Keys that are tuples make a MultiIndex. Rows and columns stand in the order in which
-    they first occur.
+    So numbers of a paper and measured ones stand side by side. Rows with equal keys
+    become one row, and values are not changed. Keys that are tuples make a MultiIndex.
+    Rows and columns stand in the order in which they first occur, and missing values
+    are nan.
 
-    index_names: names of the levels of the row index, aligned at the last level."""
+    index_names: names of the levels of the row index. With fewer levels than names, the
+    last names are used."""
     import pandas as pd
 
     merged: dict[Any, dict[Any, Any]] = {}
@@ -485,13 +532,15 @@ FAR = 10.0
 def describe_outlying_seeds(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[str]:
-    """Return a sentence for each model and metric where few seeds score far from the
-    median (more than FAR (10) points).
+    """Return a warning for each model and metric of which few seeds move the mean.
 
-    It warns a reader that these seeds move the mean.
+    A seed is outlying if its score is more than FAR (10) points from the median over
+    seeds. There is no warning with fewer than three seeds, or where half or more are
+    outlying.
 
-    frame: a collected frame; without task, model, seed and run there are no sentences.
-    columns_by_task: {task: its Columns}."""
+    frame: a row for each run. Without the columns task, model, seed and run the list is
+    empty.
+    columns_by_task: {task: its Columns (metrics on splits)}."""
     if not {"task", "model", "seed", "run"} <= {*frame}:
         return []
     frame = frame[
@@ -520,21 +569,28 @@ def describe_outlying_seeds(
 
 
 def join_texts_with_and(texts: Iterable[str]) -> str:
-    """Return texts as an enumeration for a sentence: "13, 14 and 15"."""
+    """Join texts to an enumeration for a sentence: "13, 14 and 15".
+
+    Messages name the seeds of outlying runs so. Raises ValueError without texts."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def add_metrics_of_run(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the metrics of its run added; a label keeps its value where a
-    metric has the same name."""
+    """Return a row with the metrics of its run as further keys.
+
+    Tables of results have such rows. If a metric has the name of a label, the label
+    stays.
+
+    row: the labels of a run and, under "run", the run or None."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}
 
 
 def select_rows_with_runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a collected frame whose runs exist, without those that are
-    missing or failed."""
+    """Return the rows of a table of runs whose run exists.
+
+    Rows of runs that are missing or failed have None in the column "run"."""
     return frame[frame["run"].notna()]
 
 
@@ -543,14 +599,15 @@ def format_mean_and_deviation(
     mean_to_show: float | None = None,
     collapsed_count: int = 0,
 ) -> str:
-    """Return mean and standard deviation over seeds as text for a table: "81.2 ± 0.4
-    (3)".
+    """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
     The number in brackets is that of seeds. Values that are None or not finite are left
-    out; without others the text is a dash.
+    out. Without any value the text is a dash, and with one it has no deviation (ddof =
+    1).
 
     mean_to_show: a value to show in place of the mean.
-    collapsed_count: the number of collapsed seeds, shown behind the number of seeds."""
+    collapsed_count: the number of seeds left out because the run scored no better than
+    chance; it is shown behind the number of seeds."""
     x = np.array([v for v in scores if v is not None and isfinite(v)])
     if not len(x):
         return "–"
@@ -562,10 +619,11 @@ def format_mean_and_deviation(
 def format_estimate_with_interval(
     estimate: Estimate | None, is_in_sentence: bool = False
 ) -> str:
-    """Return an Estimate with its 95 % interval and number of seeds as text: "+0.4
-    [-0.2, 1.1] (3)".
+    """Return an Estimate with its 95 % interval and number of seeds as text.
 
-    With fewer than SEEDS (3) seeds the interval is left out.
+    The form is "+0.4 [-0.2, 1.1] (3)", in points. With fewer than SEEDS (3) seeds the
+    interval is left out. Without an Estimate (a number with its interval) the text is a
+    dash.
 
     is_in_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
     if estimate is None or not isfinite(estimate.mean):
@@ -583,21 +641,22 @@ def make_score_table_by_task(
     source_name: str,
     row_label_columns: Sequence[str] = (),
 ) -> ScoreTable:
-    """Return a table of mean scores over seeds from a collected frame: {row: {(source,
-    title of the metric): text}}.
+    """Return a table of scores, mean and standard deviation over seeds in points.
 
-    A row is a model, or (kept heads, model). Collapsed runs are left out, unless all
-    runs of a row and metric collapsed; so are seeds that only one model has
-    (`blank_unpaired_scores`). With several metrics, (source, "average") is the mean of
-    their means over seeds; its spread is over the seeds that have all of them. Where
-    scores also count unseen rows (labelled rows on which nothing is trained or
-    selected), further columns on the right have the scores without these rows. A cell
-    without runs is a dash.
+    The form is {row: {(source_name, title of the metric): text}}. A row is a model, or
+    ("3/12", model) where heads are pruned, here to 3 of 12. Left out are runs that
+    collapsed (scored no better than chance), unless all runs of a row and metric did,
+    and seeds that only one model has. With several metrics there is a column "average".
+    Its mean is that of the columns' means, and its deviation is over the seeds that
+    have all metrics. Where scores count unseen rows too (labelled rows that no training
+    used), further columns have the scores without them. Without scores the text is a
+    dash.
 
-    columns_by_task: {task: its Columns}.
-    source_name: where the numbers come from (`describe_source_of_scores`).
-    row_label_columns: columns of the frame that name the rows instead, as "value ·
-    value"; there is no average then, and cells without a score are left out."""
+    frame: a row for each run.
+    columns_by_task: {task: its Columns (metrics on splits)}.
+    source_name: where the numbers come from, such as "recorded, mini".
+    row_label_columns: columns of `frame` that name the rows instead, joined by " · ";
+    there is no average then, and texts without scores are left out."""
     import pandas as pd
 
     names, table = list(row_label_columns) or list_row_index_columns(frame), {}
@@ -654,10 +713,15 @@ def estimate_difference(
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> Estimate | None:
-    """Return the Estimate of the paired difference method minus baseline in points, or
-    None where no two runs can be paired.
+    """Estimate the paired difference between two models, method minus baseline.
 
-    method, baseline: names in the column `model` of the collected frame.
-    columns_by_task: {task: its Columns}."""
+    Return an Estimate in points, with its 95 % interval, or None where no two runs can
+    be paired. Runs are paired by task and seed; the mean is over seeds, then over
+    tasks.
+
+    frame: a row for each run, with the columns task, seed, model and run (a Run with
+    the stored result, None if missing).
+    method, baseline: names in the column `model`.
+    columns_by_task: {task: its Columns (metrics on splits)}."""
     replicates = pair_runs_of_models(frame, method, baseline, columns_by_task)
     return paired_difference(replicates) if replicates else None

@@ -29,10 +29,15 @@ KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Shape:
-    """A Shape has the sizes of an encoder with a classification head, from which its
-    costs are counted.
+    """A Shape has the sizes of an encoder, from which FLOPs and parameters are counted.
 
-    Raises Refused where the number of heads does not divide the hidden width."""
+    Raises Refused where the number of heads does not divide the hidden width.
+
+    family: transformers' `model_type`, such as "bert".
+    vocab, positions, types: rows of the embedding tables of tokens, positions and token
+    types; `types` is 0 for a family without token types.
+    embedding: the width of these tables, which a dense layer maps to the hidden width
+    where the two differ (ELECTRA)."""
 
     family: str  # `model_type` of transformers, one of lib.papers.encoder.FAMILIES.
     layers: int
@@ -64,16 +69,23 @@ UNTYPED = ("mpnet", "distilbert")  # Families without token types.
 
 
 def list_config_size_fields(family: str) -> list[str]:
-    """Return the field names of a transformers configuration for the sizes of a Shape,
-    from `layers` to `types`.
+    """Return the fields of a transformers configuration that have an encoder's sizes.
 
-    The last is left out for a family without token types."""
+    The sizes are layers, hidden width, heads, neurons, and rows of the embedding tables
+    of tokens, positions and token types, in this order. By these names, sizes are read
+    and written for any family. The field for token types is left out for a family that
+    has none.
+
+    family: transformers' `model_type`, such as "distilbert"."""
     widths = DISTILBERT if family == "distilbert" else WIDTHS
     return [*widths, *TABLES[: 2 if family in UNTYPED else 3]]
 
 
 def build_transformers_config(shape: Shape, **further_fields: Any) -> PretrainedConfig:
-    """Return the transformers configuration of an encoder with these sizes.
+    """Build the transformers configuration of an encoder with the sizes of a Shape.
+
+    A Shape has the numbers of layers, heads, neurons and so on. An untrained model can
+    be made from the configuration, for example to be timed.
 
     further_fields: other fields of the configuration, such as num_labels."""
     from transformers import AutoConfig
@@ -86,8 +98,12 @@ def build_transformers_config(shape: Shape, **further_fields: Any) -> Pretrained
 
 
 def read_shape_of_config(config: Mapping[str, Any]) -> Shape:
-    """Return the sizes of an encoder (its Shape) from its transformers configuration as
-    a dict."""
+    """Return the sizes of an encoder (its Shape) from its transformers configuration.
+
+    The sizes are the numbers of layers, heads, neurons and so on. FLOPs and parameters
+    of any opened model can so be counted.
+
+    config: the configuration as a dict, such as `model.config.to_dict()`."""
     family = config["model_type"]
     names = [field.name for field in fields(Shape)][1:-1]
     sizes: dict[str, Any]
@@ -109,11 +125,12 @@ SHAPES = {
 def resolve_kept_head_count(
     shape: Shape, kept_heads_per_layer: int | None = None
 ) -> int:
-    """Return the number of heads that a pruned encoder keeps: `kept_heads_per_layer`
-    after a check, or all where it is None.
+    """Return the checked number of heads that a pruned encoder keeps in each layer.
 
-    Raises Refused unless it is from 1 to A, and for a pruned model where A does not
-    divide the F neurons."""
+    It is called before a model is pruned or its costs are counted. None stands for all
+    A heads. Raises Refused for a number that is not from 1 to A, and where heads are
+    pruned but A does not divide the F feed-forward neurons, since these are pruned by
+    the same share."""
     all_heads = shape.heads
     kept_heads_per_layer = (
         all_heads if kept_heads_per_layer is None else kept_heads_per_layer
@@ -150,13 +167,17 @@ class GhostCosts(NamedTuple):
 def compute_layer_widths(
     shape: Shape, kept_heads_per_layer: int | None = None, ghost: Ghost | None = None
 ) -> LayerWidths:
-    """Return the widths of each layer of a pruned encoder.
+    """Return the widths of a layer in a pruned encoder, the same for all layers.
 
-    A ghost module at "qk" generates the attention maps of pruned heads, so values and
-    output projection stay whole. One at "v" generates the contexts of pruned heads, so
-    the output projection stays whole (GhostBERT section 4.2).
+    They are (queries_and_keys, values, contexts, neurons), where contexts are the
+    inputs of the output projection. Costs are counted from them. GhostBERT's ghost
+    modules (convolutions that generate pruned features) need some parts unpruned: one
+    at "qk" generates the attention maps of pruned heads, so values and output
+    projection stay whole. One at "v" generates their contexts, so the output projection
+    stays whole (GhostBERT section 4.2). Raises Refused for a number of heads that does
+    not fit.
 
-    kept_heads_per_layer: kept heads; None means all."""
+    kept_heads_per_layer: None means all."""
     cut = (
         resolve_kept_head_count(shape, kept_heads_per_layer)
         * shape.hidden
@@ -171,13 +192,16 @@ def compute_layer_widths(
 def _count_ghost_kernels(
     shape: Shape, ghost: Ghost, kept_heads_per_layer: int | None, ghost_position: str
 ) -> KernelCounts:
-    """Return the convolution kernels of one ghost module.
+    """Count the convolution kernels of one ghost module: (kernels, channels of each).
 
-    At "qk" and "v" each of the M kept heads feeds each of the A - M generated heads
-    through a kernel of its own: M * (A - M) kernels. Elsewhere one kernel is shared,
-    and convolves the sum over heads or groups of neurons. With more than one ghost
-    feature there is a kernel for each feature and kept head (GhostBERT sections 2.1,
-    2.3, 4.2, B.4)."""
+    Ghost modules generate the features of pruned heads or neurons (GhostBERT). At "qk"
+    and "v" each of the M kept heads feeds each of the A - M pruned ones through its own
+    kernel: M * (A - M) kernels. Elsewhere one kernel is shared, and convolves the sum
+    over heads or groups of neurons. If a module generates several features, there is a
+    kernel for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2, B.4).
+
+    kept_heads_per_layer: M; None means all A heads.
+    ghost_position: "qk", "v", "o", "ffn1" or "ffn2", where the module is in a layer."""
     remaining = resolve_kept_head_count(shape, kept_heads_per_layer)
     if ghost_position in ("qk", "v"):
         return KernelCounts(
@@ -198,8 +222,14 @@ def _count_ghost_costs(
     kept_heads_per_layer: int | None,
     token_count: int,
 ) -> GhostCosts:
-    """Return the costs of all ghost modules, the convolutions that generate
-    pruned features: one for each layer and position, without biases."""
+    """Count the weights and the FLOPs of all ghost modules: (parameters, flops).
+
+    Ghost modules are GhostBERT's convolutions that generate pruned features, without
+    biases, one for each layer and position. The FLOPs are for one input. Without a
+    ghost both are 0. Raises Refused for settings that do not fit the encoder.
+
+    kept_heads_per_layer: None means all.
+    token_count: tokens of the input."""
     if ghost is None:
         return GhostCosts(0, 0)
     ghost.check_fits_model(
@@ -228,14 +258,15 @@ def _count_ghost_costs(
 def ghost_parameters(
     shape: Shape, ghost: Ghost | None, heads: int | None = None, token_count: int = 128
 ) -> int:
-    """Return the number of weights of all ghost modules, the convolutions that generate
-    pruned features (GhostBERT sections 2.2.1, 4.1).
+    """Count the weights of GhostBERT's ghost modules in all layers of an encoder.
 
-    A kernel of size k over C channels has C * k weights as "dwconv", C * C * k as
-    "conv1d_s", T * T * k as "conv1d_f", and k * k as "conv2d". Raises Refused for
+    Ghost modules are convolutions that generate pruned features (sections 2.2.1, 4.1).
+    A kernel of size k over C channels and T tokens has, by its kind, Ck weights
+    ("dwconv"), CCk ("conv1d_s"), TTk ("conv1d_f"), or kk ("conv2d"). Raises Refused for
     settings that do not fit the encoder.
 
-    heads: kept heads; None means all.
+    ghost: the settings of the modules; with None the count is 0.
+    heads: kept heads in a layer; None means all.
     token_count: T, which matters for "conv1d_f" alone."""
     return _count_ghost_costs(shape, ghost, heads, token_count).parameters
 
@@ -243,14 +274,16 @@ def ghost_parameters(
 def ghost_flops(
     shape: Shape, ghost: Ghost | None, heads: int | None = None, token_count: int = 128
 ) -> int:
-    """Return the FLOPs of the ghost modules, the convolutions that generate pruned
-    features, at B = 1, without softmax and ReLU.
+    """Count the FLOPs of GhostBERT's ghost modules in all layers, for one input.
 
-    The output has the size of the input. A kernel of size k over C channels takes 2TCk
-    as "dwconv", 2TCCk as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where
-    C = T on attention maps. Raises Refused for settings that do not fit the encoder.
+    Ghost modules are convolutions that generate pruned features. A kernel of size k
+    over C channels and T tokens takes, by its kind, 2TCk FLOPs ("dwconv"), 2TCCk
+    ("conv1d_s"), 2TTCk ("conv1d_f"), or 2TCkk ("conv2d"), where C = T on attention
+    maps. Softmax and ReLU do not count. Raises Refused for settings that do not fit the
+    encoder.
 
-    heads: kept heads; None means all.
+    ghost: the settings of the modules; with None the count is 0.
+    heads: kept heads in a layer; None means all.
     token_count: T."""
     return _count_ghost_costs(shape, ghost, heads, token_count).flops
 
@@ -262,16 +295,17 @@ def parameters(
     label_count: int = 2,
     token_count: int = 128,
 ) -> int:
-    """Return the number of parameters of a classifier, its ghost modules (GhostBERT's
-    convolutions) included.
+    """Count the parameters of a classifier, which may be pruned and have ghost modules.
 
-    They are those of the embeddings, L layers, an H x H dense layer (BERT's pooler, or
-    the dense layer in the classification head of families without a pooler) and the H x
-    `label_count` output. MPNet's relative position bias is one table for all layers,
-    and stays whole in a pruned model. Raises Refused for settings that do not fit the
+    Counted are embeddings, L layers, an H x H dense layer (BERT's pooler, or the dense
+    layer of the classification head in families without a pooler), the H x
+    `label_count` output, and GhostBERT's ghost modules (convolutions that generate
+    pruned features). MPNet's relative position bias is one table for all layers, and
+    stays whole in a pruned model. Raises Refused for settings that do not fit the
     encoder.
 
-    heads: kept heads; None means all.
+    heads: kept heads in a layer; None means all. Neurons are pruned by the same share.
+    ghost: the settings of the ghost modules; None means none.
     token_count: tokens of an input, which matter for ghost modules of kind "conv1d_f"
     alone."""
     h, e = shape.hidden, shape.embedding
@@ -293,22 +327,25 @@ def flops(
     convention: Literal["true", "token head"] = "true",
     label_count: int = 2,
 ) -> int:
-    """Return the FLOPs of a classifier's forward pass over one input, by one of two
-    conventions.
+    """Count the FLOPs of a classifier's forward pass over one input.
 
-    "true" counts matrix products and ghost convolutions, as PyTorch's FlopCounterMode
-    does with eager attention. The H x H dense layer and the output see one token.
-    Lookups cost nothing. ELECTRA's dense layer from embedding to hidden width counts.
+    The convention "true" counts matrix products and ghost convolutions, as PyTorch's
+    FlopCounterMode does with eager attention. One multiply-accumulate is two FLOPs. The
+    H x H dense layer and the output see one token. Lookups cost nothing. ELECTRA's
+    dense layer from embedding to hidden width counts.
 
-    "token head" reproduces most of GhostBERT's printed columns, whose convention the
-    paper does not state. Appendix A.3 gives batch 1, 128 tokens and no embedding
-    operations. To the products of the layers this adds the classification head of
-    ELECTRA's public FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense
-    layer, bias, activation and one logit. The layers' products alone miss all 16 BERT
-    cells of Tables 1, 3 and 5; with this term two miss.
+    The convention "token head" reproduces most FLOPs that GhostBERT prints, whose
+    convention the paper does not state. Appendix A.3 gives batch 1, 128 tokens and no
+    embedding operations. To the products of the layers it adds the classification head
+    of ELECTRA's public FLOPs script on every token: T * (2HH + H + 8H + 2H) for dense
+    layer, bias, activation and one logit. Without this term all 16 BERT values of
+    Tables 1, 3 and 5 differ from the print; with it two do.
 
-    heads: kept heads; None means all. Raises Refused for another convention, and for
-    settings that do not fit the encoder."""
+    Raises Refused for another convention, and for settings that do not fit the encoder.
+
+    heads: kept heads in a layer; None means all. Neurons are pruned by the same share.
+    ghost: the settings of GhostBERT's ghost modules (convolutions that generate pruned
+    features); None means none."""
     check_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = compute_layer_widths(shape, heads, ghost)
@@ -330,13 +367,17 @@ def count_flops_of_layer(
     neuron_count: NumberOrTensor,
     token_count: int = 128,
 ) -> NumberOrTensor:
-    """Return the FLOPs of one encoder layer. They are linear in each width, which may
-    be a tensor, so that a search can differentiate them.
+    """Count the FLOPs of one encoder layer, whose parts may have any widths.
 
-    layer_input_width: number of the H inputs that queries, keys and values read.
-    query_key_width: columns of queries, and as many of keys.
-    value_width: columns of values.
-    neuron_count: feed-forward neurons."""
+    The count is linear in each width. A width may be a tensor, so that an architecture
+    search can differentiate the cost. One multiply-accumulate is two FLOPs.
+
+    hidden_size: H, the width of the layer's output.
+    layer_input_width: how many of the H inputs the queries, keys and values read.
+    query_key_width: columns of the queries, and as many of the keys.
+    value_width: columns of the values.
+    neuron_count: feed-forward neurons.
+    token_count: tokens of the one input."""
     projections = (
         2
         * token_count
@@ -356,13 +397,15 @@ def count_flops_of_layers(
     token_count: int = 128,
     has_pooler: bool = True,
 ) -> NumberOrTensor:
-    """Return the FLOPs of an encoder whose layers may have different widths, for
-    networks of an architecture search.
+    """Count the FLOPs of an encoder whose layers have different widths, for one input.
 
-    head_size: D.
+    It serves networks of an architecture search. Embeddings do not count. A width may
+    be a tensor, so that the count can be differentiated.
+
+    head_size: D, the columns of a head.
     widths_by_layer: a dict for each layer, with "heads" and "ffn" (number of neurons).
-    A search over more widths adds "embedding" (default H), "qk" and "v" (defaults D *
-    heads).
+    A search over more widths adds "embedding" (inputs that queries, keys and values
+    read, by default H), "qk" and "v" (columns, by default D * heads).
     has_pooler: whether a dense layer [H, H] on one token is added."""
     total = 2 * hidden_size**2 if has_pooler else 0
     for width in widths_by_layer:
@@ -377,10 +420,14 @@ def count_flops_of_layers(
 def list_widths_of_layers(
     kept_indices: KeptIndices,
 ) -> list[dict[str, int]]:
-    """Return the widths of each layer of a pruned architecture, {"heads": number,
-    "ffn": number, ...}, for `count_flops_of_layers`.
+    """Return the widths of each layer of a pruned network, for `count_flops_of_layers`.
 
-    kept_indices: {"heads": L lists of kept indices, "neurons": L lists, ...}."""
+    The list has a dict for each layer: {"heads": number, "ffn": number of neurons}. If
+    `kept_indices` has them, there are also "embedding" (inputs of the query, key and
+    value projections), "qk" and "v" (dimensions of queries and of values).
+
+    kept_indices: {"heads": for each layer the indices of the kept heads, "neurons": the
+    same for neurons}, and perhaps the same for the further kinds."""
     indices = {
         "ffn" if kind == "neurons" else kind: lists
         for kind, lists in kept_indices.items()
@@ -392,6 +439,8 @@ def list_widths_of_layers(
 
 
 def format_count(count: float, unit: str) -> str:
-    """Return a number of FLOPs or parameters as text in the papers' precision: "22.5"
-    for GFLOPs, "89" for millions."""
+    """Return a number of FLOPs or parameters as text, in the precision of papers.
+
+    The unit "GFLOPs" gives billions with one decimal ("22.5"), any other unit millions
+    without decimals ("89")."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

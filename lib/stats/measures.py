@@ -27,12 +27,19 @@ RANKED = 12
 
 @dataclass(frozen=True)
 class Measure:
-    """A Measure says how a quantity is computed from runs, in one of three ways.
+    """A Measure says how a quantity is computed from runs.
 
-    values: an expression over the names of a run's metrics.
-    by_run: f(frame, columns_by_task) -> a value for each run of the frame.
-    of_all: f(frames of each model, columns_by_task, argument of the measure in the text
-    of a comparison) -> an Estimate or None."""
+    An example is the share of remaining weights. One of `values`, `by_run` and `of_all`
+    is given, and none of them for the task score, whose computation is built in.
+
+    values: an expression over the names of a run's metrics, such as "100 * remaining".
+    by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
+    of_all: f(a frame of runs for each model, {task: its metrics}, text) -> an Estimate
+    (a number with its interval) or None. The text may name what is measured, or be "".
+    unit: the unit as text.
+    resolution: the number of which all values are multiples; 0 for none.
+    null: the value that means no effect, 1 for a ratio.
+    share: whether values are true or false, and are reported as counts of runs."""
 
     unit: str
     values: str = ""
@@ -44,10 +51,9 @@ class Measure:
 
 
 def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
-    """Return the trailing mean [N] of a training loss [N], over a window of
-    `window_share` * N points.
+    """Return the trailing mean of a training loss [N], so that curves can be compared.
 
-    At the start the window has fewer points."""
+    It has shape [N]. The window has `window_share` * N points, at the start fewer."""
     import pandas as pd
 
     wide = max(1, round(window_share * len(loss)))
@@ -57,8 +63,14 @@ def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
 def list_collapsed_flags(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
-    """Return for each run of a collected frame whether it collapsed: it scores no
-    better than chance or predicts a constant."""
+    """Return for each run of a table whether it collapsed.
+
+    A run has collapsed if it scores no better than chance, or predicts the same for all
+    examples. Claims that a method trains unstably compare the shares of such runs.
+
+    frame: a row for each run, with the columns task and run (a Run with the stored
+    result, never None).
+    columns_by_task: {task: its Columns (metrics on splits)}; the first one decides."""
     return [
         compare.measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
@@ -68,8 +80,14 @@ def list_collapsed_flags(
 def list_scores(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.Series:
-    """Return the scores in points [N] of the N trained models of a frame, without those
-    that collapsed to chance."""
+    """Return the scores in points (0 to 100) of the trained models in a table of runs.
+
+    Runs that are missing, train no model, or collapsed (scored no better than chance)
+    are left out. There is a score for each run and each metric of its task.
+
+    frame: a row for each run, with the columns task, run (a Run with the stored result,
+    None if missing) and spec (the description of the run).
+    columns_by_task: {task: its Columns (metrics on splits)}."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
     sound = [
@@ -83,14 +101,15 @@ def estimate_variance_ratio(
     columns_by_task: Mapping[str, Sequence[Column]],
     unused_argument: str = "",
 ) -> paired.Estimate | None:
-    """Return the Estimate of the ratio of two models' variances of scores over seeds.
+    """Estimate the ratio of two models' variances of scores over seeds.
 
-    Interval and p-value come from the F distribution. It is None where a model has
-    fewer than two scores, or the second model's scores do not vary.
+    It tells whether one model depends less on the seed. Interval and p-value are those
+    of the F distribution, and 1 is no effect. It is None where a model has fewer than
+    two scores, or the second model's scores do not vary.
 
-    model_frames: a collected frame of each model.
-    columns_by_task: {task: its Columns}.
-    unused_argument: not used."""
+    model_frames: for each of the two models a table with a row for each run.
+    columns_by_task: {task: its Columns (metrics on splits)}.
+    unused_argument: not used; other measures with this signature need it."""
     a, b = (
         list_scores(part, columns_by_task).dropna().to_numpy() for part in model_frames
     )
@@ -108,14 +127,15 @@ def list_scores_of_candidates(
     model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
-    """Return a frame with a row for each candidate of an architecture search and two
-    scores in points: "search" (the proxy during the search) and "final" (after full
-    training).
+    """Return the two scores of each candidate of an architecture search, in points.
 
-    A candidate without one of the two scores is left out.
+    A row is a candidate. The columns are "search", its cheap score during the search,
+    and "final", its score after full training. So one can see whether the search ranks
+    networks well. A candidate without one of the two scores is left out.
 
-    model_frames: [frame of the full trainings, frame of the search's runs].
-    columns_by_task: {task: its Columns}."""
+    model_frames: [table of the full trainings, table of the runs of the search], each
+    with a row for each run.
+    columns_by_task: {task: its Columns (metrics on splits)}."""
     import pandas as pd
 
     students, searches = model_frames
@@ -135,14 +155,15 @@ def estimate_rank_correlation(
     columns_by_task: Mapping[str, Sequence[Column]],
     unused_argument: str = "",
 ) -> paired.Estimate | None:
-    """Return the Estimate of Kendall's tau between candidates' scores in a search and
-    after full training; None for fewer than RANKED (12) candidates.
+    """Estimate Kendall's tau between candidates' scores in a search and after training.
 
-    It says whether the search's proxy ranks networks as full training does.
+    It tells whether the cheap score of an architecture search ranks networks as full
+    training does. It is None for fewer than RANKED (12) candidates.
 
-    model_frames: [frame of the full trainings, frame of the search's runs].
-    columns_by_task: {task: its Columns}.
-    unused_argument: not used."""
+    model_frames: [table of the full trainings, table of the runs of the search], each
+    with a row for each run.
+    columns_by_task: {task: its Columns (metrics on splits)}.
+    unused_argument: not used; other measures with this signature need it."""
     both = list_scores_of_candidates(model_frames, columns_by_task)
     search, final = both.to_numpy().T
     return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None

@@ -23,13 +23,15 @@ METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
 def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> float:
-    """Return a metric (METRICS) of predictions.
+    """Return a GLUE metric of predictions, from 0 to 1, or -1 to 1 for correlations.
 
-    It is computed by `lib.stats.paired`, so tables and tests of differences have the
-    same scores. F1 is that of class 1 of two, as GLUE scores MRPC and QQP; Matthews
-    correlation takes any number of classes. Raises Refused for an unknown name, values
-    that are not finite, no rows, and a class below 0.
+    Tables and tests of differences use the same computation (`lib.stats.paired`). F1 is
+    that of class 1 of two, as GLUE scores MRPC and QQP; the Matthews correlation takes
+    any number of classes. Raises Refused for an unknown metric, for values that are not
+    finite, without rows, for shapes that do not fit, and for a label below 0 that is no
+    class.
 
+    metric: "accuracy", "f1", "matthews", "pearson" or "spearman".
     predictions: classes or values [N], or logits [N, C].
     labels: [N]."""
     check_known_name("metric", metric, METRICS)
@@ -51,7 +53,13 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
 
 
 def compute_metrics(task: Task, logits: ArrayLike, labels: ArrayLike) -> Metrics:
-    """Return {metric: value} of all metrics of a Task, its main metric first.
+    """Return {metric: value} of all metrics of a task, its main metric first.
 
-    logits: [N, C], where C is 1 for a regression. labels: [N]."""
+    The values are from 0 to 1, or -1 to 1 for correlations. Trained models of
+    classification and regression are scored by it. Raises Refused for logits that are
+    not finite and for rows without labels.
+
+    task: says which metrics the task has.
+    logits: [N, C], where C is 1 for a regression.
+    labels: [N]."""
     return {name: compute_metric(name, logits, labels) for name in task.metrics}

@@ -56,10 +56,20 @@ class TInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """A Pair has the predictions of a method (a) and a baseline (b) for the same
-    examples, on one task at one seed. Paired statistics rest on it.
+    """A Pair has the predictions of two models on the same examples, at one seed.
 
-    Row i of a, b and labels is the same example. Failed runs make no Pair."""
+    Paired statistics compare the method (a) with the baseline (b). Row i of `a`, `b`
+    and `labels` is the same example. Failed runs make no Pair.
+
+    task: the name of the task; Pairs of several tasks are averaged.
+    labels: classes or values [N].
+    a, b: predicted classes or values [N], or logits [N, C], where C is 1 for
+    regression.
+    metric: "accuracy", "f1", "matthews", "pearson", "spearman", or a metric of answer
+    spans, for which a and b have the score of each question.
+    cluster: a number from 0 for each example [N], equal for examples that share text
+    and so are not independent; None if all are independent.
+    dtype: in which both models were computed; "" if unknown."""
 
     task: str
     seed: int
@@ -79,8 +89,18 @@ class Pair:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An Estimate is a number with its 95 % interval: a difference in points, a slope,
-    or another quantity."""
+    """An Estimate is a number with its 95 % interval, such as a difference of models.
+
+    A difference of scores is in points (0 to 100).
+
+    mean, low, high: the estimate and the ends of its interval.
+    n_seeds, n_tasks: the number of seeds (of the task with the fewest) and of tasks.
+    spread: standard deviation over seeds (ddof = 1).
+    p: two-sided p-value against no effect, whose value is `null`.
+    noise: standard error of the mean from the choice of examples alone.
+    freedom: degrees of freedom of Student's interval.
+    region: (low, high) between which a paper claims that the value lies; () for none.
+    interest: the smallest effect of interest; nan for none."""
 
     mean: float
     low: float
@@ -98,10 +118,12 @@ class Estimate:
     interest: float = nan  # Smallest effect of interest, fixed before the runs.
 
     def compute_p_value(self, null_value: float) -> float:
-        """Return the two-sided p-value of the null hypothesis that the true value is
-        `null_value`.
+        """Return the two-sided p-value of a null hypothesis on the true value.
 
-        It is 0.05 where `null_value` is an end of the 95 % interval."""
+        null_value: the value under the hypothesis. For "no effect" the p-value is the
+        field `p`. For any other value, such as one that a paper prints, it follows from
+        the 95 % interval by Student's distribution: it is 0.05 at an end of the
+        interval."""
         if null_value == self.null:
             return self.p
         half = self.mean - self.low if null_value < self.mean else self.high - self.mean
@@ -114,9 +136,10 @@ class Estimate:
 def sample_bootstrap_weights(
     rng: np.random.Generator, draw_count: int, example_count: int
 ) -> np.ndarray:
-    """Return how often each of n examples occurs in each bootstrap sample, [draws, n].
+    """Draw bootstrap samples: return how often each has each of n examples, [draws, n].
 
-    Each row sums to n."""
+    Each row sums to n. A weighted statistic can so be computed for all samples at
+    once."""
     index = (
         rng.integers(example_count, size=(draw_count, example_count))
         + np.arange(draw_count)[:, None] * example_count
@@ -129,10 +152,10 @@ def sample_bootstrap_weights(
 
 
 def predict_classes(logits: np.ndarray) -> np.ndarray:
-    """Return the predicted classes [N] of logits [N, C], or the scores [N] of a
-    regression's outputs [N, 1].
+    """Return the predicted classes [N] of logits [N, C], those of the largest logits.
 
-    An array [N] is returned unchanged."""
+    Regression outputs [N, 1] become values [N]. An array [N] is returned unchanged, so
+    callers need not know which of these a run stored."""
     if logits.ndim == 1:
         return logits
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
@@ -144,16 +167,16 @@ def compute_weighted_scores(
     labels: np.ndarray,
     weights: np.ndarray | LeaveOneOut,
 ) -> np.ndarray:
-    """Return the metric of each of M models on each of D weighted samples of the
-    examples, [D, M].
+    """Compute a metric of M models on D weighted samples of the same examples, [D, M].
 
-    The jackknife calls it, with a sample for each cluster left out. A score is 0 where
-    it is undefined. Raises Refused for an unknown metric.
+    The jackknife uses it with one sample for each cluster left out. Values are from 0
+    to 1 (-1 to 1 for "matthews", "pearson" and "spearman"), and 0 where the metric is
+    undefined. Raises Refused for an unknown metric.
 
-    predictions: M predictions [N] or [N, C]; for the metrics of answer spans (MARKS),
-    scores [N] of the questions.
+    predictions: M arrays of classes or values [N], or logits [N, C]. For a metric of
+    answer spans (MARKS) they are the scores [N] of the questions.
     labels: [N].
-    weights: how often each sample has each example [D, N]."""
+    weights: how often each sample has each example, [D, N]."""
     check_known_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
@@ -181,10 +204,15 @@ def compute_weighted_scores(
 
 
 def compute_score(metric: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the metric of one model's predictions, with each example counted once.
+    """Return a metric of one model's predictions, on all examples.
 
-    metric: a name such as "f1".
-    predictions: classes or scores [N], or logits [N, C].
+    It is from 0 to 1, or -1 to 1 for a correlation, and the same number that paired
+    tests compare. Raises Refused for an unknown metric.
+
+    metric: "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or "exact"
+    or "span_f1" for answer spans.
+    predictions: classes or values [N], or logits [N, C]. For answer spans they are the
+    scores [N] of the questions.
     labels: [N]."""
     return float(
         compute_weighted_scores(
@@ -200,11 +228,10 @@ def _divide_or_zero(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarra
 
 
 def _standardise(values: np.ndarray) -> np.ndarray:
-    """Return values with zero mean and unit standard deviation, or zeros where they are
-    constant.
+    """Return values [N] with mean 0 and standard deviation 1, or zeros if constant.
 
-    On this scale weighted moments lose few digits, and one threshold on the variance
-    serves all values."""
+    Correlations do not change by it. On this scale their weighted moments lose few
+    digits, and one threshold tells for all values whether a variance is 0."""
     values = values.astype(float)
     return (
         (values - values.mean()) / values.std()
@@ -253,14 +280,15 @@ def _compute_spearman(
 def _iterate_weighted_ranks(
     score_columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
 ) -> Iterator[RankBlock]:
-    """Yield the ranks of N examples in blocks of B weighted samples.
+    """Yield the ranks of N examples, in blocks of B weighted samples, for Spearman.
 
-    When an example is left out, the rank of another, relative to the mean rank, moves
-    by a half or not at all. So the ranks in a jackknife follow from those of all
-    examples. Twice a rank is a whole number, so sums of products are exact in any
-    order.
+    A block is (weights of its samples [B, N], a list with the ranks [B, N] by each of
+    `score_columns`). The ranks are doubled and centred: whole numbers, so that sums of
+    products are exact in any order. The samples of a jackknife leave out a cluster of
+    examples; their ranks are obtained from those of all examples, without sorting.
 
-    score_columns: labels or predictions [N] to rank."""
+    score_columns: labels or predictions [N] to rank.
+    weights: how often each sample has each example, [D, N]."""
     if isinstance(weights, np.ndarray):
         yield RankBlock(weights, [_compute_ranks(x, weights) for x in score_columns])
         return
@@ -284,12 +312,13 @@ def _iterate_weighted_ranks(
 
 
 def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return twice the mid-ranks of values [N], less their mean, in each of D weighted
-    samples, [D, N]. Spearman's correlation is computed from them.
+    """Return doubled and centred ranks of values [N] in D weighted samples, [D, N].
 
-    Each smaller example adds 1, and each larger one subtracts 1.
+    Spearman's correlation is computed from them. They are twice the mid-ranks less
+    their mean: each smaller example of the sample adds 1, and each larger one subtracts
+    1.
 
-    weights: how often each sample has each example [D, N]."""
+    weights: how often each sample has each example, [D, N]."""
     place = np.unique(values, return_inverse=True)[1]
     mass = np.stack([np.bincount(place, row) for row in weights])
     reach = mass.cumsum(1)
@@ -297,23 +326,27 @@ def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _compute_rank_shifts(values: np.ndarray, left_out_values: np.ndarray) -> np.ndarray:
-    """Return what each of K examples adds to twice the ranks of N values: 1 where the
-    value is above the example's, -1 below, else 0; [K, N].
+    """Return what each of K examples adds to the doubled ranks of N values, [K, N].
 
-    The ranks without an example are obtained by subtracting its row.
+    It is 1 where the value is larger than that of the example, -1 where it is smaller,
+    and else 0. Subtracting a row gives the ranks without this example, as the jackknife
+    of Spearman's correlation needs them.
 
-    values: [N]. other_values: [K]."""
+    values: [N].
+    left_out_values: values of the K examples, [K]."""
     above, below = values > left_out_values[:, None], values < left_out_values[:, None]
     return above.view(np.int8) - below.view(np.int8)
 
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """A LeaveOneOut is the weight matrix [1 + K, N] of a jackknife over K clusters of N
-    examples.
+    """A LeaveOneOut is the weight matrix [1 + K, N] of a jackknife over K clusters.
 
-    Its first row has every example once; each other row lacks one cluster. The matrix
-    is never stored: its product with another comes from sums over clusters."""
+    Row 0 has each of the N examples once; row k + 1 lacks the examples of cluster k.
+    The matrix is not stored: `@` multiplies it with [N, M] by sums over clusters, which
+    is much faster.
+
+    cluster: the number, from 0, of each example's cluster [N]."""
 
     cluster: np.ndarray  # Number from 0 of each example's cluster [N].
 
@@ -328,12 +361,15 @@ _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
 def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
-    """Return the jackknife scores in points of each Pair's two models, as arrays [1 +
-    K]: [a of the first Pair, b of the first, ...].
+    """Return the jackknife scores in points of both models of each Pair.
 
-    Score 0 is on all examples; each other one leaves out one of K clusters.
+    The list has an array [1 + K] for a of the first Pair, b of the first, a of the
+    second, and so on. Score 0 is on all examples; each other one leaves out one of K
+    clusters of examples. The variance of a difference over examples is computed from
+    them.
 
-    pairs: Pairs of one task, with the same labels, clusters and metric."""
+    pairs: Pairs (predictions of models a and b on the same examples) of one task, with
+    equal labels, clusters and metric."""
     labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
     predictions = [prediction for pair in pairs for prediction in (pair.a, pair.b)]
     cluster = np.arange(len(labels)) if cluster is None else cluster
@@ -349,9 +385,10 @@ def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
 
 
 def keep_common_tasks(pair_groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
-    """Return the groups of Pairs without the tasks that some group lacks.
+    """Return groups of Pairs without the tasks that some group lacks.
 
-    So groups are compared on the same tasks while runs are still missing."""
+    So groups are compared on the same tasks while runs are still missing. A Pair has
+    the predictions of two models on one task at one seed."""
     tasks = set.intersection(*({pair.task for pair in group} for group in pair_groups))
     return [[pair for pair in group if pair.task in tasks] for group in pair_groups]
 
@@ -359,15 +396,18 @@ def keep_common_tasks(pair_groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]
 def estimate_contrast(
     pair_groups: Sequence[Sequence[Pair]], coefficients: ArrayLike
 ) -> Estimate:
-    """Return the Estimate of a linear combination of mean differences, each of a group
-    of Pairs (runs of a method a and a baseline b).
+    """Estimate a weighted sum of mean differences between models, with its interval.
 
-    The mean difference of a group is the mean of a - b over seeds, then over tasks. All
-    Pairs of a task must have the same examples in the same order, clusters and metric.
-    Groups have the same tasks, or none in common. Raises Refused where Pairs do not fit
-    together.
+    Each group of Pairs has the runs of a method a and a baseline b, and its mean
+    difference is that of a - b over seeds, then over tasks, in points. The variance is
+    that over seeds plus that over examples (jackknife); the 95 % interval is Student's,
+    with Satterthwaite's degrees of freedom. With one seed it covers the examples alone,
+    and the p-value is 1. Raises Refused if there is no Pair, a task and seed occurs
+    twice in a group, or Pairs of a task differ in examples, clusters or metric.
 
-    coefficients: a factor for each group, such as [1, -1]."""
+    pair_groups: groups that have the same tasks, or none in common.
+    coefficients: a factor for each group, such as [1, -1] for a difference of
+    differences."""
     pairs = {
         (g, p.task, p.seed): p for g, group in enumerate(pair_groups) for p in group
     }
@@ -426,9 +466,11 @@ def estimate_contrast(
 def _compute_t_interval(
     mean: float, variance: float, degrees_of_freedom: float
 ) -> TInterval:
-    """Return Student's 95 % interval of a mean, with its p-value.
+    """Return Student's 95 % interval of a mean and its p-value: (low, high, p).
 
-    variance: the variance of the mean."""
+    p is two-sided, for the hypothesis that the true mean is 0.
+
+    variance: the variance of the mean, which is its squared standard error."""
     half = float(scipy.stats.t.ppf(0.975, degrees_of_freedom) * variance**0.5)
     if variance < 1e-18:  # With zero variance, p is 1 for a mean of 0 and else 0.
         p = float(abs(mean) < 1e-9)
@@ -438,19 +480,28 @@ def _compute_t_interval(
 
 
 def paired_difference(pairs: Sequence[Pair]) -> Estimate:
-    """Return the Estimate of method minus baseline in points, with its interval: the
-    mean difference of the Pairs over seeds, then over tasks."""
+    """Estimate the paired difference of two models, method minus baseline, in points.
+
+    Return an Estimate with its 95 % interval. The mean is over seeds, then over tasks.
+    Raises Refused where Pairs of a task differ in examples or metric
+    (`estimate_contrast`).
+
+    pairs: predictions of the method (a) and the baseline (b), a Pair for each task and
+    seed."""
     return estimate_contrast([pairs], np.ones(1))
 
 
 def difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
-    """Return the Estimate of method minus baseline in points, with an interval that
-    never has zero width.
+    """Estimate method minus baseline in points, with an interval of nonzero width.
 
-    Where both models are right and wrong on the same rows, `paired_difference` gives
-    zero width. Then the interval reaches to Wilson's limit for 0 of n rows, rows of one
-    cluster counted as one. This holds for metrics that are means over rows. Tests of
-    claims do not use it, as their intervals were planned before."""
+    Where both models are right and wrong on the same rows, the 95 % interval of
+    `paired_difference` has zero width, which looks like certainty. The interval then
+    reaches as far as Wilson's upper limit for 0 of n rows, where rows of one cluster
+    count as one. This holds for metrics that are means over rows; for others the width
+    may be zero. Tests of papers' claims use `paired_difference`, as was planned.
+
+    pairs: predictions of the method (a) and the baseline (b), a Pair for each task and
+    seed."""
     gap = paired_difference(pairs)
     if gap.low < gap.high or pairs[0].metric not in SHARES:
         return gap
@@ -463,14 +514,15 @@ def difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
 
 
 def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
-    """Return the Estimate of the mean over seeds of a quantity that is not a mean over
-    examples, such as a share of steps.
+    """Estimate the mean over seeds of any quantity, with Student's 95 % interval.
 
-    It has Student's 95 % interval; with one seed both ends are the value.
+    It is for quantities that are no mean over examples, such as a share of steps, so
+    that only the variance between seeds counts. With one seed both ends of the interval
+    are the value.
 
-    values: one for each seed.
-    resolution: number of which all values are multiples. Rounding to it adds a
-    twelfth of its square to their variance."""
+    values: one for each seed, [n].
+    resolution: the number of which all values are multiples, such as 1 for epochs; 0
+    for none. The variance of rounding, a twelfth of its square, is added to theirs."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
@@ -487,16 +539,15 @@ def estimate_median_ratio(
     draw_count: int = 20_000,
     seed: int = 0,
 ) -> Estimate:
-    """Return the Estimate of the median of numerators / denominators, of two models
-    timed in turn.
+    """Estimate how many times as long one model takes as another, timed in turn.
 
-    The interval is a bootstrap over blocks of successive turns, because other work on
-    the machine lasts longer than one turn. It does not cover the variance between
-    machines.
+    Return the Estimate of the median over turns of numerator / denominator. Its
+    interval is a bootstrap over blocks of successive turns, because other work on the
+    machine disturbs more than one turn. The variance between machines is not covered.
 
     numerators, denominators: seconds [N] of the two models in N turns.
-    block_size: turns in a block.
-    draw_count: bootstrap samples."""
+    block_size: the number of turns in a block.
+    draw_count: the number of bootstrap samples."""
     x = np.asarray(numerators, float) / np.asarray(denominators, float)
     count, rng = -(-len(x) // block_size), np.random.default_rng(seed)
     starts = rng.integers(len(x) - block_size + 1, size=(draw_count, count, 1))
@@ -512,12 +563,12 @@ def estimate_difference_of_shares(
     outcomes: Sequence[bool] | pd.Series,
     other_outcomes: Sequence[bool] | pd.Series | None = None,
 ) -> Estimate:
-    """Return the Estimate in points of the share of True in `outcomes`, minus the share
-    in `other_outcomes` if given.
+    """Estimate the share of True in `outcomes`, less that in `other_outcomes` if given.
 
-    It serves shares of runs, such as those that collapsed. A difference has Newcombe's
-    interval (1998, method 10) and Fisher's exact p-value. A single share has Wilson's
-    interval; its p-value is 1 for a share of 0, and else 0."""
+    It compares, for example, the shares of runs that failed. The Estimate is in points.
+    A difference has Newcombe's 95 % interval (1998, method 10) and Fisher's exact
+    p-value. A single share has Wilson's interval. Its p-value is for the hypothesis
+    that the true share is 0: 1 where the share is 0, and else 0."""
     counts = [
         (int(np.sum(flags)), len(flags))
         for flags in (outcomes, other_outcomes)
@@ -541,21 +592,23 @@ def estimate_difference_of_shares(
 
 
 def compute_slope_weights(x: ArrayLike) -> np.ndarray:
-    """Return weights w [n] such that w @ y is the least-squares slope of y [n] over x
-    [n]."""
+    """Return weights w [n] such that w @ y is the least-squares slope of y over x.
+
+    x and y have shape [n]. So the slope of scores over x is a weighted sum of scores, a
+    contrast that can be tested."""
     values = np.asarray(x, float)
     centred = values - values.mean()
     return centred / (centred**2).sum()
 
 
 def compute_linearity_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
-    """Return weights w [n] such that w @ y > 0 where y is closer to linear in x than in
-    `other_x`.
+    """Return weights w [n] that test whether y is more linear in x than in `other_x`.
 
-    This holds where y rises with both. w @ y is the root of the sum of squares that a
-    line over x explains in y, minus that root for a line over `other_x`: with unit
-    vectors u and v along the centred x and `other_x`, the two sums of squared residuals
-    differ by (u @ y)^2 - (v @ y)^2.
+    For values y [n] that rise with both, w @ y is above 0 where x fits better. So the
+    comparison of two lines is a weighted sum of the values y, whose interval can be
+    computed. w is u - v, with unit vectors u and v along the centred x and `other_x`.
+    The sums of squared residuals of the two lines differ by (u @ y)^2 - (v @ y)^2,
+    whose sign is then that of w @ y.
 
     x, other_x: two scales of the same n points, such as a number and its logarithm."""
     u, v = (w / np.sqrt((w**2).sum()) for w in map(compute_slope_weights, (x, other_x)))
@@ -565,14 +618,15 @@ def compute_linearity_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
 def estimate_kendall_tau(
     scores: ArrayLike, other_scores: ArrayLike, draw_count: int = 20_000, seed: int = 0
 ) -> Estimate:
-    """Return the Estimate of Kendall's tau-b between two scores of the same n
-    candidates.
+    """Estimate Kendall's tau-b between two scores of the same n candidates.
 
-    The interval is a bootstrap over candidates; one that is drawn twice makes no pair
-    with itself. In simulations of 8 and 12 candidates it covers 93 to 98 %.
+    It says whether a cheap score ranks candidates as an expensive one does. The 95 %
+    interval is a bootstrap over candidates, in which a candidate that is drawn twice
+    makes no pair with itself. In simulations of 8 and 12 candidates it covers 93 to 98
+    %.
 
     scores, other_scores: the two scores [n].
-    draw_count: bootstrap samples."""
+    draw_count: the number of bootstrap samples."""
     scores, other_scores = np.asarray(scores, float), np.asarray(other_scores, float)
     a, b = (
         np.sign(scores[:, None] - scores),
@@ -597,8 +651,10 @@ def estimate_kendall_tau(
 
 
 def adjust_p_values_by_holm(p_values: ArrayLike) -> np.ndarray:
-    """Return the p-values [n] after Holm's step-down correction for multiple tests, in
-    the order given."""
+    """Return the p-values [n] after Holm's step-down correction for multiple tests.
+
+    They keep the order of `p_values`. Values below 0.05 stay significant with a
+    family-wise error of 5 %."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)

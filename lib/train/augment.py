@@ -56,10 +56,11 @@ class MaskedWord(NamedTuple):
 class WordReplacer:
     """A WordReplacer is a masked language model that proposes replacements for words.
 
-    Its vocabulary has V WordPieces, N of which are words. Raises Refused for a model
-    without a WordPiece vocabulary.
+    It serves TinyBERT's data augmentation. Raises Refused for a model without a
+    WordPiece vocabulary.
 
-    folder: the folder of the model."""
+    folder: the folder of the saved model. Without a masked-LM head, only its word
+    embeddings are used."""
 
     def __init__(self, folder: Path) -> None:
         self.model, self.tokenizer = backbone.load(folder)
@@ -86,15 +87,20 @@ class WordReplacer:
         self.vectors = functional.normalize(self.embeddings[self.places])
 
     def split_into_pieces(self, word: str) -> list[int]:
-        """Return the ids of a word's WordPieces, or [] where the vocabulary cannot
-        spell it."""
+        """Return the token ids of a word's WordPieces.
+
+        The list is empty where the vocabulary cannot spell the word."""
         ids = [token.id for token in self.rules.model.tokenize(word)]
         return [] if self.tokenizer.unk_token_id in ids else ids
 
 
 def split_into_words(replacer: WordReplacer, text: str) -> SplitText:
-    """Return the words of a text. Those that may be replaced have only the letters a to
-    z and are no stop words."""
+    """Split a text into words, and mark the words that augmentation may replace.
+
+    Words that may be replaced have only the letters a to z and are no stop words.
+    Returns (words, indices of the words that may be replaced).
+
+    replacer: the model whose tokenizer normalises and splits the text."""
     text = replacer.rules.normalizer.normalize_str(text)
     words = [word for word, _ in replacer.rules.pre_tokenizer.pre_tokenize_str(text)]
     return SplitText(
@@ -115,15 +121,27 @@ def find_replacement_candidates(
     nearest_ids_by_word: dict[str, list[int]],
     max_tokens_of_batch: int | None = None,
 ) -> CandidateArrays:
-    """Return the candidates for every replaceable word in some texts: "ids" (int32
-    [words, K]: candidates of each word as indices into `replacer.names`, padded with
-    -1), "sizes" (number of replaceable words of each text) and "one_piece" (number of
-    words that are one piece of the vocabulary).
+    """Find replacements for the words of some texts, to draw new sentences from them.
+
+    A word that is one token is masked, and the likeliest K tokens are its candidates.
+    All other words, and all words where the model has no masked-LM head, get the K
+    nearest words by input embeddings. Words beyond the model's longest input get none,
+    nor do stop words and words with other characters than a to z, which are never
+    replaced.
+
+    Returns arrays: "ids" (int32 [words, K]: token ids of the candidates of each
+    replaceable word, all texts after each other, padded with -1), "sizes" (number of
+    replaceable words of each text) and "one_piece" (number of words that are one
+    token).
 
     texts: texts without repeats.
-    candidates_per_word: the number K of candidates of a word.
-    nearest_ids_by_word: {word: its nearest words}; this function adds to it.
-    max_tokens_of_batch: the largest number of tokens in a batch, padding included."""
+    replacer: the masked language model.
+    candidates_per_word: K.
+    numerics: the dtype of the forward passes.
+    nearest_ids_by_word: {word: ids of its nearest words}, a cache to which this
+    function adds.
+    max_tokens_of_batch: the largest number of tokens in a batch, padding included; None
+    takes a default for the device."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     max_tokens_of_batch = max_tokens_of_batch or TOKENS[loop.get_device().type]
     limit = replacer.model.config.max_position_embeddings
@@ -177,11 +195,15 @@ def predict_likeliest_pieces(
     pieces_per_word: int,
     numerics: Numerics,
 ) -> list[list[int]]:
-    """Return the ids of up to `pieces_per_word` likeliest WordPieces for each masked
-    word.
+    """Return the token ids of the likeliest WordPieces in place of each masked word.
 
-    The model reads the sentence twice, the first time with the word masked. Both
-    together are cut to its longest input."""
+    Each list has at most `pieces_per_word` ids, sorted by id, by which augmentation may
+    replace the word. Special tokens and pieces that continue a word are left out. The
+    model reads "masked sentence [SEP] original sentence", cut to its longest input.
+
+    masked_words: for each word (a number by which the caller knows it, not used here;
+    token ids of its sentence without [CLS]; its position, where [CLS] is 0).
+    numerics: the dtype of the forward pass."""
     tokenizer, where = replacer.tokenizer, loop.get_device()
     limit = replacer.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
@@ -218,12 +240,15 @@ def find_nearest_words(
     neighbours_per_word: int,
     block_size: int = 512,
 ) -> dict[str, list[int]]:
-    """Return {word: ids of up to `neighbours_per_word` nearest other words}, by cosine
-    similarity of input embeddings.
+    """Return {word: token ids of its nearest other words, sorted by id}.
 
-    A word that the vocabulary cannot spell has none.
+    Each word gets up to `neighbours_per_word` words of the vocabulary, by cosine
+    similarity of input embeddings; a word of several WordPieces has their mean
+    embedding. They are the candidates by which augmentation replaces the word. A word
+    with an unknown piece has none.
 
-    block_size: number of words that are compared at once."""
+    replacer: the model that has the embeddings.
+    block_size: the number of words that are compared at once, which limits memory."""
     neighbours = {word: [] for word in words}
     queries = {
         word: replacer.embeddings[ids].mean(0)
@@ -253,13 +278,17 @@ def sample_variants(
     augment_settings: Augment,
     generator: np.random.Generator,
 ) -> list[str]:
-    """Return [a text, the distinct new sentences that are drawn from it...].
+    """Draw new sentences from a text by replacing words at random, as TinyBERT does.
 
-    Words of new sentences are joined by spaces.
+    Returns [the text, distinct new sentences...]; fewer than were drawn where some are
+    equal. Words of new sentences are joined by spaces.
 
-    candidate_ids: candidates of each replaceable word of the text, int32 [words, K].
-    augment_settings: the number of sentences to draw, and the probability of a
-    replacement."""
+    replacer: the model whose tokenizer splits the text.
+    candidate_ids: token ids of K candidates for each replaceable word of the text,
+    int32 [words, K], padded with -1.
+    augment_settings: `tries` (sentences to draw) and `p` (probability that a word is
+    replaced).
+    generator: the source of random numbers."""
     words, places = split_into_words(replacer, text)
     sizes = (candidate_ids >= 0).sum(1)
     chance = generator.random((2, augment_settings.tries, len(places)))
@@ -279,13 +308,14 @@ def sample_variants(
 def iterate_augmented_rows(
     variants_of_each_text: list[list[str]],
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the augmented rows (first text, second text) of one row; the second is None
-    where rows have one text.
+    """Yield the training rows (first text, second text) that augment one training row.
 
-    Variants of the first text are paired with the original second, then variants of the
-    second with the original first.
+    Variants of the first text, the original included, are paired with the original
+    second text. Then further variants of the second text are paired with the original
+    first text. The second text is None where rows have one text.
 
-    variants_of_each_text: the variants of each text, the original first."""
+    variants_of_each_text: for each text of the row, its variants, the original
+    first."""
     left, right = (
         variants_of_each_text[0],
         variants_of_each_text[1] if len(variants_of_each_text) > 1 else [None],
@@ -299,11 +329,12 @@ def iterate_augmented_rows(
 def encode_augmented_rows(
     augmentation_run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
 ) -> Encoded:
-    """Return the tokenised training rows that a run of the step `augment` wrote,
-    originals included.
+    """Return the tokenised augmented training rows that an earlier run wrote.
 
-    They are tokenised once and cached on disk.
+    Originals are included, and each variant has the label of its original. Token ids
+    are computed once and cached on disk.
 
+    augmentation_run: the finished run (folder of results) of the step `augment`.
     max_length: tokens to which rows are cut."""
     path = augmentation_run.model_folder / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]

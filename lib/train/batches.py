@@ -26,11 +26,12 @@ POOL = 50  # Number of batches whose rows are sorted by length together.
 
 @dataclass(frozen=True)
 class Encoded:
-    """This class holds N tokenised rows with their labels.
+    """An Encoded holds N tokenised rows with their labels, not yet padded.
 
     columns: {model input, such as "input_ids": N integer arrays, each as long as its
     row}, as a list or as rows on disk (lib.data.tokens).
-    labels: int64 classes or float32 scores [N].
+    labels: int64 classes or float32 scores [N], or int64 token positions [N, 2] of
+    answer spans; None where there are none.
     pad: the id of the padding token."""
 
     columns: Mapping[str, Ids]
@@ -45,8 +46,9 @@ class Encoded:
         return np.array([*map(len, ids)]) if isinstance(ids, list) else ids.lengths()
 
     def used_ids(self) -> np.ndarray:
-        """Return the distinct token ids that occur in the rows, sorted, with the
-        padding token: int64."""
+        """Return the distinct token ids of the rows and the padding token, sorted.
+
+        They are int64. Only the embeddings of these tokens need to be trained."""
         ids = self.columns["input_ids"]
         seen = np.concatenate(ids) if isinstance(ids, list) else ids.used_ids()
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
@@ -55,7 +57,12 @@ class Encoded:
 def encode_split(
     tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int
 ) -> Encoded:
-    """Return the tokenised rows of a Split, truncated to at most `max_length` tokens."""
+    """Tokenise the rows of a Split, such as the training rows of a task.
+
+    A Split has one or two texts and a label for each row. Returns tokenised rows with
+    their labels, not yet padded.
+
+    max_length: the number of tokens to which longer rows are cut."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
@@ -70,11 +77,14 @@ def order_batches(
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch, in the order of training.
 
-    lengths: tokens of each row.
-    batch_size: rows of a batch.
-    by_length: whether rows of similar length share a batch, which saves padding.
-    Shuffled rows are sorted by length within pools of POOL (50) batches, then batches are
-    shuffled."""
+    The order is random, but depends on `seed` and `epoch` alone, so that a training can
+    be repeated and resumed.
+
+    lengths: the number of tokens of each row [N].
+    batch_size: rows of a batch; one batch may have fewer.
+    by_length: whether rows of similar length share a batch, which saves padding. Then
+    shuffled rows are sorted by length within pools of 50 batches (POOL), and the
+    batches are shuffled."""
     generator = np.random.default_rng(derive_seed(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
     if not by_length:
@@ -93,12 +103,14 @@ def make_batch(
     pad_to: int = 0,
     device: torch.device | str = "cpu",
 ) -> dict[str, torch.Tensor]:
-    """Return some rows as a batch: {model input: padded tensor [B, T]}, with
-    `attention_mask`.
+    """Pad some tokenised rows to one length, and return them as a batch for a model.
 
-    T is the length of the longest row, or `pad_to` where that is more.
+    The batch is {model input, such as "input_ids": int64 tensor [B, T]}, with
+    `attention_mask` (1 for real tokens). T is the length of the longest row, or
+    `pad_to` where that is more.
 
-    rows: the numbers of the rows."""
+    rows: the numbers of the rows in `encoded`.
+    device: where the tensors are put."""
     lengths = np.array([len(encoded.columns["input_ids"][i]) for i in rows])
     real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
     batch = {"attention_mask": real.astype(np.int64)}

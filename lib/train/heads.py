@@ -33,13 +33,14 @@ HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 def load_network(
     folder: str | Path, task: Task, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return the model and tokenizer of a saved folder, with the head that a Task
-    needs.
+    """Open a saved model with the head that a task needs, to fine-tune or score it.
 
-    A model without such a head gets a new one, drawn from `seed`. Raises Refused where
-    the saved head has other outputs or classes than the task.
+    Returns (model, tokenizer). A model without such a head gets a new one, drawn from
+    `seed`. Raises Refused where the saved head has another number of outputs or other
+    class names than the task.
 
-    dropout: the rate of all dropout layers."""
+    task: classes, or a score, or answer spans to predict.
+    dropout: the rate that all dropout layers get."""
     head = HEADS[task.span]
     has_head = head in backbone.read_model_class_name(folder)
     model, tokenizer = backbone.load_with_task_head(
@@ -64,15 +65,17 @@ def encode_rows(
     max_length: int,
     span_settings: SettingsJson | None = None,
 ) -> tuple[Encoded, LogitScorer]:
-    """Return the tokenised rows of a Split, and a function from their logits to
-    metrics.
+    """Tokenise the rows of a task, and make the function that scores logits on them.
 
-    The rows of a task of answer spans are windows of passages. Raises Refused for such
-    a task without `span_settings`.
+    Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The arrays
+    are to be saved, such as "logits" and "labels". For a task of answer spans, as in
+    SQuAD, a long passage is cut into overlapping windows, and each window is a
+    tokenised row. Raises Refused for such a task without `span_settings`.
 
+    split: the rows with their labels, such as the development rows.
     max_length: tokens to which rows are cut.
-    span_settings: the fields of a Span (stride, longest question and longest answer in
-    tokens), for a task of answer spans."""
+    span_settings: for answer spans, {"stride": tokens from one window to the next,
+    "max_query": longest question, "max_answer": longest answer, in tokens}."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
             score_class_logits, task, split
@@ -93,8 +96,15 @@ def encode_rows(
 def score_class_logits(
     task: Task, split: Split, logits: np.ndarray
 ) -> MetricsAndArrays:
-    """Return ({metric: value} of logits [N, C] on a Split, the arrays that a run saves:
-    logits, labels and row numbers)."""
+    """Score a model's logits on labelled rows, for classification or regression.
+
+    Returns ({metric: value}, arrays). The arrays are those that a training saves, so
+    that predictions can be compared later: "logits", "labels" and "index" (row numbers
+    in the data set).
+
+    task: says which metrics are computed.
+    split: the rows with their labels.
+    logits: [N, C], where C is 1 for a regression."""
     arrays = {"logits": logits, "labels": split.y, "index": split.index}
     return metrics.compute_metrics(task, logits, split.y), arrays
 
@@ -102,12 +112,17 @@ def score_class_logits(
 def score_logits_of_unseen_split(
     task: Task, split: Split, logits: np.ndarray
 ) -> MetricsAndArrays:
-    """Return ({metric: value} of logits [N, C] on unseen rows, their predictions packed
-    in few bytes).
+    """Score a model's logits on unseen rows, and pack its predictions in few bytes.
 
-    Unseen rows are labelled rows that training and model selection never use. Metrics
-    are computed from the packed values (lib.data.encode_predictions), so that they can
-    be computed again from a committed record."""
+    Unseen rows are labelled test rows that training and model selection never use.
+    Returns ({metric: value}, {name: array}) with one array: "bits" (predicted classes
+    of a task of two, eight rows a byte), "classes" (predicted classes), or "scores" of
+    a regression in float16. Metrics of a regression are computed from these rounded
+    scores, so that they can be computed again from the saved array.
+
+    task: says the classes and metrics.
+    split: the unseen rows with their labels.
+    logits: [N, C], where C is 1 for a regression."""
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.compute_metrics(task, said, split.y), data.encode_predictions(
         task.labels, said
@@ -117,14 +132,20 @@ def score_logits_of_unseen_split(
 def score_span_logits(
     split: Split, windows: spans.Features, max_answer_tokens: int, logits: np.ndarray
 ) -> MetricsAndArrays:
-    """Return ({metric: value}: exact match and F1 of the logits [W, 2, T] of all
-    windows, the arrays that a run saves).
+    """Score a model's logits for answer spans by exact match and F1 of the answers.
 
-    Where some questions have no answer (SQuAD 2.0), the model gives none if that scores
-    higher than its best span. The official script also fits a threshold to the rows
-    that it scores; here the threshold is 0.
+    Returns ({metric: value}, arrays). The arrays have a value for each of N questions:
+    "spans" (best answer, start and end in characters [N, 2]), "null" (score of no
+    answer minus that of the best span), "labels" (true answer as in "spans", -1 for
+    none), "index" (row numbers), "exact" (0 or 1) and "span_f1".
 
-    windows: the windows of passages that the model read."""
+    Where some questions have no answer (SQuAD 2.0), the prediction is no answer if
+    "null" is above 0.
+
+    split: the questions and passages with their answers.
+    windows: the W overlapping windows of passages that the model read.
+    max_answer_tokens: the longest answer.
+    logits: of the first and the last token of an answer, [W, 2, T]."""
     starts, ends = logits[:, 0], logits[:, 1]
     places, null = spans.find_best_spans(
         starts, ends, windows, split, max_answer_tokens=max_answer_tokens
@@ -140,13 +161,13 @@ def score_span_logits(
 
 
 def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
-    """Return the development score (first metric) of a constant prediction, the
-    baseline that needs no model.
+    """Return the development score of a constant prediction, a baseline.
 
-    It predicts the training set's most frequent class or mean score, or no answer to
-    any question.
+    It needs no model. It predicts the most frequent class of the training rows, their
+    mean score, or no answer to any question. A model near this score has learned
+    nothing. The score is the first metric of the task.
 
-    splits: {"train": Split, "dev": Split}."""
+    splits: {"train": training rows, "dev": development rows}."""
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None

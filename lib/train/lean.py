@@ -29,7 +29,8 @@ def keep_freed_memory() -> None:
     """Let the C library keep the memory that a training step frees, for the next step.
 
     Otherwise it returns large tensors to the system, and each step has some 5,000 page
-    faults. Without glibc nothing happens."""
+    faults, which cost time. It changes the whole process. Without glibc nothing
+    happens."""
     if platform.libc_ver()[0] == "glibc":
         # Set M_TRIM_THRESHOLD to 1 GiB of free memory.
         ctypes.CDLL(None).mallopt(-1, 1 << 30)
@@ -41,14 +42,15 @@ def keep_freed_memory() -> None:
 def use_eager_attention_and_few_casts(
     model: PreTrainedModel, numerics: Numerics
 ) -> Iterator[None]:
-    """Make the forward and backward passes of a model faster within the `with` block.
+    """Make the passes of a model on a CPU faster during a `with` block.
 
-    On a CPU the model's attention is the eager one of lib.model.scores, which is two to
-    three times as fast on short rows as PyTorch's fused one. With the dtype bfloat16,
-    hidden states have it from the embedding on, so that no casts are needed between
-    matrix products. Weights, gates and masks stay in float32. Attention modules that
-    pruning has replaced stay as they are. On other devices only freed memory is kept
-    (`keep_freed_memory`)."""
+    The model's attention is computed by separate matrix products ("eager"), which on
+    short rows is two to three times as fast as PyTorch's fused attention. With the
+    dtype bfloat16, hidden states have it from the embedding on, so that no casts are
+    needed between matrix products; weights stay in float32. On every device, the
+    process keeps freed memory for the next step (`keep_freed_memory`).
+
+    numerics: says the dtype."""
     keep_freed_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
@@ -62,15 +64,12 @@ def use_eager_attention_and_few_casts(
 
 
 def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Tensor:
-    """Return `values` with dropout, drawn from random bytes: each element is set to 0
-    with probability round(256 probability) / 256.
+    """Apply dropout to a tensor with a mask of random bytes, which is cheap to draw.
 
-    The other elements are divided by their probability of staying, so that the mean
-    does not change. One 64-bit draw serves eight elements, so the rate is a multiple of
-    1 / 256 (0.1 becomes 26 / 256 = 0.1016). An element stays if its random byte is at
-    least `level` = round(256 probability). Clamp and subtraction turn bytes into 0 and
-    1 ten times as fast as a comparison does. The scale is multiplied last, so that
-    bfloat16 does not round it."""
+    Each element is set to 0 with probability level / 256, where level = round(256 *
+    drop_probability); so 0.1 becomes 26 / 256 = 0.1016. The other elements are divided
+    by their probability of staying, so that the mean does not change. One 64-bit draw
+    serves eight elements."""
     level = round(256 * drop_probability)
     draws = torch.empty(
         (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
@@ -80,7 +79,10 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
         .view(torch.uint8)[: values.numel()]
         .view(values.shape)
     )
+    # A byte of at least `level` stays. Clamp and subtraction make it 1 and others 0,
+    # ten times as fast as a comparison.
     stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(values.dtype)
+    # The scale comes last, so that bfloat16 does not round it.
     return (values * stays).mul_(256 / (256 - level))
 
 
@@ -96,12 +98,14 @@ class ByteDropout(nn.Dropout):
 def use_dropout_by_random_bytes(
     model: PreTrainedModel, is_enabled: bool = True
 ) -> Iterator[None]:
-    """Let a model draw its dropout masks from random bytes within the `with` block, if
-    `is_enabled`.
+    """Let a model draw its dropout masks from random bytes during a `with` block.
 
-    Attention is the eager one of lib.model.scores, because PyTorch's fused one draws
-    its own mask element by element. Attention modules that pruning has replaced keep
-    their own dropout."""
+    This is faster than PyTorch's dropout. Rates become multiples of 1 / 256. Attention
+    is computed without a fused kernel, because PyTorch's fused one draws its own mask
+    element by element. The attention of GhostBERT's generated heads keeps PyTorch's
+    dropout.
+
+    is_enabled: False leaves the model unchanged."""
     layers = [
         part for part in model.modules() if is_enabled and type(part) is nn.Dropout
     ]
@@ -116,11 +120,15 @@ def use_dropout_by_random_bytes(
 
 
 class UsedEmbeddingRows(nn.Module):
-    """This embedding trains only the rows `used_ids` of the table of another embedding.
+    """A UsedEmbeddingRows is an embedding that trains only some rows of another.
 
-    Token ids keep their meaning. In training they are looked up among the used rows. In
-    eval mode they are looked up in the full table, after the trained rows were copied
-    into it."""
+    A small task uses few tokens, so the optimiser has much less to update. Token ids
+    keep their meaning. In training they are looked up among the used rows. In eval mode
+    they are looked up in the full table, after the trained rows were copied into it.
+
+    embedding: the embedding with the full table.
+    used_ids: the token ids whose rows are trained; all training rows must be made of
+    them."""
 
     def __init__(self, embedding: nn.Embedding, used_ids: Tensor) -> None:
         super().__init__()
@@ -138,8 +146,9 @@ class UsedEmbeddingRows(nn.Module):
         self.train(embedding.training)
 
     def restore_full_embedding(self) -> nn.Embedding:
-        """Write the trained rows back into the original embedding, and return that
-        embedding."""
+        """Copy the trained rows into the embedding that has the full table; return it.
+
+        After training, the caller puts this embedding back into the model."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
         return self.full[0]
@@ -156,9 +165,9 @@ class UsedEmbeddingRows(nn.Module):
 def train_used_embeddings_only(
     model: PreTrainedModel, encoded: Encoded, weight_decay: float
 ) -> Iterator[None]:
-    """Train only the word embeddings of tokens that occur in `encoded`, within the
-    `with` block.
+    """Train only the word embeddings of tokens that occur in the training rows.
 
+    This holds during a `with` block; afterwards the model has its full table again.
     Adam without weight decay does not change a row that never has a gradient. So
     leaving it out of the optimiser saves time and changes no result: a small task uses
     a few thousand rows of 30,522. With weight decay, or where the output layer shares

@@ -38,13 +38,19 @@ class HeldOutRows(NamedTuple):
 
 
 class TaskTraining:
-    """A TaskTraining has the rows of a task for a run, and the settings of a training
-    on them.
+    """A TaskTraining has the rows of a task and the settings of a training on them.
 
-    It holds what all steps that train on a task need. `data`, `train`, `numerics` and
-    `span` are the step's arguments as JSON; `train` is None where nothing is trained.
-    `tokenizer` is set by `load_start_model`, or by a step that uses another
-    tokenizer."""
+    All steps (kinds of work, such as fine-tuning) that train on a task get one.
+
+    run: the folder in which this training writes its results (a run). `run.inputs` has
+    the earlier results that it needs by name, such as `start` (the model to train) and
+    `teacher`.
+    data: JSON that says which rows of which task are used.
+    train: JSON of the training's settings, such as epochs and learning rate; None where
+    nothing is trained.
+    numerics: JSON of dtype, number of threads and device.
+    span: JSON that says how passages are cut, for a task of answer spans.
+    tokenizer: set by `load_start_model`, or by a step that uses another tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
 
@@ -67,8 +73,11 @@ class TaskTraining:
         )
 
     def load_start_model(self) -> PreTrainedModel:
-        """Return the model of the run's input `start`, with the head that the task
-        needs, and set `tokenizer`."""
+        """Return the model to train, with the head that the task needs.
+
+        It is the model of the run's input `start`, an earlier result. The attribute
+        `tokenizer` is set too. A head that is not in the saved model is drawn from the
+        run's seed."""
         folder, seed = (
             self.run.inputs["start"].model_folder,
             derive_seed(self.run.seed, "head"),
@@ -79,17 +88,21 @@ class TaskTraining:
         return model
 
     def encode_split(self, split: str) -> tuple[Encoded, heads.LogitScorer]:
-        """Return the tokenised rows of a split, and a function from their logits to
-        metrics.
+        """Tokenise the rows of a split, and make a function that scores logits on them.
 
-        split: its name, such as "dev"."""
+        Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The
+        arrays are to be saved, such as "logits" and "labels".
+
+        split: its name, such as "dev" for the development rows."""
         rows, length = self.splits[split], self.train.max_length
         return heads.encode_rows(self.tokenizer, rows, self.task, length, self.span)
 
     @cached_property
     def training_rows(self) -> Encoded:
-        """Return the tokenised training rows: the augmented ones of the run's input
-        `augmented` if it has one, and else those of the task."""
+        """Return the tokenised training rows, computed once.
+
+        They are the augmented rows of the run's input `augmented` (an earlier result)
+        where it has one, and else the training rows of the task."""
         if made := self.run.inputs.get("augmented"):
             return augment.encode_augmented_rows(
                 made, self.tokenizer, self.train.max_length
@@ -98,26 +111,33 @@ class TaskTraining:
 
     @cached_property
     def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-        """Return the model and tokenizer of the run's input `teacher`, loaded once."""
+        """Return (model, tokenizer) of the teacher for distillation, loaded once.
+
+        It is the model of the run's input `teacher`, an earlier result."""
         return backbone.load(self.run.inputs["teacher"].model_folder)
 
     @cached_property
     def teacher_logits(self) -> Tensor:
-        """Return the teacher's logits on the training rows: [N, C], or [N, 2, T] for
-        answer spans."""
+        """Return the teacher's logits on the training rows, for distillation.
+
+        They are computed once, and are [N, C], or [N, 2, T] for answer spans (logits of
+        first and last token)."""
         return torch.from_numpy(self.predict(self.teacher[0], self.training_rows))
 
     @cached_property
     def held_out_rows(self) -> HeldOutRows:
-        """Return the tokenised held-out rows, with the teacher's logits.
+        """Return (tokenised held-out rows, the teacher's logits on them [N, C]).
 
-        Held-out rows are training rows that are kept for model selection."""
+        Held-out rows are training rows that are not trained on, but used to select
+        models."""
         rows = self.encode_split("held_out")[0]
         return HeldOutRows(rows, torch.from_numpy(self.predict(self.teacher[0], rows)))
 
     def predict(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
-        """Return a model's logits on tokenised rows: [N, C], or [N, 2, T] for answer
-        spans."""
+        """Return a model's logits on tokenised rows, with the run's dtype and padding.
+
+        They are [N, C], or [N, 2, T] for answer spans (logits of first and last
+        token)."""
         return loop.predict(model, encoded, self.numerics, pad_to=self.train.pad_to)
 
     @property
@@ -130,12 +150,14 @@ class TaskTraining:
         model: PreTrainedModel,
         split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
     ) -> dict[str, ModelScorer]:
-        """Return {split: function that scores the model on it, with its weights at the
-        time of the call}.
+        """Make for each split of the rows a function that scores a model on it.
 
-        Unseen rows are for the final model alone: no model may be selected on them.
+        Returns {split name: f() -> ({metric: value}, {name: array})}. The arrays are to
+        be saved, such as "logits" and "labels". A function scores the model with its
+        weights at the time of the call. The split "unseen" has test rows for the final
+        model alone: no model may be selected on them.
 
-        split_prefixes: beginnings of the names of the splits."""
+        split_prefixes: beginnings of the names of the splits that are wanted."""
 
         def make_scorer(split: str) -> ModelScorer:
             encoded, marks = self.encode_split(split)
@@ -152,18 +174,23 @@ class TaskTraining:
         }
 
     def score_for_selection(self, score_model: ModelScorer) -> float:
-        """Return the score of a model by which the best one of a training is selected
-        (`compute_selection_score`)."""
+        """Return the score by which this training selects its best model.
+
+        Higher is better. It is the mean of the metrics that the training's settings
+        name, or the first metric of the task.
+
+        score_model: f() -> ({metric: value}, arrays) for the model as it is now."""
         return compute_selection_score(self.train, self.task, score_model()[0])
 
 
 def compute_selection_score(
     train: Train, task: Task, metrics: Mapping[str, float]
 ) -> float:
-    """Return the score by which a training selects its best model: the mean of the
-    metrics `train.select_by`, or the task's first metric.
+    """Return the score by which a training selects its best model; higher is better.
 
-    metrics: {metric: value} of the model."""
+    train: the settings; the score is the mean of the metrics in `train.select_by`, or
+    where that is empty the first metric of the task.
+    metrics: {metric: value} of a model."""
     names = train.select_by or task.metrics[:1]
     return sum(metrics[name] for name in names) / len(names)
 
@@ -177,14 +204,17 @@ def call_step_on_task(
     span: SettingsJson | None = None,
     **step_arguments: Any,
 ) -> Metrics:
-    """Call a training step with a TaskTraining made of the step's JSON arguments, and
-    return its metrics.
+    """Call a function that trains on a task, and return its metrics.
 
-    Steps that train on a task so share the code that reads these arguments.
+    The function gets a TaskTraining, which loads the rows and reads the settings that
+    `data`, `numerics`, `train` and `span` describe as JSON.
 
-    step_function: function of the TaskTraining and of the other arguments
-    `step_arguments`.
-    data, numerics, train, span: the step's arguments as JSON (`TaskTraining`)."""
+    step_function: f(TaskTraining, **step_arguments) -> metrics.
+    run: the folder of the run (this execution of the function), for writing.
+    data: which rows of which task are used.
+    numerics: dtype, number of threads and device.
+    train: settings of the training; None where nothing is trained.
+    span: how passages are cut, for a task of answer spans."""
     return step_function(
         TaskTraining(run, data, train, numerics, span), **step_arguments
     )
@@ -198,17 +228,21 @@ def train_and_save(
     scored_splits: str | tuple[str, ...] = ("dev", "unseen"),
     allows_divergence: bool = False,
 ) -> Metrics:
-    """Train a model in place, score it on the splits, save it with its predictions, and
-    return the metrics.
+    """Train a model on a task, score it, save it, and return its metrics.
 
-    Where `train.select` is "best", the best model is selected on the held-out rows if
-    `scored_splits` has them, and else on the development set.
+    The model is changed in place. Its predictions are saved too. Where the setting
+    `select` is "best", the weights with the best score during the training are taken:
+    the score on the held-out rows if `scored_splits` has them, and else on the
+    development rows.
 
-    objective: a context manager that yields the loss (lib.train.objectives).
-    callbacks: additions to the training, which finish the model after the last step.
-    scored_splits: beginnings of the names of splits whose predictions are saved.
-    allows_divergence: whether a loss that is not finite gives the metric `diverged`,
-    without predictions, instead of an error."""
+    training: the rows of the task, the settings, and the run whose folder is written.
+    objective: a context manager that yields the loss function, f(batch, row numbers) ->
+    {"loss": scalar, ...}.
+    callbacks: additions to the training, such as pruning masks, which also finish the
+    model after the last step.
+    scored_splits: beginnings of the names of splits on which the model is scored.
+    allows_divergence: what happens at a loss that is not finite: True returns the
+    metric `diverged` and saves no predictions; False raises FloatingPointError."""
     run, rows, judges = (
         training.run,
         training.training_rows,
@@ -244,12 +278,14 @@ def train_and_save(
 def save_predictions(
     run: Scratch, scorers: Mapping[str, ModelScorer], prefix: str = ""
 ) -> Metrics:
-    """Save a model's predictions on every split, and return {metric: value}.
+    """Score a model on every split, save its predictions, and return {metric: value}.
 
-    Names of arrays and metrics begin with `prefix` and the split, except for the split
-    "dev".
+    Metrics and files of a split have its name in theirs, such as "unseen.accuracy" and
+    "predictions_unseen"; those of the split "dev" (development rows) do not.
 
-    scorers: {split: function that scores the model on it}."""
+    run: the folder to write to.
+    scorers: {split name: f() -> ({metric: value}, arrays to save)} of the model.
+    prefix: a name that all names get in front, such as that of a task; "" for none."""
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()
@@ -263,16 +299,18 @@ def save_predictions(
 
 
 class Trainer:
-    """A Trainer trains and scores models in this process, without a Spec or a store.
-    Notebooks that explain a method use it.
+    """A Trainer trains and scores models on a task, without saving them.
 
-    It has the tokenised training rows (`training_rows`) and development rows (`dev`) of
-    a task.
+    Notebooks that explain a method use it. It has the tokenised rows for training
+    (`training_rows`) and development (`dev`).
 
-    splits: {"train": Split, "dev": Split} of the Task.
-    train: default settings of `fit`.
-    numerics: result of `loop.read_numerics` or `loop.use_float32_on_model_device`. By
-    default it is float32 in one CPU thread, which this process then keeps."""
+    task: what is predicted, and the metrics.
+    splits: {"train": training rows, "dev": development rows}.
+    train: default settings of `fit`, such as epochs and learning rate.
+    seed: decides the order of rows and dropout.
+    numerics: dtype, threads and device, from `loop.read_numerics` or
+    `loop.use_float32_on_model_device`. By default it is float32 in one CPU thread, and
+    this process then keeps one thread."""
 
     def __init__(
         self,
@@ -294,16 +332,22 @@ class Trainer:
         self.dev, self.marks = heads.encode_rows(tokenizer, splits["dev"], task, length)
 
     def compute_development_metrics(self, model: PreTrainedModel) -> Metrics:
-        """Return {metric: value} of a model on the development rows."""
+        """Return {metric: value} of a model on the development rows.
+
+        It has all metrics of the task."""
         return self.marks(loop.predict(model, self.dev, self.numerics))[0]
 
     def measure_development_accuracy(self, model: PreTrainedModel) -> float:
-        """Return it in points."""
+        """Return a model's accuracy on the development rows in percent, 0 to 100.
+
+        Raises KeyError for a task without the metric "accuracy"."""
         return 100 * self.compute_development_metrics(model)["accuracy"]
 
     def make_label_loss(self, model: PreTrainedModel) -> loop.Loss:
-        """Return the loss function of a model that is trained on the labels: the
-        cross-entropy, as `fit` takes it."""
+        """Return the loss function to train a model on the labels alone, for `fit`.
+
+        It is f(batch, row numbers) -> {"loss": scalar, "hard": the same}: the
+        cross-entropy to the labels, or the squared error for a regression."""
         return objectives.build_target_objective(
             self, model, Targets("hard")
         ).enter_result
@@ -315,14 +359,17 @@ class Trainer:
         callbacks: Sequence[loop.Callback] = (),
         **changed_train_settings: Any,
     ) -> Scratch:
-        """Train a model in place, and return the training's log, whose `result` is
-        {"steps", ...}.
+        """Train a model in place, and return the log of the training.
 
-        Raises FloatingPointError where the loss is not finite.
+        The log's `result` is a dict with the number of "steps", "examples_per_second"
+        and metrics of the callbacks; its `read_log("curve")` has the loss over the
+        steps. Raises FloatingPointError where the loss is not finite.
 
-        loss: the loss function; by default the cross-entropy to the labels.
-        callbacks: additions to the training (lib.train.loop.Callback).
-        changed_train_settings: fields of the Train that differ from the Trainer's."""
+        loss: f(batch, row numbers) -> {"loss": scalar, ...}; by default the loss on the
+        labels (`make_label_loss`).
+        callbacks: additions to the training, such as pruning masks.
+        changed_train_settings: settings of the training, such as epochs, that replace
+        the Trainer's for this call."""
         loss = loss or self.make_label_loss(model)
         train = replace(self.train, **changed_train_settings)
 

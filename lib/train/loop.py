@@ -45,14 +45,17 @@ _chosen = "cpu"  # Device of the run that this process computes.
 
 
 def get_device() -> torch.device:
-    """Return the device on which this process computes its run. `read_numerics` sets
-    it."""
+    """Return the device (CPU or GPU) on which this process trains and runs models.
+
+    It is the CPU until `read_numerics` sets another one."""
     return torch.device(_chosen)
 
 
 def use_dtype(numerics: Numerics) -> torch.autocast:
-    """Return an autocast context for forward passes: bfloat16 if `numerics` says so,
-    else disabled."""
+    """Return an autocast context for forward passes in the dtype that `numerics` has.
+
+    For bfloat16 it casts matrix products to bfloat16, and for float32 it does
+    nothing."""
     return torch.autocast(
         get_device().type, torch.bfloat16, numerics.dtype == "bfloat16"
     )
@@ -61,11 +64,12 @@ def use_dtype(numerics: Numerics) -> torch.autocast:
 def compute_learning_rate_factor(
     step: int, step_count: int, warmup_share: float
 ) -> float:
-    """Return the factor of the learning rate at a step, counted from 0.
+    """Return the factor of the learning rate at a step of linear warmup and decay.
 
-    It rises linearly from 0 over the first `warmup_share` of all steps, then falls
-    linearly to 0.
+    It rises linearly to 1 over the first `warmup_share` of all steps, then falls
+    linearly, and would be 0 one step after the last.
 
+    step: the number of the step, counted from 0.
     step_count: the number of all steps."""
     first = int(warmup_share * step_count)
     if step < first:
@@ -82,13 +86,19 @@ class LoadedCheckpoint(NamedTuple):
 
 
 class Callback:
-    """This base class has callbacks of the training loop, each of them optional, for
-    methods such as pruning masks.
+    """A Callback adds something to the training loop, such as pruning masks.
 
-    Several can be combined. A callback is constructed for a model before the
-    training begins. What it does must follow from the step and from the state of the
-    model alone, buffers included, so that a resumed run repeats it. All its parameters
-    belong to the model."""
+    This base class has methods that the loop calls in each step and at the end, and
+    that do nothing; a subclass overrides some. Several callbacks can be combined. A
+    callback is constructed for a model before the training begins. What it does must
+    follow from the step and from the state of the model alone, buffers included, so
+    that a resumed training repeats it. Tensors that it trains must be parameters of the
+    model, so that checkpoints save them.
+
+    groups: further optimiser groups {"params", "lr"}, with learning rates of their own
+    that follow the schedule.
+    apart: parameters that the optimiser and gradient clipping leave alone; the callback
+    may update them itself."""
 
     # Groups of parameters {"params", "lr"} with learning rates of their own, which
     # follow the run's schedule.
@@ -100,20 +110,26 @@ class Callback:
     def before_forward_pass(self, step: int, step_count: int) -> None:
         """Change the model before each forward pass, such as its pruning threshold.
 
-        step, step_count: number of the step, counted from 0, and of all steps."""
+        step: the number of the step, counted from 0.
+        step_count: the number of all steps."""
 
     def compute_penalty(self) -> dict[str, Tensor]:
-        """Return {name: scalar} of terms that are added to the loss of each step."""
+        """Return {name: scalar tensor} of terms to add to the loss of each step.
+
+        An example is a penalty that makes pruning masks sparse. {} adds nothing."""
         return {}
 
     def after_backward_pass(self, step: int, step_count: int) -> None:
         """Read or change the gradients, after the backward pass and before clipping.
 
-        step, step_count: number of the step, counted from 0, and of all steps."""
+        step: the number of the step, counted from 0.
+        step_count: the number of all steps."""
 
     def after_last_step(self) -> Metrics:
-        """Give the model its final form after the last step, before it is saved, and
-        return {metric: value}."""
+        """Give the model its final form after the last step, before it is saved.
+
+        An example is to remove pruned weights. Returns {metric: value}, which is joined
+        with the metrics of the training."""
         return {}
 
 
@@ -128,19 +144,25 @@ def fit(
     callbacks: Sequence[Callback] = (),
     batches: Batches | None = None,
 ) -> Metrics:
-    """Train a model in place on tokenised rows.
+    """Train a model in place on tokenised rows, by AdamW with linear warmup and decay.
 
-    Returns {"steps", "examples_per_second", ...} and the metrics of the callbacks.
-    Raises FloatingPointError, naming the step, where the loss is not finite, and
-    Refused where `train.select` is "best" without a `score_model`.
+    A training that was stopped resumes from its last checkpoint. Returns {"steps",
+    "examples_per_second", "mean_tokens" of a row, "best_step" where the best model is
+    selected} and the metrics of the callbacks. Raises FloatingPointError, naming the
+    step, where the loss is not finite, and Refused where `train.select` is "best"
+    without a `score_model`.
 
-    run: the folder for checkpoints and logs.
+    run: the folder for checkpoints and logs, and the seed.
     encoded: the tokenised training rows.
-    loss: the loss function, which may be a Callback too.
-    score_model: function that scores the model as it is, higher being better; it is
-    called where `train.select` is "best".
-    callbacks: they act at each step, and finish the model at the end.
-    batches: f(epoch) -> row numbers of each batch, in place of `order_batches`; all
+    loss: f(batch, row numbers) -> {"loss": scalar, further terms to log...}. It may be
+    a Callback too.
+    train: the settings, such as epochs and learning rate.
+    numerics: the dtype of the passes.
+    score_model: f() -> score of the model as it is now, higher being better, by which
+    the best weights are selected where `train.select` is "best".
+    callbacks: additions such as pruning masks: they act at each step, and finish the
+    model at the end.
+    batches: f(epoch) -> [row numbers of each batch], in place of `order_batches`. All
     epochs must have the same number of batches."""
     selects = train.select == "best"
     if selects and not score_model:
@@ -230,8 +252,9 @@ def fit(
 
 
 def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
-    """Call `after_last_step` of all callbacks after the last training step, and return
-    their metrics together."""
+    """Call `after_last_step` of all callbacks, and return their metrics in one dict.
+
+    The method gives the model its final form, for example without pruned weights."""
     return {
         name: value
         for callback in callbacks
@@ -242,11 +265,17 @@ def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
 def list_parameter_groups(
     model: PreTrainedModel, train: Train, callbacks: Sequence[Callback]
 ) -> list[dict[str, Any]]:
-    """Return the optimiser's groups of parameters.
+    """Return the optimiser's groups of parameters, with rates and weight decay.
 
-    They are parameters with weight decay; biases and LayerNorms without it (if
-    `train.spare_norms`); the convolution kernels of ghost modules at the rate
-    `train.taps` (if not 0); and the groups of the callbacks."""
+    A group is {"params", "lr"}, with "weight_decay" where it differs from the
+    optimiser's. The first has all parameters that are in no other group. Biases and
+    LayerNorms have no weight decay if `train.spare_norms`. The kernels of GhostBERT's
+    convolutions have the learning rate `train.taps` if that is not 0. Groups of the
+    callbacks follow, without weight decay unless they set one. Parameters that a
+    callback updates itself are in no group.
+
+    train: the settings, such as the learning rate.
+    callbacks: additions to the training, with `groups` and `apart`."""
     callback_groups = [group for callback in callbacks for group in callback.groups]
     taken = {id(p) for callback in callbacks for p in callback.apart}
     taken |= {id(p) for group in callback_groups for p in group["params"]}
@@ -274,9 +303,15 @@ def select_best_model(
     step: int,
     previous_best: BestModel | None,
 ) -> BestModel:
-    """Return the model if its score is the highest so far, and else `previous_best`.
+    """Return the better one of the current model and the best one so far.
 
-    The score is logged."""
+    A model is {"score", "step", "weights": copy of the state dict on the CPU}. At equal
+    scores the earlier one is returned. The score is logged.
+
+    run: the log of the training.
+    score: the score of the current model, higher being better.
+    step: the number of training steps done.
+    previous_best: the best one so far; None at the first call."""
     run.log_step(step=step, score=score)
     if previous_best and score <= previous_best["score"]:
         return previous_best
@@ -294,13 +329,16 @@ def write_checkpoint(
     previous_best: BestModel | None,
     dtype: str,
 ) -> None:
-    """Write a checkpoint with everything that a resumed run needs, atomically.
+    """Write a checkpoint with everything that a training needs to resume, atomically.
 
-    The previous checkpoint is kept, in case this one is damaged; older ones are
-    removed.
+    It has weights, optimiser, log and random states. The previous checkpoint stays, in
+    case this one is damaged, and older ones are removed.
 
-    step: number of steps done.
-    previous_best: the last result of `select_best_model`."""
+    run: the folder and the log of the training.
+    step: the number of training steps done.
+    previous_best: the best model so far, from `select_best_model`, or None.
+    dtype: the dtype of the training; a training in another dtype does not resume from
+    this checkpoint."""
     target = run.checkpoint_folder / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
@@ -325,12 +363,12 @@ def write_checkpoint(
 def load_checkpoint(
     run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
 ) -> LoadedCheckpoint:
-    """Load the last checkpoint into model and optimiser, and return the number of steps
-    done and the best model until then.
+    """Load the last checkpoint of a training into model and optimiser, to resume it.
 
-    Without a checkpoint these are 0 and None. One that is damaged or of another dtype
-    is deleted, and the one before it is tried. Raises Refused where a checkpoint does
-    not fit the model, as after a change of code."""
+    Returns (number of training steps done, best model so far or None); (0, None) where
+    there is no checkpoint. A checkpoint that is damaged or of another dtype is deleted,
+    and the one before it is tried. Raises Refused where a checkpoint does not fit the
+    model, as after a change of code. Log and random states are restored too."""
     for folder in sorted(run.checkpoint_folder.glob("step-*"), reverse=True):
         if why := disk.describe_folder_damage(folder):
             print_once(
@@ -367,8 +405,8 @@ def load_checkpoint(
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Return the logits of a batch: [B, C] of classes, or [B, 2, T] of answer spans.
 
-    A span has logits for its first and for its last token; padded tokens have ABSENT, a
-    large negative number."""
+    A span has logits for its first and for its last token. Those of padded tokens are
+    -10,000 (ABSENT), so that no answer begins or ends there."""
     out = model(**batch)
     if "logits" in out:
         return out.logits
@@ -384,14 +422,17 @@ def predict(
     max_batch_tokens: int = 2048,
     pad_to: int = 0,
 ) -> np.ndarray:
-    """Return the logits of N tokenised rows in float32: [N, C], or [N, 2, T] for answer
-    spans.
+    """Return the logits of N tokenised rows in float32, in the order of the rows.
 
-    T is the length of the longest row.
+    They are [N, C], or for answer spans [N, 2, T] (first and last token), where T is
+    the length of the longest row. The model is set to eval mode.
 
+    encoded: the tokenised rows.
+    numerics: the dtype of the forward passes.
     max_batch_tokens: the largest number of tokens in a batch with padding; a longer row
     is a batch of its own.
-    pad_to: number of tokens to which shorter rows are padded."""
+    pad_to: the number of tokens to which shorter rows are padded; T is at least
+    this."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
@@ -422,11 +463,12 @@ def predict(
 
 
 def read_numerics(numerics: SettingsJson) -> Numerics:
-    """Return the Numerics (dtype, threads, device) of a step's JSON argument, and set
-    this process's thread count and device by it.
+    """Apply the numeric settings of a run to this process, and return them.
 
-    Raises Refused for bfloat16 on a CPU without instructions for it. It does not fall
-    back to float32, whose results would then be stored as those of a bfloat16 run."""
+    The dict {"dtype", "threads", "device"} becomes a Numerics; PyTorch's thread count
+    and the device of `get_device` are set by it. Raises Refused for bfloat16 on a CPU
+    without instructions for it. It does not fall back to float32, whose results would
+    then be stored as those of bfloat16."""
     global _chosen
     arithmetic = Numerics(**numerics)
     if arithmetic.dtype == "bfloat16" and not (
@@ -446,12 +488,13 @@ def read_numerics(numerics: SettingsJson) -> Numerics:
 def use_float32_on_model_device(
     model: PreTrainedModel, threads: int
 ) -> Iterator[Numerics]:
-    """Yield float32 Numerics for the device of a model, for a user's own training loop.
+    """Set this process to float32 and to a model's device during a `with` block.
 
-    At the end of the `with` block, thread count, device and random states of the
-    process are restored.
+    Yields the Numerics (dtype, threads, device) that functions for training and
+    prediction take. It serves a user's own program: at the end, thread count, device
+    and random states are restored.
 
-    threads: the number of CPU threads within it."""
+    threads: the number of CPU threads within the block."""
     global _chosen
     before, count = _chosen, torch.get_num_threads()
     device = "cuda" * (model.device.type == "cuda")

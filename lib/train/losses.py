@@ -18,17 +18,22 @@ def compute_prediction_losses(
     targets: Targets,
     teacher_logits: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Return the losses "hard" (on labels) and "soft" (on a teacher's logits) that the
-    Targets ask for, and their sum "loss".
+    """Return the losses of logits on the labels, on a teacher's logits, or on both.
 
-    "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft"
-    is the same to the teacher's logits (GhostBERT section 2.3, Table 8).
+    The dict has "hard" (on labels) and "soft" (on the teacher), as far as `targets`
+    asks for them, and "loss", their sum. "hard" is the cross-entropy to the labels, or
+    the squared error where C is 1. "soft" is the cross-entropy to the teacher's
+    softmax, averaged or summed over classes as `targets` says, times the squared
+    temperature; where C is 1 it is the squared error to the teacher's output (GhostBERT
+    section 2.3, Table 8).
 
-    logits, teacher_logits: [B, C]. labels: classes [B], or scores where C is 1.
+    logits, teacher_logits: [B, C].
+    labels: classes [B], or scores where C is 1.
+    targets: which losses are asked for, and the settings of "soft".
 
-    For answer spans, logits are [B, 2, T], labels are token numbers [B, 2], and
-    teacher_logits have at least T tokens. First and last token are 2 B choices among T
-    tokens. Labels beyond T are ignored, as in BERT's script."""
+    For answer spans, logits are [B, 2, T] and labels are token positions [B, 2]: the
+    first and the last token of B answers are 2 B choices among T tokens. The teacher's
+    logits have at least T tokens. Labels beyond T are ignored, as in BERT's script."""
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
@@ -62,11 +67,12 @@ def compute_mean_squared_error(
     token_mask: Tensor | None = None,
     ignores_padding: bool = True,
 ) -> Tensor:
-    """Return the mean of (student_states - teacher_states)^2, a distillation loss. Only
-    the student gets a gradient.
+    """Return the mean squared difference of hidden states, a distillation loss.
+
+    Only the student gets a gradient.
 
     student_states, teacher_states: hidden states [B, T, H].
-    token_mask: attention mask [B, T], 1 for real tokens.
+    token_mask: attention mask [B, T], 1 for real tokens; None where all are real.
     ignores_padding: whether the mean leaves out padded tokens."""
     return MeanSquare.apply(
         student_states, teacher_states, token_mask if ignores_padding else None
@@ -74,10 +80,11 @@ def compute_mean_squared_error(
 
 
 class MeanSquare(torch.autograd.Function):
-    """This autograd function computes `compute_mean_squared_error`, and saves the
-    difference of the states for the backward pass.
+    """MeanSquare computes the mean squared difference of hidden states [B, T, H].
 
-    So each pass reads the states only once."""
+    This autograd function saves the difference for the backward pass, so that each pass
+    reads the states only once. The student gets a gradient, and the teacher none. With
+    a token mask [B, T], the mean is over real tokens alone."""
 
     @staticmethod
     def forward(
@@ -113,11 +120,13 @@ def compute_attention_error_over_tokens(
     token_mask: Tensor,
     ignores_padding: bool,
 ) -> Tensor:
-    """Return the mean squared difference of attention scores before the softmax, [B, A,
-    T, T] each (EfficientBERT, equation 1).
+    """Return the mean squared difference of attention scores, a distillation loss.
+
+    The scores are those of student and teacher before the softmax, [B, A, T, T] each
+    (EfficientBERT, equation 1).
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    ignores_padding: whether the mean leaves out pairs with a padded token."""
+    ignores_padding: whether the mean leaves out pairs of tokens with a padded one."""
     square = (
         student_attention_scores.float() - teacher_attention_scores.float()
     ).square()
@@ -133,13 +142,15 @@ def compute_attention_error_zero_padded(
     token_mask: Tensor,
     ignores_padding: bool,
 ) -> Tensor:
-    """Return the mean squared difference of attention scores before the softmax, [B, A,
-    T, T] each, with the scores of padded keys set to 0.
+    """Return the mean squared difference of attention scores, padded keys set to 0.
 
-    Scores of at most -100 become 0 too, as in EfficientBERT's code.
+    The scores are those of student and teacher before the softmax, [B, A, T, T] each.
+    Scores of padded keys and all scores of at most -100 are first set to 0 in both, as
+    in EfficientBERT's code for distillation.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    ignores_padding: whether the mean leaves out pairs with a padded token."""
+    ignores_padding: whether the mean leaves out all pairs of tokens with a padded one.
+    Otherwise it is over all T * T pairs."""
     gone = (token_mask == 0)[:, None, None, :]
     student_attention_scores, teacher_attention_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
@@ -156,13 +167,14 @@ def compute_attention_error_over_keys(
     token_mask: Tensor,
     ignores_padding: bool,
 ) -> Tensor:
-    """Return the mean squared difference of attention scores before the softmax, [B, A,
-    T, T] each, with differences at padded keys set to 0.
+    """Return the mean squared difference of attention scores, as in TinyBERT's code.
 
-    TinyBERT's code does the same.
+    The scores are those of student and teacher before the softmax, [B, A, T, T] each.
+    Differences at padded keys are set to 0.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    ignores_padding: whether the mean is over pairs of real tokens alone."""
+    ignores_padding: whether the mean is over pairs of real tokens alone. Otherwise it
+    is over all T * T pairs."""
     token_mask = token_mask.bool()
     pairs = token_mask[:, None, None, :]
     if ignores_padding:

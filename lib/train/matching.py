@@ -49,8 +49,21 @@ class LayerPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """A Match compares one kind of hidden state of student and teacher in pairs of
-    layers. The distances are added to the loss."""
+    """A Match says which states of a student are compared with which of its teacher.
+
+    It is for distillation: the distance of each pair of layers is added to the loss.
+
+    part: the name of the loss term to which the distances are added.
+    feature: what is compared: "embedding", "attention" or "ffn" (outputs of these
+    blocks), or "scores" (attention scores before the softmax).
+    layers: pairs (student's layer, teacher's layer), counted from 0.
+    mask: whether padded tokens are left out.
+    projected: whether the student's linear map `projection` first brings its states to
+    the teacher's width.
+    heads: for each layer of a pruned student, the teacher's heads that it still has; ()
+    for all heads.
+    distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
+    scalar."""
 
     part: str  # Name of the term of the loss to which the distances are added.
     # Hidden state that is compared: "embedding", "attention" or "ffn" (the outputs of
@@ -74,13 +87,15 @@ class Match:
 def map_layers(
     student_layer_count: int, teacher_layer_count: int
 ) -> tuple[LayerPair, ...]:
-    """Return the pairs of layers to match.
+    """Return which layers of student and teacher are compared in distillation.
 
-    Counted from 1, layer m of a student with L_s layers is matched to layer m L_t / L_s
-    of the teacher where that is a whole number. A student deeper than its teacher has
-    layers without a partner. Raises Refused where neither number divides the other.
+    They are pairs (student's layer, teacher's layer), counted from 0. The teacher's
+    layers lie at equal steps: counted from 1, layer m of a student with L_s layers is
+    paired with layer m L_t / L_s of the teacher where that is a whole number. In a
+    student that is deeper than its teacher some layers have no partner. Raises Refused
+    where neither number of layers divides the other.
 
-    student_layer_count, teacher_layer_count: the numbers of layers L_s and L_t."""
+    student_layer_count, teacher_layer_count: L_s and L_t."""
     if (
         student_layer_count % teacher_layer_count
         and teacher_layer_count % student_layer_count
@@ -100,13 +115,14 @@ def map_layers(
 def record_states_and_scores(
     model: PreTrainedModel, with_attention_scores: bool = True
 ) -> Iterator[States]:
-    """Yield a dict that each forward pass of the model fills with its hidden states.
+    """Record a model's hidden states and attention scores during a `with` block.
 
-    The keys are "embedding" [B, T, H], and "attention", "ffn" and "scores", lists with
-    a tensor for each layer.
+    Yields a dict that each forward pass fills anew, for a distillation loss:
+    "embedding" [B, T, H]; "attention" and "ffn" (outputs of these blocks), lists of L
+    tensors [B, T, H]; "scores" (attention scores before the softmax), a list of L
+    tensors [B, A, T, T].
 
-    with_attention_scores: whether to record the attention scores before the softmax,
-    [B, A, T, T] for each layer."""
+    with_attention_scores: False leaves out the scores; "scores" is then None."""
     with (
         record_hidden_states(model) as seen,
         record_attention_scores(model)
@@ -119,9 +135,12 @@ def record_states_and_scores(
 def run_encoder_without_head(
     model: PreTrainedModel, batch: loop.Batch, unused_row_numbers: np.ndarray
 ) -> None:
-    """Run the encoder of a model without its head, where only hidden states are needed.
+    """Run a model's encoder without its head, where only hidden states are needed.
 
-    unused_row_numbers: not used; other forward passes look up their labels by them."""
+    Hooks such as those of `record_states_and_scores` read the states, so nothing is
+    returned.
+
+    unused_row_numbers: not used; all functions for a forward pass take it."""
     get_encoder(model)(**batch)
 
 
@@ -132,11 +151,16 @@ def open_teacher_forward(
     run_forward: Forward = run_encoder_without_head,
     with_attention_scores: bool = True,
 ) -> Iterator[TeacherForward]:
-    """Yield a function f(batch, row numbers) -> (hidden states, logits) that runs a
-    teacher without gradients.
+    """Make the function that runs a teacher on a batch without gradients.
 
-    run_forward: the forward pass; by default the encoder runs alone, and logits are
-    None.
+    It is used in a `with` block, which yields f(batch, row numbers) -> (hidden states,
+    logits). The states are the dict of `record_states_and_scores`. Logits are None
+    where only the encoder runs.
+
+    model: the teacher.
+    numerics: the dtype of the passes.
+    run_forward: the forward pass, f(model, batch, row numbers) -> logits; by default
+    the encoder runs alone.
     with_attention_scores: whether the states include attention scores before the
     softmax."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
@@ -163,12 +187,18 @@ def build_matching_loss(
     run_forward: Forward = run_encoder_without_head,
     prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the distillation loss of a student that matches a teacher's hidden states:
-    f(batch, row numbers) -> {"loss": scalar, terms...}.
+    """Make the loss by which a student learns to match a teacher's hidden states.
 
-    teacher_forward: f(batch, row numbers) -> (hidden states, logits) of the teacher.
-    run_forward: the student's forward pass; by default the encoder runs alone.
-    prediction_loss: (weight, function) of a loss on logits, added as "prediction"."""
+    It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
+    and each of its terms}.
+
+    teacher_forward: f(batch, row numbers) -> (hidden states, logits) of the teacher,
+    with states as `record_states_and_scores` yields them.
+    layer_matches: which states and layers are compared, and by which distance.
+    run_forward: the student's forward pass, f(model, batch, row numbers) -> logits; by
+    default the encoder runs alone.
+    prediction_loss: (weight, f(student's logits, teacher's logits, row numbers) ->
+    scalar), a further term "prediction"; None for none."""
     with record_states_and_scores(
         student, any(match.feature == "scores" for match in layer_matches)
     ) as seen:
@@ -200,11 +230,18 @@ def build_matching_loss_of_teacher(
     run_forward: Forward = run_encoder_without_head,
     prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
-    """Yield the distillation loss of `build_matching_loss` with a teacher that runs on
-    each batch too.
+    """Make a distillation loss on hidden states, where the teacher runs on each batch.
 
-    The alternative is to read the teacher's states from disk
-    (`read_states_from_disk`)."""
+    It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
+    and each of its terms}. `read_states_from_disk` is the alternative: the teacher's
+    states are then written once, and no teacher has to run.
+
+    layer_matches: which states and layers are compared, and by which distance.
+    numerics: the dtype of the teacher's passes.
+    run_forward: the forward pass of both models, f(model, batch, row numbers) ->
+    logits; by default the encoders run alone.
+    prediction_loss: (weight, f(student's logits, teacher's logits, row numbers) ->
+    scalar), a further term "prediction"; None for none."""
     scores = any(match.feature == "scores" for match in layer_matches)
     with (
         open_teacher_forward(teacher, numerics, run_forward, scores) as teach,
@@ -222,16 +259,19 @@ def compute_distances(
     token_mask: Tensor,
     student: nn.Module | None = None,
 ) -> dict[str, Tensor]:
-    """Return {term of the loss: sum of its distances} between the hidden states of
-    student and teacher, all with weight 1.
+    """Return the distances between hidden states of student and teacher on a batch.
 
-    Raises Refused where attention scores have different numbers of heads.
+    They are {term of the loss: scalar}, where a Match names the term to which it adds,
+    such as "attention". A term is the sum of its distances over pairs of layers, all
+    with weight 1. Raises Refused where attention scores have different numbers of
+    heads.
 
-    layer_matches: the kinds of states and the pairs of layers that are compared.
-    student_states, teacher_states: the states of one batch, as
-    `record_states_and_scores` fills them.
+    layer_matches: which states and layers are compared, by which distance, for which
+    term.
+    student_states, teacher_states: the dicts of `record_states_and_scores`.
     token_mask: attention mask [B, T], 1 for real tokens.
-    student: the model with the `projection`, where a Match needs it."""
+    student: the model whose linear map `projection` brings its states to the teacher's
+    width; needed only where a Match asks for it."""
     parts: dict[str, Tensor] = {}
     for match in layer_matches:
         ours, targets = student_states[match.feature], teacher_states[match.feature]
@@ -256,11 +296,10 @@ def compute_distances(
 
 
 def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
-    """Return a linear layer from the student's width to the teacher's, so that states
-    of two widths can be compared.
+    """Return a linear layer from the student's hidden size to the teacher's.
 
-    Its weights are drawn from a normal distribution with standard deviation 0.02, and
-    its biases are 0."""
+    With it, a distillation loss can compare states of two widths. Its weights are drawn
+    from a normal distribution with standard deviation 0.02, and its biases are 0."""
     made = nn.Linear(student_width, teacher_width)
     nn.init.normal_(made.weight, 0.0, 0.02)
     nn.init.zeros_(made.bias)
@@ -279,14 +318,16 @@ def write_hidden_states(
     batch_size: int = 32,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> dict[str, int]:
-    """Write a teacher's hidden states for all rows to a file, and return {"bytes",
-    "tokens"}.
+    """Write a teacher's hidden states for all rows to a file.
 
-    Students that are distilled from it then need not run the teacher. The states have
-    the dtype of `numerics`.
+    Students that are distilled from the file then need not run the teacher
+    (`read_states_from_disk`). The states are the embedding output and the outputs of
+    the attention blocks and layers, in the dtype of `numerics`, without padding.
+    Returns {"bytes": size of the states, "tokens": number of tokens}.
 
     encoded: the tokenised rows.
-    report_progress: function that gets the share of rows done."""
+    batch_size: rows of a batch.
+    report_progress: a function that gets the share of rows done, 0 to 1."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     lengths = encoded.lengths()
@@ -313,13 +354,15 @@ def write_hidden_states(
 
 
 def read_states_from_disk(file_path: Path, layer_count: int) -> TeacherForward:
-    """Return a function f(batch, row numbers) -> (hidden states, None) that reads a
-    teacher's states from disk, in place of `open_teacher_forward`.
+    """Make the function that reads a teacher's hidden states from disk.
 
-    States are padded with zeros to the length of the batch.
+    Students are then distilled without running the teacher. It is f(batch, row numbers)
+    -> (hidden states, None), in place of a function that runs the teacher. The states
+    are {"embedding": [B, T, H], "attention" and "ffn": L tensors [B, T, H]}, with zeros
+    at padded tokens.
 
-    file_path: a file of `write_hidden_states`.
-    layer_count: layers of the teacher."""
+    file_path: a file that `write_hidden_states` wrote.
+    layer_count: the number of layers L of the teacher."""
     tensors = load_file(file_path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 

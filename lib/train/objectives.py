@@ -25,12 +25,18 @@ def build_target_objective(
     targets: Targets,
     teacher_weight: float | None = None,
 ) -> nullcontext[loop.Loss]:
-    """Return the objective that learns the labels, the logits of the run's input
-    `teacher`, or both, as `targets` says.
+    """Make the loss on the labels, on the teacher's logits, or on both.
 
-    training: the rows of the task and the teacher's logits on them.
-    teacher_weight: weight alpha of the teacher's term, where that of the labels is 1 -
-    alpha; without it both weights are 1."""
+    Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar,
+    "hard": loss on labels, "soft": loss on the teacher's logits}, with the terms that
+    `targets` asks for.
+
+    training: has the tokenised rows (`training_rows`) and, if they are needed, the
+    teacher's logits on them (`teacher_logits`).
+    model: the model to train.
+    targets: which losses are used.
+    teacher_weight: the weight alpha of "soft", where "hard" has 1 - alpha; None gives
+    both the weight 1. A number is allowed only where `targets` asks for both."""
     rows, teacher = (
         training.training_rows,
         training.teacher_logits if targets.kind != "hard" else None,

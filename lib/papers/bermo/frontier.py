@@ -17,10 +17,17 @@ METHOD = "Magnitude"
 def fine_pruning_spec(
     profile: str, task: str, kept_weights_in_twelfths: int, model_name: str
 ) -> Spec:
-    """Return the Spec of a model that is pruned while it is fine-tuned.
+    """Describe the run that prunes a model by magnitude while it is fine-tuned.
 
-    kept_weights_in_twelfths: the share of the encoder's weights that is kept, times 12.
-    model_name: "BERT", or "BERMo" with the weighted sum of layers."""
+    The model is one point in a comparison of score and cost of many compression
+    methods, all trained for equally many epochs. The Spec is the frozen description of
+    this run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
+    kept_weights_in_twelfths: the share of the weights in the encoder's linear layers
+    that is kept, times 12; 3 means a quarter.
+    model_name: "BERT", or "BERMo", whose last output is a weighted sum of all layers'
+    outputs (layer mix)."""
     epochs = make_single_stage_settings(students.FINETUNE, profile).epochs
     return recipes.pruned_spec(
         profile,

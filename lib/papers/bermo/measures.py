@@ -25,13 +25,15 @@ MATCH = 0.5
 def list_gradient_norms_of_lower_layers(
     runs_frame: pd.DataFrame, unused_columns: object
 ) -> list[float]:
-    """Return for each run the log10 of the gradient norm in the lower half of the
-    layers, averaged over steps and layers.
+    """Return a log10 gradient norm of the lower half of the layers for each run.
 
-    BERMo claims that its weighted sum of layers lets gradients reach these layers.
+    The value is the mean of log10 norms over the training steps and over layers 1 to L
+    / 2. BERMo claims that its weighted sum of all layers' outputs lets gradients reach
+    these layers. The value is NaN where the loss became infinite or NaN.
 
-    runs_frame: a DataFrame with a row for each run.
-    unused_columns: not used; all measures by run have it."""
+    runs_frame: a DataFrame with a row for each run. Its column "run" has the run, whose
+    saved array `gradient_norm` is [bins of steps, L].
+    unused_columns: not used; all functions that measure runs take this argument."""
     # For each run the gradient norms [bins of steps, L].
     norms = [
         run.read_arrays("course")["gradient_norm"].clip(1e-12)
@@ -45,16 +47,20 @@ def find_fewest_epochs_to_reach_bert(
     columns_by_task: Mapping[str, Sequence[Column]],
     score_margin: float = MATCH,
 ) -> pd.DataFrame:
-    """Return the fewest epochs with which each model scores as well as BERT's longest
-    training.
+    """Return in how few epochs each model scores as well as BERT trained longest.
 
-    It has a line for each task and seed with runs of all numbers of epochs: task, seed,
-    and a column for each model. A model that never scores so well counts one increment
-    of epochs more than the longest training.
+    It tests the claim that BERMo needs fewer epochs than BERT. Each model was trained
+    several times, with different numbers of epochs. The result has a row for each task
+    and seed, with the columns "task" and "seed", and for each model a column with its
+    number of epochs. A model that never scores so well gets the longest training plus
+    the last increment: 8 where runs have 2, 4 and 6 epochs. A task and seed are left
+    out where a model lacks a run, or where there is only one number of epochs.
 
-    runs_frame: a DataFrame with a row for each run, with the column "epochs".
-    columns_by_task: {task: its metrics}.
-    score_margin: a score that is at most this many points lower counts as equal."""
+    runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
+    epochs and run (the Run, a stored result with its scores).
+    columns_by_task: {task: metrics by which it is scored}.
+    score_margin: a score that is at most this many points (of 100) lower counts as
+    equal."""
     import pandas as pd
 
     runs_frame = (
@@ -86,10 +92,16 @@ def find_fewest_epochs_to_reach_bert(
 def list_epochs_to_reach_bert(
     runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[float]:
-    """Return for each run the fewest epochs with which its model scores as well as
-    BERT's longest training (`find_fewest_epochs_to_reach_bert`).
+    """Return for each run in how few epochs its model reaches BERT's final score.
 
-    runs_frame, columns_by_task: as in `find_fewest_epochs_to_reach_bert`."""
+    The value is that of `find_fewest_epochs_to_reach_bert` for the run's task, seed and
+    model, so all runs of a model at a seed have the same one. It is NaN where that
+    function leaves out the task and seed. With a value for each run, two models can be
+    compared seed by seed.
+
+    runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
+    epochs and run (the Run, a stored result with its scores).
+    columns_by_task: {task: metrics by which it is scored}."""
     least = find_fewest_epochs_to_reach_bert(runs_frame, columns_by_task).set_index(
         ["task", "seed"]
     )

@@ -19,8 +19,19 @@ from lib.core.options import (
 
 @dataclass(frozen=True)
 class Mix(Option):
-    """This class has the settings of the layer mix, a weighted sum of the outputs of
-    all layers that replaces the last layer's output (BERMo, section 3.1)."""
+    """This class has the settings of a layer mix (BERMo, section 3.1).
+
+    A layer mix is a learned weighted sum of the outputs of all layers, which replaces
+    the last layer's output. Raises Refused for a value that is not allowed.
+
+    norm: over what the outputs are normalised before the sum: "layers", "layers_affine"
+    (with a learned scale and shift), "channels", "tokens" or "none".
+    init: how the weights are initialised.
+    lr: learning rate of the weights and of the scale of the sum.
+    dropout: dropout rate of the normalised outputs.
+    plain: "" for the learned sum. A control learns no weights: "mean" takes the mean of
+    a token's embedding and layer outputs, "embedding" the mean embedding of all tokens
+    of the row."""
 
     # Axis over which the layers' outputs are normalised. The paper's text says over
     # "layers"; but then, with equal weights, the terms of the sum cancel to exactly 0.
@@ -38,8 +49,12 @@ class Mix(Option):
 
     @property
     def surgery_operation(self) -> SurgeryOperation:
-        """Return the entry {"op": "mix", ...} by which
-        `lib.model.surgery.apply_surgery` puts the layer mix into a model."""
+        """Return the dict by which `apply_surgery` puts this layer mix into a model.
+
+        A layer mix is a weighted sum of the outputs of all layers, in place of the last
+        one's. The dict is {"op": "mix", "norm", "init", "dropout"} with the values of
+        the fields of these names, and "plain" for a control without learned weights. It
+        is saved with the model, so that the model can be built again."""
         operation = {
             "op": "mix",
             "norm": self.norm,
@@ -51,10 +66,27 @@ class Mix(Option):
 
 @dataclass(frozen=True)
 class Prune(Option):
-    """This class has the settings of fine-pruning: masks remove weights while a model
-    is fine-tuned (Sanh et al. 2020; BERMo, section 2.3 and Tables 6 to 11).
+    """This class has the settings of pruning during fine-tuning, by masks on weights.
 
-    A threshold moves from an initial to a final value and closes the masks."""
+    A threshold moves from an initial to a final value and closes the masks (Sanh et al.
+    2020; BERMo, section 2.3 and Tables 6 to 11). Raises Refused for a value that is not
+    allowed.
+
+    method: what decides on a weight: its "magnitude", or a learned score: "movement"
+    keeps the highest scores, "soft" those above a threshold, and "l0" draws masks from
+    scores.
+    initial_threshold, final_threshold: the share of weights that is kept; for "soft"
+    the least sigmoid of a score that is kept. For "l0" their ratio only scales the
+    penalty.
+    warmup_steps: number w of steps, the unit of the next two fields.
+    initial_warmup, final_warmup: steps with the initial threshold at the start, and
+    with the final one at the end, as multiples of w.
+    lr, init: learning rate and initial value of the scores.
+    final_lambda: weight of the penalty on scores, at the final threshold.
+    target: the share of weights to keep, to which a controller of the penalty's weight
+    leads; 0 for no controller.
+    overlong: what happens where both warm-ups take all steps: "refuse" is an error,
+    "jump" changes the threshold at once."""
 
     # How weights are chosen: the largest ones, or by learned scores. The paper's tables
     # call "movement" topK and "soft" sigmoied_threshold.

@@ -40,12 +40,13 @@ class WeightCounts(NamedTuple):
 
 
 class Masks(loop.Callback):
-    """This class puts a mask on every linear layer of the encoder, and closes masks by
-    a schedule during the training.
+    """This class prunes a model while it is trained, by a mask on each linear layer.
 
-    What a resumed run needs is in buffers of `model.pruning`, which the finished model
-    does not have. Raises Refused where the schedule's warm-ups do not fit the number of
-    steps."""
+    The constructor puts masks on the linear layers of the encoder. The training loop
+    calls the methods in each step. A threshold that changes by a schedule closes the
+    masks step by step. After the last step, they are multiplied into the weights.
+
+    Raises Refused where the warm-ups of the schedule do not fit the number of steps."""
 
     def __init__(
         self,
@@ -85,9 +86,15 @@ class Masks(loop.Callback):
             pruning.register_buffer(name, made)
 
     def before_forward_pass(self, step: int, step_count: int) -> None:
-        """Set the threshold of the masks and the weight of the penalty for a step.
+        """Set the threshold of the pruning masks and the weight of their penalty.
 
-        With a target share of kept weights, a controller changes that weight."""
+        The training loop calls it before each forward pass. The threshold follows a
+        schedule (`plan_threshold_ramp`). The penalty is a term of the loss that lowers
+        mask scores; its weight follows the threshold. Where a share of weights to keep
+        is set, a controller scales the penalty's weight too.
+
+        step: number of the step, from 0.
+        step_count: number of all steps; it is not used."""
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
         if self.options.final_lambda:
@@ -101,14 +108,16 @@ class Masks(loop.Callback):
             self.weight *= steered / self.options.final_lambda
 
     def update_penalty_weight(self, step: int) -> None:
-        """Change the penalty's weight so that the target share of the weights is kept
-        at the end.
+        """Change the penalty's weight so that the wanted share of weights is kept.
 
-        The penalty lowers all scores. The decisive score is the largest one of those
-        weights that are not to be kept. It has to fall to the final threshold just at
-        the end of the run, so its lag behind a planned course changes the weight. The
-        share of kept weights itself is a bad signal: it stays at 1 for long and then
-        falls within a few steps."""
+        The penalty lowers all scores, and a weight is pruned where its score is below a
+        final threshold. Of n scores the k-th largest decides, where k is n times the
+        wanted share: if it ends at the threshold, about k weights stay. This score is
+        compared with a planned course (`compute_planned_score_level`), and the penalty
+        becomes stronger where the score is too high. The kept share itself is a bad
+        signal: it stays at 1 for long, then falls within a few steps.
+
+        step: number of the step, from 0."""
         state, first = self.model.get_submodule("pruning"), self.options.final_lambda
         steered, lag = state.get_buffer("steered"), state.get_buffer("error")
         assert self.cut is not None
@@ -127,8 +136,12 @@ class Masks(loop.Callback):
         lag.fill_(error)
 
     def compute_penalty(self) -> dict[str, Tensor]:
-        """Return {"penalty": weight times the mean penalty of all masked matrices}, a
-        part of the loss; {} where the method has none."""
+        """Return {"penalty": scalar}, the term of the loss that makes the masks sparse.
+
+        It is the current weight of the penalty times the mean over all masked matrices
+        of a matrix's penalty (`Mask.compute_penalty`). The training loop adds it to the
+        loss. The result is {} where the option `final_lambda` is 0, as for pruning by
+        magnitude."""
         if not self.options.final_lambda:
             return {}
         penalties = torch.stack([mask.compute_penalty() for *_, mask in self.places])
@@ -136,8 +149,12 @@ class Masks(loop.Callback):
 
     @torch.no_grad()
     def count_kept_weights(self) -> WeightCounts:
-        """Return the numbers of kept and of all weights, with an entry for each masked
-        matrix."""
+        """Count the kept weights and all weights of each masked matrix.
+
+        Return two lists of integers, `kept_by_matrix` and `total_by_matrix`, in the
+        order of the encoder's linear layers. For the method "l0", whose masks are
+        random in training, those of eval mode are counted. The share of kept weights
+        during the training follows from the counts."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
@@ -148,11 +165,15 @@ class Masks(loop.Callback):
 
     @torch.no_grad()
     def after_last_step(self) -> Metrics:
-        """Multiply the weights by their final masks, remove the masks, and cut out
-        heads and neurons that are all zero.
+        """Make the pruning final: multiply masks into weights, and remove dead units.
 
-        It saves the array `shares`, the kept share of each layer's masked weights [L],
-        and returns counts of weights in the encoder's layers."""
+        The training loop calls it once, before the model is saved. Attention heads and
+        neurons whose incoming or outgoing weights are all zero are cut out, which makes
+        the model smaller and faster. The share of weights that is kept in each layer
+        [L] is saved as the array `layers` of the file `shares`.
+
+        Return the metrics of `compute_pruning_metrics`, "kept_heads" and "kept_neurons"
+        (numbers in all layers together), and "penalty_weight" at the last step."""
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in get_layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
@@ -177,14 +198,17 @@ class Masks(loop.Callback):
 def compute_pruning_metrics(
     maskable_weight_count: int, kept_weight_count: int, parameter_count: int
 ) -> Metrics:
-    """Return shares and counts of weights as metrics of a pruned model.
+    """Return the counts and shares of weights that describe how far a model is pruned.
 
-    "kept_share" is of the masked weights. "remaining" is of all parameters of the
-    layers, with biases and LayerNorms; the papers call it remaining weights.
+    The keys are "masked_weights", "kept_weights" and "encoder_parameters", which are
+    the three arguments, and two shares from 0 to 1. "kept_share" is kept weights by
+    weights with a mask. "remaining" is the same share of all parameters of the layers,
+    where biases and LayerNorms count as kept; papers on pruning call it remaining
+    weights.
 
     maskable_weight_count: number of weights with masks.
     kept_weight_count: number of those that are not pruned.
-    parameter_count: number of all parameters of the layers."""
+    parameter_count: number of all parameters of the encoder's layers."""
     return {
         "masked_weights": maskable_weight_count,
         "kept_weights": kept_weight_count,
@@ -196,11 +220,14 @@ def compute_pruning_metrics(
 
 
 class LayerMix(loop.Callback):
-    """This class puts a layer mix, a weighted sum of all layers' outputs, into a model
-    and trains it.
+    """This class puts a layer mix into a model when it is made, and trains the mix.
 
-    It saves the arrays `mix`: the weights [L + 1] before and after the training, and
-    the scale gamma [1]."""
+    A layer mix is a learned weighted sum of the outputs of all layers, in place of the
+    last layer's output (BERMo, section 3.1). The training loop calls the method
+    `after_last_step`. It saves the file `mix` with the arrays `before` and `after` [L +
+    1], the weights of embedding output and L layers before and after the training, and
+    `gamma` [1], the scale of the sum. Its metric "mix_bytes_per_token" is the memory
+    for the outputs in float32."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, mix_options: Mix) -> None:
         self.run, self.model = run, model
@@ -227,22 +254,33 @@ class LayerMix(loop.Callback):
 
 
 def freeze_encoder_or_embeddings(model: PreTrainedModel, frozen_part: str) -> None:
-    """Exclude a part of the model from training: "embeddings" or, with them, "encoder".
+    """Exclude the embeddings, or the embeddings and all layers, from training.
 
-    The embeddings are those of words, positions and types with their LayerNorm. Pooler,
-    head, layer mix and the scores of masks stay trainable."""
+    A frozen encoder makes the training a probe: it shows what the encoder's outputs
+    already contain. Parameters are changed in place: `requires_grad` is set to False.
+    Embeddings are those of tokens, positions and segments, and their LayerNorm. Pooler,
+    task head, the weighted sum of layers and the learned scores of pruning masks stay
+    trainable.
+
+    frozen_part: "embeddings", or "encoder" for the embeddings and all layers. Raises
+    KeyError for another name."""
     for name, parameter in get_encoder(model).named_parameters():
         if name.startswith(FROZEN[frozen_part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
 
 
 class GradientRecord(loop.Callback):
-    """This class records the gradient norm of each layer during a training, before
-    clipping.
+    """This class records the gradient norm of each layer while a model is trained.
 
-    Scores of masks do not count. It saves the arrays `course`, in at most 50 bins of
-    steps: mean norms [bins, L], and the share of weights that the masks keep at the
-    first step of each bin [bins]. Both are NaN after the loss was not finite."""
+    It shows whether gradients reach the lower layers. The training loop calls its
+    methods in each step. A norm is that of all gradients of a layer before clipping,
+    without those of the scores of pruning masks.
+
+    The file `course` gets two arrays. The steps are divided into at most 50 bins.
+    `gradient_norm` [bins, L] has the mean norm in each bin. `kept_share` [bins] has the
+    share of weights that are not pruned at the first step of each bin, 1 without
+    pruning. Where the loss becomes infinite or NaN, the values of later steps are
+    NaN."""
 
     def __init__(
         self, run: Scratch, model: PreTrainedModel, step_count: int, masks: Masks | None

@@ -67,11 +67,14 @@ def find_setting(
     task: str,
     setting_name: str,
 ) -> Value:
-    """Return the value for a profile and task out of {profile: {task: value}}.
+    """Return the value of a setting for a profile and task.
 
-    The task "" stands for all tasks that are not listed. Raises Refused for a task
-    without a value.
+    The table of settings is {profile: {task: value}}, where the task "" stands for all
+    tasks that are not listed. Raises Refused where the task is not listed and there is
+    no "".
 
+    values_by_profile: the table.
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
     setting_name: what the value is, for the error message."""
     by_task = values_by_profile[profile]
     if "" not in by_task:
@@ -80,8 +83,13 @@ def find_setting(
 
 
 def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
-    """Return the descriptor of the rows of a task on which all of BERMo's runs are
-    trained."""
+    """Return the dict that says on which rows of a task all BERMo runs are trained.
+
+    It has the keys of `lib.data.make_data_descriptor`, such as "source" and "task" of
+    the data, "digest" of all rows and "rows", the number to train on. All models of a
+    task have the same dict, so that they are compared on the same rows.
+
+    profile: size of the experiment, "toy", "mini", "base" or "paper"."""
     rows = ROWS[profile]
     return grids.make_training_data_descriptor(
         profile, task, rows.get(task, rows.get(""))
@@ -91,12 +99,18 @@ def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
 def make_bermo_run_arguments(
     profile: str, task: str, model_name: str, **run_arguments: Any
 ) -> grids.RunArguments:
-    """Return the arguments that all of BERMo's runs on a task have, joined with
-    `run_arguments`.
+    """Return the arguments {name: value} that all BERMo runs on a task have in common.
 
-    They are the rows, the cutting of long passages, the model's layer mix, and how
-    little a run must be above the majority class to count as diverged. Raises Refused
-    for an unknown model."""
+    They are "data" (the rows), "numerics" (dtype, threads and device), "span" for
+    question answering (how long passages are cut into windows), "mix" (settings of the
+    weighted sum of layers; None for plain BERT) and "margin" (a run whose score is at
+    most this far above that of the majority class counts as diverged). Raises Refused
+    for an unknown model.
+
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
+    model_name: "BERT", "BERMo" with its weighted sum of all layers, or a control: "Mean
+    of all states" or "Embeddings alone".
+    run_arguments: further arguments, which are added to the result."""
     check_known_name("model", model_name, [*MODELS, *PLAIN])
     mix = MIX[profile] if model_name == "BERMo" else None
     if model_name in PLAIN:
@@ -114,9 +128,15 @@ def make_bermo_run_arguments(
 def make_train_settings(
     settings_by_profile: Mapping[str, Train], profile: str, task: str, **changes: Any
 ) -> Train:
-    """Return the training settings of a task at a profile.
+    """Return the training settings of a task, such as epochs and learning rate.
 
-    changes: fields with other values; 0 or None changes nothing."""
+    They are the profile's, with a longer input and a smaller batch for question
+    answering at some profiles.
+
+    settings_by_profile: {profile: settings}.
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
+    changes: fields of Train with other values, such as epochs=3; 0 or None leaves a
+    field as it is."""
     long = LONG[profile] if grids.find_passage_cut(profile, task) else {}
     return replace(
         settings_by_profile[profile], **long | {k: v for k, v in changes.items() if v}
@@ -134,15 +154,22 @@ def unpruned_spec(
     learning_rate: float = 0.0,
     mix_learning_rate: float = 0.0,
 ) -> Spec:
-    """Return the Spec of a fine-tuned model without pruning.
+    """Describe the run that fine-tunes BERT or BERMo on a task without pruning.
 
-    model_name: "BERT", "BERMo" with its layer mix, or a control.
-    mix_normalisation: the normalisation of the mix, by default the profile's.
+    The Spec is the frozen description of this run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
+    model_name: "BERT", "BERMo" with its layer mix (a learned weighted sum of all
+    layers' outputs), or a control: "Mean of all states" or "Embeddings alone".
+    mix_normalisation: over what the mix normalises its summands, such as "layers"; None
+    takes the profile's.
     freeze_encoder: whether embeddings and encoder are not trained, which makes it a
-    probe.
-    lower_case: False keeps capitals although the vocabulary is uncased.
-    learning_rate, mix_learning_rate: of the weights and of the mix; 0 means the
-    profile's."""
+    probe of what they contain.
+    lower_case: False keeps capitals although the vocabulary is uncased; None takes the
+    setting of the pre-trained model.
+    learning_rate: of the model's weights; 0 takes the profile's, or 1e-3 with a frozen
+    encoder.
+    mix_learning_rate: of the mix; 0 takes the profile's."""
     train = make_train_settings(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
@@ -158,10 +185,11 @@ def unpruned_spec(
 
 
 def compute_warmup_share(warmup_steps: int, total_steps: int) -> float:
-    """Return the share `Train.warmup` with which the learning rate rises for exactly
-    `warmup_steps` of a run's steps.
+    """Convert a learning rate's warm-up from steps to a share of all steps.
 
-    Raises Refused where the run is shorter."""
+    Papers print a warm-up in steps, and the training loop takes a share. int(share *
+    total_steps) is exactly `warmup_steps`. Raises Refused where `warmup_steps` is below
+    0 or above `total_steps`."""
     if not 0 <= warmup_steps <= total_steps:
         why = f"does not fit a run of {total_steps}: take at most {total_steps}"
         raise Refused(f"a warm-up of {warmup_steps} steps {why}")
@@ -181,14 +209,23 @@ def make_pruning_settings(
 ) -> tuple[Train, Prune]:
     """Return the settings (Train, Prune) of a model that is pruned during fine-tuning.
 
-    Where the warm-ups do not fit the epochs, the threshold jumps to its final value, as
-    in the public code. Raises Refused for an impossible setting.
+    Train has epochs, learning rate and the like, and Prune the schedule that removes
+    weights. They are those of the profile, with the changes that the arguments ask for.
+    With few epochs there may be no steps between the warm-up before the pruning and the
+    one after it. The threshold then jumps to its final value, as in the public code.
+    Raises Refused for an unknown method, a kept share that is not above 0 and at most
+    1, and a task without settings.
 
-    epochs, learning_rate: 0 means the profile's.
-    kept_share: the share of the weights to keep; None means the profile's threshold.
-    penalty_weight: weight lambda of the penalty; None means the profile's.
-    warmups_before_pruning: the steps before the threshold moves, in units of the
-    warm-up w; 0 means the profile's."""
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
+    model_name: "BERT" or "BERMo"; its penalty may differ.
+    method: "Magnitude", "L0", "Movement" or "Soft Movement".
+    epochs, learning_rate: 0 takes the profile's.
+    kept_share: the share of the encoder's weights to keep; None takes the profile's
+    threshold.
+    penalty_weight: weight lambda of the penalty on mask scores; None takes the
+    profile's.
+    warmups_before_pruning: steps before the threshold moves, as a multiple of the
+    warm-up of the learning rate; 0 takes the profile's."""
     check_known_name("pruning method", method, METHODS)
     if kept_share is not None and not 0 < kept_share <= 1:
         raise Refused(f"the kept share is {kept_share}: take one above 0, at most 1")
@@ -244,11 +281,20 @@ def pruned_spec(
     distillation_weight: float = 0.0,
     **pruning_settings: Any,
 ) -> Spec:
-    """Return the Spec of a model that is pruned during fine-tuning.
+    """Describe the run that prunes BERT or BERMo while it is fine-tuned on a task.
 
-    distillation_weight: weight of the teacher's logits in the loss, where the teacher
-    is the dense BERT of the task; 0 trains on labels alone.
-    pruning_settings: arguments of `make_pruning_settings`."""
+    Embeddings are not trained. The Spec is the frozen description of this run, still
+    without a seed.
+
+    profile: size of the experiment, "toy", "mini", "base" or "paper".
+    model_name: "BERT", or "BERMo", whose last output is a weighted sum of all layers'
+    outputs (layer mix).
+    method: "Magnitude", "L0", "Movement" or "Soft Movement".
+    epochs: 0 takes the profile's.
+    distillation_weight: weight from 0 to 1 of the teacher's logits in the loss. The
+    teacher is BERT fine-tuned on the task without pruning. 0 trains on labels alone.
+    pruning_settings: further arguments of `make_pruning_settings`, such as
+    kept_share=0.1."""
     train, prune = make_pruning_settings(
         profile, task, model_name, method, epochs, **pruning_settings
     )

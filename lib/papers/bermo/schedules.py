@@ -24,10 +24,11 @@ REACH = 1e4
 
 @dataclass(frozen=True)
 class Ramp:
-    """A Ramp is the threshold of the masks as a function of the step. It falls along a
-    cubic from `start` to `end`.
+    """A Ramp is the threshold of pruning masks as a function of the training step.
 
-    It is `start` up to step `first`, and `end` after step `last`."""
+    The threshold is `start` up to step `first`. Then it moves along a cubic, fast at
+    first, to `end` at step `last`, where it stays. Call the object with a step, counted
+    from 0."""
 
     start: float
     end: float
@@ -35,8 +36,11 @@ class Ramp:
     last: int  # The step before the final warm-up, T - f w.
 
     def __call__(self, step: int) -> float:
-        """Return end + (start - end) (1 - (step - first) / (last - first))^3 between
-        `first` and `last`, and the nearer of the two values outside."""
+        """Return the threshold of the pruning masks at a training step, counted from 0.
+
+        Between `first` and `last` it is
+        `end + (start - end) (1 - (step - first) / (last - first))^3`. It is `start`
+        before and `end` after."""
         if step <= self.first:
             return self.start
         if step > self.last:
@@ -46,11 +50,14 @@ class Ramp:
 
 
 def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
-    """Return the threshold as a function of the step, for a run of `step_count` steps.
+    """Return the schedule of the masks' threshold for a training.
 
-    Where the two warm-ups leave no step between them, `pruning.overlong` decides:
-    "refuse" raises Refused, "jump" lets the threshold jump after the initial warm-up,
-    as the public code does."""
+    The threshold decides which weights are pruned. It is constant in a warm-up at the
+    start and in one at the end, and moves between them. Where the two leave no step
+    between them, `pruning.overlong` decides: "refuse" raises Refused, and "jump"
+    changes the threshold at once after the first warm-up, as the public code does.
+
+    step_count: number of all training steps."""
     w, both = pruning.warmup_steps, pruning.initial_warmup + pruning.final_warmup
     if w * both >= step_count and pruning.overlong == "refuse":
         why = f'that is {w * both} of the {step_count} steps: take fewer, or overlong "jump"'
@@ -60,19 +67,29 @@ def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
 
 
 def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
-    """Return the weight of the penalty on scores while the threshold moves:
-    final_lambda * threshold / final_threshold."""
+    """Return the weight of the penalty on mask scores at a value of the threshold.
+
+    It is final_lambda * threshold / final_threshold, so it changes with the threshold
+    and ends at `pruning.final_lambda`. The penalty is a term of the loss that lowers
+    scores, so that their weights are pruned.
+
+    threshold: the threshold of the masks at the current step."""
     return pruning.final_lambda * threshold / pruning.final_threshold
 
 
 def compute_planned_score_level(step: int, first_step: int, total_steps: int) -> float:
-    """Return the planned value at a step of the score that decides the kept share,
-    scaled from 1 at its initial value to 0 at the final threshold.
+    """Return where a score should be at a step, from 1 at the start to 0 at the end.
 
-    `compute_next_penalty_weight` holds the score to it. It is 1 up to step
-    `first_step`. Then it falls along a parabola that ends at 0 with slope zero, since
-    scores move ever less as the learning rate falls linearly. It never rises, because a
-    penalty cannot raise a score."""
+    Pruning by scores keeps the wanted share of weights if the k-th largest score, with
+    k the number of weights to keep, ends at the final threshold. The level is that
+    score, scaled to 1 at its initial value and 0 at the threshold. A controller
+    (`compute_next_penalty_weight`) holds it to this plan. The plan is 1 up to step
+    `first_step`, then falls along a parabola that ends with slope 0, because scores
+    move less and less as the learning rate falls. It never rises, since a penalty
+    cannot raise a score.
+
+    step: number of the step, from 0.
+    total_steps: number of all steps of the training."""
     return (1.0 - max(0.0, (step - first_step) / (total_steps - first_step))) ** 2
 
 
@@ -82,12 +99,16 @@ def compute_next_penalty_weight(
     previous_score_error: float,
     initial_penalty_weight: float,
 ) -> float:
-    """Return the next weight of the penalty by a proportional-integral controller:
-    penalty_weight * exp(PROPORTIONAL * (score_error - previous_score_error) +
-    INTEGRAL * score_error), within a factor of REACH from `initial_penalty_weight`.
+    """Return the next weight of the penalty on mask scores, by a PI controller.
 
-    score_error: how far the score that decides the kept share is above its plan
-    (`compute_planned_score_level`), as a share of its whole way.
+    The penalty lowers scores, and the controller leads it to prune a wanted share of
+    the weights. The result is
+    `penalty_weight * exp(20 * (score_error - previous_score_error) + score_error)`, cut
+    to within a factor of 1e4 of `initial_penalty_weight`.
+
+    score_error: how far the score that decides on the kept share is above its plan
+    (`compute_planned_score_level`), as a share of the way from its initial value to the
+    threshold.
     previous_score_error: the error at the last change."""
     move = PROPORTIONAL * (score_error - previous_score_error) + INTEGRAL * score_error
     return min(

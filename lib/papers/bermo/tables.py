@@ -19,13 +19,15 @@ PointsByTask = dict[str, float]
 def read_corrected_probing_table(
     table_name: str, label_columns: list[str]
 ) -> pd.DataFrame:
-    """Return a printed table of probing scores as text, in which corrected cells have
-    the corrected value and the mark †.
+    """Return a printed table of probing accuracies in %, with misprints mended.
 
-    A cell is corrected where the printed averages show a misprint.
+    All cells are text. A cell is mended where the printed averages show a misprint. It
+    then has the corrected value and the mark †, such as "99.20 †". Rows have the texts
+    of the label columns, joined by spaces, as index. Columns are probing tasks by their
+    names in this project.
 
-    table_name: the name of its file.
-    label_columns: the columns that name its rows."""
+    table_name: the name of the table's file, such as "table01_probing_mean".
+    label_columns: the columns that name a row, such as ["Model"]."""
     frame = published.read_table_with_printed_digits("bermo", table_name)
     frame.index = frame[label_columns].fillna("").agg(" ".join, axis=1).str.strip()
     scores = frame[[*bermo.PROBES]].map(str)
@@ -41,12 +43,15 @@ def read_printed_table(
     row_columns: Sequence[str] = ("Model",),
     new_column_names: Mapping[str, str] | tuple[()] = (),
 ) -> ScoreTable:
-    """Return Table 2, 4 or 5 as {row: {("published", column): value}}, with model names
-    without "_BASE".
+    """Return the printed scores of Table 2, 4 or 5 of the BERMo paper.
 
-    table_name: the name of its file.
-    row_columns: the columns that name its rows.
-    new_column_names: {printed column: its name on the page}."""
+    They are {row: {("published", column): printed value}}, to be shown beside our
+    scores. A row is named by the texts of its label columns, joined by " · ". Model
+    names lose "_BASE".
+
+    table_name: the name of the table's file, such as "table02_unpruned".
+    row_columns: the label columns.
+    new_column_names: {printed column: its name in the result}."""
     rows = published.make_printed_score_table(
         "bermo", table_name, list(row_columns), column_names=new_column_names
     )
@@ -56,12 +61,16 @@ def read_printed_table(
 def make_table_of_runs(
     runs_frame: pd.DataFrame, heading: str, row_columns: Sequence[str] = ("model",)
 ) -> ScoreTable:
-    """Return our scores {row: {(source, column): mean with spread}}, with the columns
-    of Tables 2, 4 and 5.
+    """Return our own scores with the columns of BERMo's Tables 2, 4 and 5.
 
-    runs_frame: a DataFrame with a row for each run.
-    heading: the heading of the columns, which names the profile.
-    row_columns: the columns of `runs_frame` that name the rows."""
+    The result is {row: {(heading, column): text}}, where the text is mean and standard
+    deviation over seeds in points (of 100), with the number of seeds: "81.2 ± 0.4 (3)".
+    It is shown beside the printed table (`read_printed_table`).
+
+    runs_frame: a DataFrame with a row for each run, and the columns task, model, seed
+    and run (the Run, a stored result with its scores).
+    heading: heading above our columns, such as "this run, toy".
+    row_columns: the columns of `runs_frame` whose values name a row."""
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(runs_frame["task"])
@@ -72,11 +81,15 @@ def make_table_of_runs(
 def compute_printed_gains_of_bermo(
     printed_table: ScoreTable, row_pattern: str = "{}"
 ) -> PointsByTask:
-    """Return {task: points} by which BERMo's printed score is above BERT's, in the
-    task's first printed metric.
+    """Return {task: points} by which BERMo's printed score is above BERT's.
 
-    printed_table: what `read_printed_table` returned.
-    row_pattern: the name of a row, with {} for the model."""
+    The score is that of the first printed metric of the task. A task that the table
+    lacks is left out. The printed gains are shown beside ours.
+
+    printed_table: {row: {("published", column): value}}, as `read_printed_table`
+    returns it.
+    row_pattern: the name of a row with {} in place of the model, such as "Movement ·
+    {}"."""
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }

@@ -24,28 +24,35 @@ def fineprune(
     margin: float | None = None,
     lower_case: bool | None = None,
 ) -> Metrics:
-    """Fine-tune a model while a schedule prunes its weights, with or without a layer
-    mix, a weighted sum of all layers' outputs (BERMo; Sanh et al. 2020).
+    """Fine-tune a model on a task, with pruning, with a layer mix, or with both.
 
-    A training that diverges is a result, not an error. It saves predictions of all
-    labelled splits but the training rows, and the arrays `course`, `shares` and `mix`
-    of lib.papers.bermo.pruning. Metrics count kept weights and the bytes of the stored
-    model, dense and sparse; those of test rows are "test.<metric>". Where the loss was
-    not finite, `diverged` is true and there are no predictions.
+    A layer mix is a learned weighted sum of all layers' outputs in place of the last
+    one (BERMo; Sanh et al. 2020 for the pruning). This function is a step: it does the
+    work of a run and returns its metrics.
 
-    Input runs: `start`, any model; `teacher`, where the targets need its logits.
+    It saves the model, the predictions on all labelled rows that are not trained on,
+    and the arrays `course` (gradient norms), `shares` (kept weights by layer) and `mix`
+    (weights of layers). Metrics are scores ("test.<metric>" on test rows), parameters
+    and, with pruning, counts of kept weights and the bytes of the model stored dense
+    and sparse. A training that diverges is a result: `diverged` is true, and after a
+    loss that was not finite there are no predictions.
 
-    alpha: with targets "both", the weight of the teacher's part of the loss; labels
-    have 1 - alpha. The paper has 0.9.
-    targets, prune, mix: fields of the options Targets, Prune and Mix. Without `prune`
-    it is dense fine-tuning with the same measurements.
-    frozen: "embeddings" or "encoder" are not trained; with "encoder" the run is a
-    probe.
+    training: the task's rows, the training settings and the run with its inputs:
+    `start`, the model to train, and `teacher`, a fine-tuned model whose logits are
+    learned.
+    targets: fields of the options Targets, which say whether the loss is on labels, on
+    the teacher's logits or on both.
+    alpha: where it is on both, the weight of the teacher's part; labels have 1 - alpha.
+    prune: fields of the options Prune; None trains without pruning.
+    mix: fields of the options Mix; None leaves the mix out.
+    frozen: what is not trained, "embeddings" or "encoder" (embeddings and all layers);
+    None trains all.
     margin: a run has diverged if its first metric is at most this much above that of
-    the majority class. None: no run has, and a loss that is not finite is an error.
-    lower_case: False keeps capitals although the vocabulary is uncased, as a script
-    without --do_lower_case does; `unknown_share` is then the share of unknown tokens in
-    the training rows. None takes the setting of `start`."""
+    the majority class. With None no run counts as diverged, and a loss that is not
+    finite raises FloatingPointError.
+    lower_case: False keeps capitals although the vocabulary is uncased, and adds the
+    metric `unknown_share`, the share of unknown tokens in the training rows. None takes
+    the tokenizer as it is."""
     run, model = training.run, training.load_start_model()
     if lower_case is False:
         cls, folder = type(training.tokenizer), run.inputs["start"].model_folder

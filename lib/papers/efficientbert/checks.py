@@ -10,12 +10,16 @@ from lib.papers.efficientbert.search.net import count_net_parameters
 def count_millions_of_parameters(
     network_name: str, counting_convention: str = "with projection"
 ) -> Fraction:
-    """Return the number of parameters of one of EfficientBERT's published networks, in
-    millions.
+    """Return the exact number of parameters of a published EfficientBERT, in millions.
 
-    network_name: the network's name in the paper's tables.
-    counting_convention: what is counted besides embeddings and layers, as in
-    `count_net_parameters`."""
+    It serves to check the sizes that the paper prints. Raises KeyError for an unknown
+    network and Refused for an unknown convention.
+
+    network_name: the network's name in EfficientBERT's tables, such as
+    "EfficientBERT_TINY".
+    counting_convention: what is counted besides embeddings and layers: "deployable"
+    (nothing), "with pooler", or "with projection" (the map to the teacher's hidden
+    size)."""
     return Fraction(
         count_net_parameters(recipes.NETS[network_name], counting_convention), 10**6
     )

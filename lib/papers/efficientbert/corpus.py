@@ -27,16 +27,18 @@ def make_segment_pairs(
     seed: int,
     epoch: int,
 ) -> Iterator[dict[str, list[int]]]:
-    """Yield the rows of one epoch: each document in order, paired with a random other
-    one.
+    """Pair each document with a random other one, as rows of a pre-training epoch.
 
-    A row is {"input_ids": [CLS] document [SEP] other document [SEP], "token_type_ids":
-    0 for the first and 1 for the second segment} and has at most `max_tokens` tokens.
-    Raises Refused for fewer than two documents, or where fewer than two tokens of text
-    fit.
+    Yield the rows. Documents come in order, and each is the first segment of one row. A
+    row is {"input_ids": [CLS] document [SEP] other document [SEP], "token_type_ids": 0
+    for the first and 1 for the second segment}. Documents are cut so that a row has at
+    most `max_tokens` tokens. Raises Refused for fewer than two documents, or where
+    fewer than two tokens of text fit.
 
     documents: the token ids of each document.
-    cls_and_sep_ids: the ids of [CLS] and [SEP]."""
+    cls_and_sep_ids: the ids of [CLS] and [SEP].
+    seed, epoch: they decide on the pairs; epochs 0 to 4 have different pairs, which
+    later epochs repeat in turn."""
     room, count = max_tokens - 3, len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"

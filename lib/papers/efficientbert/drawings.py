@@ -23,8 +23,13 @@ class ScaledSurface(NamedTuple):
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:
-    """Return the number of layers in which a network differs from another one of the
-    same depth."""
+    """Return in how many layers two networks of the same depth differ.
+
+    Layers differ in the formula, number or width of their feed-forward networks. The
+    count shows how much a stage of the architecture search changed. Raises ValueError
+    where the depths differ.
+
+    net, compared_net: descriptions of the two networks."""
     return sum(a != b for a, b in zip(net.layers, compared_net.layers, strict=True))
 
 
@@ -33,9 +38,12 @@ def draw_network(
 ) -> None:
     """Draw a network as one bar for each layer, layer 1 at the bottom.
 
-    A bar shows the layer's formula, its number of stacked feed-forward networks, and
-    the ratio of their inner width. Differences from `compared_net` are red, and the
-    title counts the layers that differ."""
+    A bar shows the formula of the layer's feed-forward networks, and "k × 1/q": the
+    layer has k of them after each other, with 1/q of the full inner width.
+
+    net: description of the network.
+    compared_net: a network of the same depth. Differences from it are red, and the
+    title says how many layers differ. None compares nothing."""
     count = len(net.layers)
     if compared_net:
         changed = count_changed_layers(net, compared_net)
@@ -65,11 +73,13 @@ def draw_surface(
     title: str = "",
     camera_angles: tuple[float, float] = (28, -125),
 ) -> None:
-    """Draw a surface of Figure 5 on a 3-d axis. Heights are scaled to 0 to 1, so that
-    all surfaces have the same axis.
+    """Draw the output of a network as a surface over its two inputs, on a 3-d axis.
 
-    coordinates: [N], of both inputs.
-    surface_heights: z [N, N].
+    Such surfaces show how nonlinear the feed-forward networks are (EfficientBERT,
+    Figure 5). Heights are scaled to 0 to 1, so that all surfaces have the same axis.
+
+    coordinates: [N], the values of either input.
+    surface_heights: outputs z [N, N]; a row has one value of the second input.
     camera_angles: elevation and azimuth in degrees."""
     x, y = np.meshgrid(coordinates, coordinates)
     surface_heights = (surface_heights - surface_heights.min()) / (
@@ -106,10 +116,15 @@ def draw_surface(
 def list_networks_of_figure_5(
     seed: int = 0, candidate_count: int = 3
 ) -> dict[str, Net]:
-    """Return {title: Net} of the panels of Figure 5.
+    """Return {title: network} of the six panels of EfficientBERT's Figure 5.
 
-    The paper does not say which three random networks it drew. Here they are random
-    networks of search stage 1 with 15 to 16 million parameters."""
+    They are BERT-base, EfficientBERT, the base model from which the search starts, and
+    "Random candidate 1" to 3. The paper does not say which random networks it drew.
+    Here they are random networks of 15 to 16 million parameters from stage 1 of the
+    search, which changes the formulas and sizes of all feed-forward networks.
+
+    seed: seed of the random networks.
+    candidate_count: number of random networks."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
     rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
@@ -121,8 +136,12 @@ def list_networks_of_figure_5(
 def compute_formula_surfaces(
     points_per_axis: int,
 ) -> dict[str, ScaledSurface]:
-    """Return {network of Figure 5: ScaledSurface}, with z
-    on a linear and on a logarithmic scale.
+    """Return {title of the panel: surface} for EfficientBERT's Figure 5.
+
+    A surface is the mean output z of a network's last layer as a function of two
+    inputs, and shows how nonlinear the network is. A ScaledSurface has the
+    `coordinates` [N] of either input, and `heights_by_scale`: {label of the axis, such
+    as "linear z": z [N, N]}, on a linear and on a logarithmic scale.
 
     points_per_axis: N."""
     by_name = {}

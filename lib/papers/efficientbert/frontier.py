@@ -15,13 +15,17 @@ from lib.papers.points import TOKENS, Method, make_single_stage_settings
 def published_network_spec(
     profile: str, task: str, unused_width: int, network_name: str
 ) -> Spec:
-    """Return the Spec, the description of a run, of a published network trained on a
-    task.
+    """Describe the run that trains a published EfficientBERT on a task.
 
-    It has as many epochs as the other methods of the frontier.
+    The model is one point in a comparison of score and cost of many compression
+    methods, which are all trained for the same number of epochs. The Spec is the frozen
+    description of this run, still without a seed.
 
-    unused_width: not used. All methods take a width here, but a published network has
-    one size."""
+    profile: size of the experiment, "toy", "mini" or "paper".
+    unused_width: not used. The other methods take a width here, and a published network
+    has one size.
+    network_name: the network's name in EfficientBERT's tables, such as
+    "EfficientBERT"."""
     made = recipes.student_spec(profile, task, network_name)
     return replace(
         made,

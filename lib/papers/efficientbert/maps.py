@@ -36,22 +36,28 @@ def maps(
     max_length: int,
     numerics: Json,
 ) -> Metrics:
-    """Save attention maps and outputs of the last layers of models, and measure how
-    similar they are to a reference model.
+    """Compare the last layers of some models with that of a reference model.
 
-    It saves arrays, without any text: `attention.<input>` [N, A, T, T], the
-    probabilities; `output.<input>` [N, T, H], projected to the teacher's width where
-    the model has a projection; `lengths` [N], the tokens of each row. Metrics of each
-    model, over all tokens but padding: "cka", the linear CKA of the outputs; "kl", the
-    mean KL divergence of each head's map from the reference's; "kl_mean_map", that of
-    the maps averaged over heads.
+    It is for Figures 7 and 8 of EfficientBERT, where students are compared with their
+    teacher. This function is a step: it does the work of a run and returns its metrics.
+    Each other model gets three metrics, over all tokens of the rows: "<input>.cka", the
+    linear CKA of the outputs; "<input>.kl", the mean KL divergence in nats of each
+    head's attention from the reference's; and "<input>.kl_mean_map", that of the
+    attention averaged over heads.
 
-    Input runs: `reference`, and `model` or any number of `model:<name>`, all with one
-    vocabulary.
+    <input> is the name of an input run, such as "model:EfficientBERT". For N rows it
+    saves the file `maps`: `attention.<input>` [N, A, T, T], probabilities;
+    `output.<input>` [N, T, H], mapped to the reference's width where a student has a
+    linear map for that; `lengths` [N], tokens of each row; and `rows` [N]. Shorter rows
+    are padded with 0.
 
-    data: descriptor of the task's data set.
-    rows: the development rows whose maps are saved.
-    examples: similarity is measured on this number of first development rows."""
+    run: the run that is made, whose inputs are finished runs: `reference`, and `model`
+    or any number of `model:<name>`, all with one vocabulary.
+    data: the dict that says which rows of a task are loaded.
+    rows: numbers of the development rows whose arrays are saved.
+    examples: number of first development rows on which the metrics are measured.
+    max_length: tokens to which rows are cut.
+    numerics: dtype, threads and device, as JSON."""
     arithmetic = loop.read_numerics(numerics)
     dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
@@ -93,10 +99,16 @@ def compute_last_layer_outputs(
     projection: students.LinearWeights | None,
     numerics: Numerics,
 ) -> LastLayer:
-    """Return attention and output of a model's last layer on one row, in float32.
+    """Return attention [A, T, T] and output [T, H] of a model's last layer on one row.
 
-    projection: a linear map that is applied to the output, or None.
-    """
+    Attention is the softmax of the scores. Both are float32 arrays on the CPU, so that
+    models can be compared.
+
+    encoded: tokenised rows.
+    row_index: number of the row in `encoded`.
+    projection: weight and bias of a linear map that is applied to the output, as from a
+    student's width to its teacher's; None applies none.
+    numerics: dtype of the computation."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
     with record_states_and_scores(model) as seen, loop.use_dtype(numerics):
@@ -112,13 +124,15 @@ def compute_last_layer_outputs(
 def measure_last_layer_similarity(
     reference_outputs: list[LastLayer], model_outputs: list[LastLayer]
 ) -> Metrics:
-    """Return {"kl_mean_map", "kl", "cka"} of a model against a reference.
+    """Return how similar a model's last layer is to a reference's, as three numbers.
 
-    "kl" is the mean KL divergence of attention maps of each head, "kl_mean_map" that of
-    the maps averaged over heads, in nats. "cka" is the linear CKA of the outputs, at
-    most 1.
+    "kl" is the mean KL divergence, in nats, of each head's attention from the
+    reference's. "kl_mean_map" is that of the attention averaged over heads. "cka" is
+    the linear CKA of the outputs of all tokens, from 0 to 1, where 1 is the most
+    similar.
 
-    reference_outputs, model_outputs: of each row."""
+    reference_outputs, model_outputs: attention [A, T, T] and output [T, H] for each
+    row, with the same rows in the same order."""
     both = [
         (a, b) for (a, _), (b, _) in zip(reference_outputs, model_outputs, strict=True)
     ]

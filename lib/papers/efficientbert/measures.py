@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 def compute_share_of_steps_to_match_loss(
     warm_started_curve: Arrays, curve_from_scratch: Arrays, loss_name: str = "loss"
 ) -> float:
-    """Return how early a warm-started training reaches the last loss of a training from
-    scratch.
+    """Return how early a warm start reaches the final loss of training from scratch.
 
-    The value is the number of steps until then, as a share of the steps of the training
-    from scratch. It is 1 where the loss is never reached. Losses are smoothed by a
-    trailing mean.
+    A warm start begins with inherited weights. The value is the number of its steps
+    until then, as a share of all steps of the training from scratch. It is 1 where the
+    loss is not reached earlier. Losses are smoothed by a trailing mean over 5 % of the
+    points.
 
-    warm_started_curve, curve_from_scratch: arrays over the logged steps of each
-    training, "step" [N] and the losses [N].
-    loss_name: the loss that is compared."""
+    warm_started_curve, curve_from_scratch: the logged curves of the two trainings,
+    {"step": [N], name of a loss: [N]}.
+    loss_name: the loss that is compared, "loss" or a term of it, such as
+    "prediction"."""
     indices = np.flatnonzero(
         smooth_loss(warm_started_curve[loss_name])
         <= smooth_loss(curve_from_scratch[loss_name])[-1]
@@ -50,12 +51,16 @@ def compute_share_of_steps_to_match_loss(
 def compute_step_shares_by_seed(
     runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
-    """Return {seed: share}: the steps in which a training with inherited weights
-    reaches the last loss of one from scratch, as a share of the latter's steps.
+    """Return for each seed how early a warm start reaches the loss from scratch.
 
-    Seeds without both runs are left out. loss_name: the loss that is compared.
+    The result is {seed: share}. The share is the steps until a training with inherited
+    weights reaches the last loss of a training from scratch, by all steps of the
+    latter. Seeds without both runs are left out.
 
-    runs_frame: a DataFrame with a row for each run."""
+    runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
+    or "from scratch"), seed and run (the finished Run, or None).
+    loss_name: the loss that is compared, "loss" or a term of it, such as
+    "prediction"."""
     made = compare.select_rows_with_runs(runs_frame)
     rows = zip(made["model"], made["seed"], made["run"], strict=True)
     curves = {(model, seed): run.read_arrays("curve") for model, seed, run in rows}
@@ -71,36 +76,42 @@ def compute_step_shares_by_seed(
 def list_shares_of_steps_to_match_loss(
     runs_frame: pd.DataFrame, unused_columns: object
 ) -> pd.Series:
-    """Return for each run with inherited weights how soon it reaches the last loss of
-    training from scratch, as a share of the steps of the latter.
+    """Return for each run how early it reaches the final loss of training from scratch.
 
-    A run from scratch gets 0, so that a difference between the two is the share
-    itself.
+    A run with inherited weights gets the number of its steps until then, as a share of
+    the steps from scratch. A run from scratch gets 0, so that the difference between
+    the two models is this share. Both get NaN where the seed lacks one of them.
 
-    runs_frame: a DataFrame with a row for each run.
-    unused_columns: not used; all measures by run have it."""
+    runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
+    or "from scratch"), seed and run (the finished Run, or None).
+    unused_columns: not used; all functions that measure runs take this argument."""
     share = runs_frame["seed"].map(compute_step_shares_by_seed(runs_frame))
     return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
 def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[float]:
-    """Return the smoothed training loss at the last step of each run.
+    """Return the training loss of each run at its last logged step.
 
-    runs_frame: a DataFrame with a row for each run.
-    unused_columns: not used; all measures by run have it."""
+    The loss is smoothed by a trailing mean over the last 5 % of the logged points. Such
+    losses compare trainings that start from different weights.
+
+    runs_frame: a DataFrame with a row for each run; the column "run" has the finished
+    Run, and none is missing.
+    unused_columns: not used; all functions that measure runs take this argument."""
     return [
         smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in runs_frame["run"]
     ]
 
 
 def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
-    """Return {model: Estimate} of how many times as fast each model is as the
-    reference.
+    """Return how many times as fast as a reference each of some models is.
 
-    An Estimate is the ratio of the two median times with its interval. Times are paired
-    by turn, since all models are timed once in each turn.
+    The result is {model: Estimate}, without the reference. An Estimate is the median
+    ratio of the reference's time to the model's, with a 95 % interval. All models are
+    timed once in each turn, and times of the same turn make a ratio.
 
-    latency_run: a finished run of the step `latency`."""
+    latency_run: a finished run that timed forward passes of the models (step
+    `latency`)."""
     args = latency_run.spec["args"]
     times = dict(
         zip(args["models"], latency_run.read_arrays("times")["wall"], strict=True)
@@ -115,11 +126,16 @@ def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
 def estimate_speed_up(
     latency_frames: Sequence[pd.DataFrame], unused_columns: object, model_name: str
 ) -> paired.Estimate | None:
-    """Return the Estimate of one model's speed-up over the reference, from the first
-    finished latency run; None without a run.
+    """Return how many times as fast one model is as the reference, as an Estimate.
 
-    latency_frames: a list whose first DataFrame has a row for each run.
-    unused_columns: not used; all measures of this kind have it."""
+    An Estimate is a ratio with its 95 % interval (`estimate_speed_ups`). The first
+    finished run that timed the models counts. The result is None where there is none.
+
+    latency_frames: a list of which only the first DataFrame is read. It has a row for
+    each run, and the column "run" has the finished Run, or None.
+    unused_columns: not used; all functions that measure runs take this argument.
+    model_name: the model, as the run that timed it calls it. Raises KeyError for
+    another name."""
     runs = latency_frames[0]["run"].dropna()
     return estimate_speed_ups(runs.iloc[0])[model_name] if len(runs) else None
 

@@ -15,8 +15,26 @@ CorpusDescriptor = Json  # Of the text of a pre-training, as `encode_corpus` rea
 
 @dataclass(frozen=True)
 class Search(Option):
-    """This class has the settings of a search: how candidates are proposed and scored
-    (EfficientBERT, section 3.2)."""
+    """This class has the settings of an architecture search.
+
+    They say how candidate networks are proposed and scored (EfficientBERT, section
+    3.2). Raises Refused for a value that is not allowed, and for a population above
+    half of the budget.
+
+    method: how candidates are proposed: "random"; "cascade", random draws that a
+    cascade of classifiers accepts; or "evolution".
+    budget: number of candidates that are evaluated.
+    draws: random draws after which the search for a new candidate that the cascade
+    accepts is given up.
+    initial: random candidates before the cascade is first fitted.
+    refit: evaluations between two fits of the cascade.
+    encoding: "index" where the cascade is fitted on the formulas of the feed-forward
+    networks, with a number for each symbol; "" without a cascade.
+    population: number of latest candidates from which evolution takes parents.
+    tournament: number of candidates drawn from the population, of which the best is the
+    parent.
+    score: score of a candidate: "" is the task's first metric; "loss" is exp(-L) of the
+    loss L on the teacher's logits (equation 3)."""
 
     # How candidates are proposed. The paper names LaNAS, but its code filters random
     # candidates by a cascade of classifiers ("cascade").
@@ -56,10 +74,20 @@ class Search(Option):
 
 @dataclass(frozen=True)
 class Warmup(Option):
-    """This class has the settings of warm-up distillation (EfficientBERT, equations 1
-    to 4).
+    """This class has the settings of warm-up distillation (EfficientBERT, section 3.2).
 
-    Warm-up means that a student inherits weights before it learns from its teacher."""
+    Warm-up means that a student inherits weights of a larger network, then learns from
+    a teacher (equations 1 to 4). Raises Refused for a value that is not allowed.
+
+    attention: what is matched of the attention, the "scores" before the softmax.
+    projection: the linear map from the student's hidden size to the teacher's, one
+    "shared" by embedding and layers.
+    prediction: weight of the loss on logits; 0 on plain text.
+    zero: whether attention scores of padded keys are set to 0 before they are compared.
+    mask: whether mean squared errors leave out padded tokens.
+    gold: whether a regression learns the labels, instead of the teacher's outputs.
+    hide_first: whether the loss on the logits of answer spans leaves out the position
+    of [CLS]."""
 
     # What is matched of the attention: the scores before the softmax, as in the
     # authors' code.
@@ -86,10 +114,16 @@ class Warmup(Option):
 
 @dataclass(frozen=True)
 class Shared(Option):
-    """This class says which subnetworks of a supernet are trained in stage 3 of the
-    search.
+    """This class says which subnetworks of a supernet are trained.
 
-    Each training step draws one of them at random."""
+    A supernet is a network whose leading parts are smaller networks with shared
+    weights. In stage 3 of EfficientBERT's search each training step draws one of these
+    at random.
+
+    window: (least, most) parameters of a subnetwork, with the linear map to the
+    teacher's hidden size.
+    choices: for each layer a list of pairs (k, q): k stacked feed-forward networks with
+    1/q of the full inner width. A pair that occurs twice is drawn twice as often."""
 
     # (least, most) parameters of a subnetwork, the projection to the teacher's width
     # included. The authors' code has 15 and 16 million.

@@ -106,11 +106,12 @@ THIN = "MobileBERT_TINY shape"
 
 
 def _read_networks() -> dict[str, Net]:
-    """Return {name: Net} of all published networks, from architectures.csv and
-    parameter_counts.csv.
+    """Read all networks that EfficientBERT's tables name, as {name: Net}.
 
-    The paper prints the formulas only as a picture, so they are those of the public
-    code. The second file has plain BERTs."""
+    A Net describes a small BERT whose feed-forward networks have searched formulas and
+    sizes. The files are architectures.csv and parameter_counts.csv; the latter has
+    plain BERTs. The paper prints the formulas only as a picture, so they are those of
+    the public code."""
     nets = {}
     searched = published.read_rows("efficientbert", "architectures")
     for name, rows in groupby(searched, itemgetter("variant")):
@@ -142,7 +143,11 @@ DEVIATIONS = published.read_deviations_by_profile("efficientbert")
 
 
 def find_proxy_task(profile: str) -> str:
-    """Return the task on which a search trains and scores candidates."""
+    """Return the task on which an architecture search trains and scores its candidates.
+
+    It is one small task in place of all tasks, such as "SST-2" at mini.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     return grids.select_tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
 
 
@@ -150,12 +155,15 @@ together = partial(grids.select_tasks, by_profile=MULTITASK)
 
 
 def find_network(network_name: str) -> Net:
-    """Return a published network by its name in the tables, or the base network with a
-    formula in each layer.
+    """Return the Net of a published network, or a Net with a given formula.
 
-    So a reader can write a formula such as "W2 gelu(W1 x)" instead of a name. Raises
-    Refused for an unknown name, and FormulaError for a formula that no network may
-    have."""
+    A Net describes a small BERT whose feed-forward networks have searched formulas and
+    sizes. A name with "W2" in it is taken as a formula, such as "W2 gelu(W1 x)". So a
+    reader can try a formula. The result is then the base network, which has 6 layers,
+    with this formula in each layer. Raises Refused for an unknown name, and
+    FormulaError for a formula that is not allowed.
+
+    network_name: a name in EfficientBERT's tables, or a formula."""
     if "W2" in network_name:
         base = NETS["Base Model"]
         return replace(
@@ -166,11 +174,16 @@ def find_network(network_name: str) -> Net:
 
 
 def scale_network_to_profile(network_name: str, profile: str) -> Net:
-    """Return a published network with the smaller widths and depth of a profile; at
-    `paper` the network itself.
+    """Return a published network as a Net, made smaller for a small experiment.
 
-    The depth is the largest one, up to the profile's, at which each layer can be paired
-    with a layer of the teacher."""
+    A Net describes a small BERT whose feed-forward networks have searched formulas and
+    sizes. Hidden size, inner width, heads and layers shrink, and the formulas stay. The
+    depth is the largest one, up to the profile's, at which each layer can be paired
+    with a layer of the teacher. At "paper" the network stays as it is. Raises Refused
+    for an unknown network.
+
+    network_name: a name in EfficientBERT's tables, or a formula as in `find_network`.
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     net, sizes = find_network(network_name), SIZES.get(profile)
     if sizes is None:
         return net
@@ -186,8 +199,13 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
 
 
 def list_embedding_sizes(profile: str) -> EmbeddingSizes:
-    """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
-    of the embedding tables, and the teacher's hidden size."""
+    """Return the sizes outside the layers that a count of parameters needs.
+
+    They are {"vocab", "positions", "types": rows of the three embedding tables,
+    "teacher": hidden size of the teacher}. `count_net_parameters` takes them as
+    arguments.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     encoder = find_encoder_shape(profile)
     return dict(
         teacher=encoder.hidden,
@@ -198,8 +216,13 @@ def list_embedding_sizes(profile: str) -> EmbeddingSizes:
 
 
 def find_parameter_count_bounds(profile: str) -> ParameterBounds:
-    """Return (least, most) parameters of a candidate in a search, the projection to the
-    teacher's width included."""
+    """Return (least, most) parameters that a network of the search may have.
+
+    They include the linear map from the network's hidden size to the teacher's. At
+    "paper" they are 15 and 16 million. At "toy" and "mini" they lie at fixed shares of
+    the range from the smallest network to the largest one.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     if profile in LIMITS:
         return LIMITS[profile]
     largest = scale_network_to_profile("Supernet", profile)
@@ -222,10 +245,16 @@ WIKI = ", Wiki"
 def make_corpus_descriptor(
     profile: str, document_count: int | None = None, corpus_name: str = TEXT
 ) -> CorpusDescriptor:
-    """Return the descriptor of the text for pre-training.
+    """Return the dict that says which text a pre-training reads.
 
-    document_count: number of documents, by default the profile's.
-    corpus_name: "wikipedia+books" or "wikipedia"; profile `toy` generates its text."""
+    It is {"text": name, "digest", "documents": count} for text in files, where
+    "documents" is missing if all are read. Profile "toy" generates its text from
+    {"sentences": count, "seed": 1}. The digest makes sure that each machine reads the
+    same text.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    document_count: number of documents; None takes the profile's.
+    corpus_name: "wikipedia+books" or "wikipedia"."""
     document_count = document_count or DOCUMENTS.get(profile)
     return (
         {"sentences": document_count, "seed": 1}
@@ -235,10 +264,13 @@ def make_corpus_descriptor(
 
 
 def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
-    """Return the description of the small corpus on which a candidate of the search is
-    pretrained before it is fine-tuned on its task: its name, digest and length.
+    """Return the dict that says which short text a candidate of the search reads.
 
-    Only profiles with this pretraining call it."""
+    A candidate is trained briefly on it before it is trained on its task. The dict is
+    {"text": "wikipedia", "digest", "documents": count}. Raises KeyError for a profile
+    other than "paper", where candidates read no text.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
@@ -249,10 +281,16 @@ def _seed_independent_spec(
     inputs_by_name: Mapping[str, Spec | None],
     **step_arguments: Any,
 ) -> Spec:
-    """Return the Spec of a step that trains a network once; runs of all seeds start
-    from it.
+    """Describe a run that trains a network once, for the runs of all seeds.
 
-    inputs_by_name: the Specs of its input runs; None leaves one out.
+    A pre-training is so expensive that trainings with any seed start from the same one.
+    The Spec is the frozen description of this run, at seed 0.
+
+    step_name: the kind of run, such as "predistil".
+    profile: size of the experiment, "toy", "mini" or "paper".
+    net: description of the network.
+    inputs_by_name: the Specs of the runs whose results this run needs, such as
+    {"teacher": Spec}; None leaves one out.
     step_arguments: further arguments of the step."""
     step_arguments = step_arguments | {
         "net": net.to_json(),
@@ -270,13 +308,20 @@ def pretraining_spec(
     train: Train | None = None,
     subnetwork_options: Shared | None = None,
 ) -> Spec:
-    """Return the Spec of a network distilled on plain text, from the pre-trained
-    encoder of the profile.
+    """Describe the run that distils a network on plain text, before it learns a task.
 
-    initial_model: the run that it inherits weights from; None for random weights.
-    corpus, train: text and training settings other than the profile's.
-    subnetwork_options: which subnetworks of a supernet are trained, one in each step;
-    None trains the whole network."""
+    The teacher is the pre-trained encoder of the profile. The Spec is the frozen
+    description of this run. Its seed is 0, so runs of all seeds share the result.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    net: description of the network.
+    initial_model: Spec of a run whose model gives the first weights; None draws them at
+    random.
+    corpus: dict of the text, as `make_corpus_descriptor` returns it; None takes the
+    profile's.
+    train: training settings; None takes the profile's.
+    subnetwork_options: which subnetworks of `net` are trained, one in each step; None
+    trains the whole network."""
     inputs = {"teacher": backbone_spec(profile), "start": initial_model}
     args = {
         "corpus": corpus or make_corpus_descriptor(profile),
@@ -294,8 +339,14 @@ def pretraining_spec(
 
 
 def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
-    """Return the Spec of the supernet, the largest network, pre-trained as a whole on a
-    text. All other networks inherit weights from it."""
+    """Describe the run that pre-trains the supernet, as a whole, on a text.
+
+    The supernet is the largest network of the search space. Smaller networks inherit
+    the leading parts of its weights, which saves training. The Spec is the frozen
+    description of this run. Its seed is 0, so runs of all seeds share the result.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    corpus_name: "wikipedia+books" or "wikipedia"."""
     read = make_corpus_descriptor(profile, corpus_name=corpus_name)
     return pretraining_spec(
         profile, scale_network_to_profile("Supernet", profile), corpus=read
@@ -303,8 +354,14 @@ def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
 
 
 def stages_1_and_2_supernet_spec(profile: str) -> Spec:
-    """Return the Spec of the pre-trained supernet from which the candidates of search
-    stages 1 and 2 inherit weights."""
+    """Describe the run that pre-trains the supernet for search stages 1 and 2.
+
+    The supernet is the largest network of the search space, from which the candidates
+    of these stages inherit their first weights. It reads Wikipedia alone at "paper",
+    and else the text of all pre-trainings. The Spec is the frozen description of this
+    run. Its seed is 0, so runs of all seeds share the result.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
@@ -312,14 +369,18 @@ def stages_1_and_2_supernet_spec(profile: str) -> Spec:
 def pretrained_network_spec(
     profile: str, network_name: str, corpus_name: str = TEXT
 ) -> Spec:
-    """Return the Spec of a published network after pre-training, from which the
-    trainings on tasks start.
+    """Describe the run that pre-trains a published network on text.
 
-    It inherits weights from the supernet, except for the row "w/o Warm-up KD" and
-    networks with TinyBERT_6's embedding, which start from random weights. At `paper`
-    some baselines are published checkpoints.
+    Trainings on tasks start from its model. Most networks inherit their first weights
+    from the supernet, the largest network of the search space. Networks with BERT's
+    embedding, "MobileBERT_TINY shape" and "EfficientBERT w/o Warm-up KD" start from
+    random weights instead. At "paper" the baseline TinyBERT_4 is a published
+    checkpoint. The Spec is the frozen description of this run. Its seed is 0, so runs
+    of all seeds share the result.
 
-    corpus_name: the text of the pre-training."""
+    profile: size of the experiment, "toy", "mini" or "paper".
+    network_name: the network's name in EfficientBERT's tables.
+    corpus_name: "wikipedia+books" or "wikipedia"."""
     net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
     if paper and network_name in GENERAL:
         return initial_checkpoint_spec(profile, GENERAL[network_name])
@@ -348,8 +409,12 @@ def pretrained_network_spec(
 
 @reuse_result
 def teacher_spec(profile: str, task: str) -> Spec:
-    """Return the Spec of the profile's encoder fine-tuned on a task, the teacher of all
-    students there."""
+    """Describe the run that fine-tunes a task's teacher, from which all students learn.
+
+    The teacher is the pre-trained encoder of the profile, BERT-base at "paper". The
+    Spec is the frozen description of this run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     train = make_finetuning_settings(TEACHER, profile, task)
     return grids.teacher_spec(profile, task, train=train, passage_cuts_by_profile=SPAN)
 
@@ -357,10 +422,13 @@ def teacher_spec(profile: str, task: str) -> Spec:
 def make_finetuning_settings(
     settings_by_profile: Mapping[str, Train], profile: str, task: str
 ) -> Train:
-    """Return the training settings of a task at a profile.
+    """Return the training settings of a task, such as epochs and learning rate.
 
-    Some tasks choose the best model by the mean of two metrics, or have settings of
-    their own, such as more epochs. At `paper` these are not for teachers."""
+    They are the profile's, except that some tasks have other epochs, lengths or
+    learning rates, or select the best model by the mean of two metrics.
+
+    settings_by_profile: {profile: settings}.
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     train = settings_by_profile[profile]
     if train.select == "best":
         train = replace(train, select_by=SELECT_BY.get(task, ()))
@@ -381,16 +449,21 @@ def task_distillation_spec(
     prediction_loss_weight: float = 1.0,
     **training_changes: Any,
 ) -> Spec:
-    """Return the Spec of a network distilled on a task from its fine-tuned teacher.
+    """Describe the run that distils a network on a task from the task's teacher.
 
-    initial_model: the run that it inherits weights from, or None.
+    The Spec is the frozen description of this run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    net: description of the network.
+    initial_model: Spec of a run whose model gives the first weights; None draws them at
+    random.
     classifier_task: the task whose classification head is inherited too, where
-    `initial_model` was trained on several tasks.
-    train, data_descriptor: training settings, and a descriptor of the data; None takes
-    those of the models in the paper's tables.
+    `initial_model` was trained on several tasks; None draws a new head.
+    train: training settings; None takes those of EfficientBERT's tables.
+    data_descriptor: the dict that says which rows are used; None takes the profile's.
     prediction_loss_weight: weight of the loss on logits (equation 4).
-    training_changes: fields of `train` with other values; a value of 0 changes nothing.
-    """
+    training_changes: fields of `train` with other values, such as epochs=3; 0 changes
+    nothing."""
     training_changes = {
         name: value for name, value in training_changes.items() if value
     }
@@ -417,13 +490,17 @@ def student_spec(
     corpus_name: str = TEXT,
     **training_changes: Any,
 ) -> Spec:
-    """Return the Spec of the model in a row of the paper's tables, trained on a task.
+    """Describe the run that makes a model of EfficientBERT's tables, for a task.
 
-    `model_name` is the teacher's row, or a published network, which is pre-trained first.
-    Only EfficientBERT+ takes encoder and head from a supernet that was trained on
-    several tasks.
+    A published network is pre-trained on text, then distilled on the task. "BERT_BASE
+    (Teacher)" is only fine-tuned. "EfficientBERT+" alone inherits encoder and head from
+    a supernet that was trained on several tasks. The Spec is the frozen description of
+    this run, still without a seed. Raises Refused for an unknown name.
 
-    corpus_name: the text of the pre-training.
+    profile: size of the experiment, "toy", "mini" or "paper".
+    model_name: name of a row: "BERT_BASE (Teacher)" or a network, such as
+    "EfficientBERT_TINY".
+    corpus_name: text of the pre-training, "wikipedia+books" or "wikipedia".
     training_changes: `prediction_loss_weight` and changes of training settings, as in
     `task_distillation_spec`."""
     if model_name == TEACHER_ROW:
@@ -452,11 +529,15 @@ def student_spec(
 
 
 def make_subnetwork_options(profile: str) -> Shared:
-    """Return which subnetworks of the supernet stage 3 trains: one in each step, of a
-    size in the parameter window.
+    """Return which subnetworks of the supernet are trained in stage 3 of the search.
 
-    Each layer draws (k, q) from all 16 pairs, and the pair that stage 2 found counts
-    twice."""
+    The supernet is the largest network, and its leading parts are smaller networks with
+    shared weights. Each training step takes one of them, with a number of parameters
+    within the bounds for candidates. Each layer draws a pair (k, q), k stacked
+    feed-forward networks with 1/q of the full inner width, from all 16 pairs. The pair
+    that EfficientBERT's stage 2 found is twice as likely as another.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     every = [(k, q) for k in STACKS for q in QS]
     layers = scale_network_to_profile("Search Stage 2", profile).layers
     return Shared(
@@ -468,24 +549,32 @@ def make_subnetwork_options(profile: str) -> Shared:
 def make_split_descriptor(
     profile: str, task: str, row_count: int | None, held_out_count: int
 ) -> DataDescriptor:
-    """Return the descriptor of a task's training rows, and of held-out rows by which a
-    search scores candidates.
+    """Return the dict that says which rows of a task are trained on and held out.
 
-    row_count: how many training rows; None means all that are not held out.
-    held_out_count: how many rows no run trains on. At `paper` they are the last ones of
-    the file, and elsewhere all rows come in a fixed random order."""
+    A search scores its candidates on the held-out rows, which no run trains on. At
+    "paper" the training rows are the first of the file and the held-out ones the last.
+    Elsewhere all come in a fixed random order.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    row_count: number of training rows; None takes all that are not held out.
+    held_out_count: number of held-out rows."""
     return grids.make_training_data_descriptor(
         profile, task, row_count, held_out_count, False, in_order=profile == "paper"
     )
 
 
 def stage_3_supernet_spec(profile: str) -> Spec:
-    """Return the Spec of stage 3's supernet, with the formulas that the paper's stage 2
-    found.
+    """Describe the run that trains the supernet of search stage 3 on several tasks.
 
-    It inherits weights from the pre-trained supernet. It is trained on text, then on
-    several tasks, a random subnetwork in each step. At `paper` a tenth of each task's
-    rows is left out, by which the search scores."""
+    The supernet is the largest network, and its leading parts are smaller networks with
+    shared weights. Each step trains a random one of them, so that stage 3 can score
+    them without training. The formulas of its feed-forward networks are those that
+    EfficientBERT's stage 2 found. It starts from weights that were trained on text. At
+    "paper" a tenth of each task's rows is held out, on which the search scores. The
+    Spec is the frozen description of this run. Its seed is 0, so runs of all seeds
+    share the result.
+
+    profile: size of the experiment, "toy", "mini" or "paper"."""
 
     def describe_task_rows(task: str) -> DataDescriptor:
         if profile != "paper":
@@ -523,16 +612,21 @@ def candidate_spec(
     data_descriptor: DataDescriptor | None = None,
     **training_changes: Any,
 ) -> Spec:
-    """Return the Spec of a network trained on the proxy task as search stages 1 and 2
-    train a candidate.
+    """Describe the run that trains a network briefly, as candidates of a search are.
 
-    At `paper` it is first trained on some text, and uses a tenth of the task's rows.
+    Stages 1 and 2 of EfficientBERT's search score a network after such a training. It
+    is distilled for a few epochs on the one task of the search. At "paper" it is first
+    trained on a short text, and sees a tenth of the task's rows. The Spec is the frozen
+    description of this run, still without a seed.
 
-    inherits_from_supernet: whether it starts from the supernet's weights, or random
-    ones.
-    train, data_descriptor: training settings, and a descriptor of the data, other than
-    the profile's.
-    training_changes: as in `student_spec`."""
+    profile: size of the experiment, "toy", "mini" or "paper".
+    net: description of the network.
+    inherits_from_supernet: whether it inherits weights from the supernet, the largest
+    network; False starts from random weights.
+    train: training settings; None takes the profile's.
+    data_descriptor: the dict that says which rows are used; None takes the profile's.
+    training_changes: `prediction_loss_weight` and fields of `train` with other
+    values."""
     task, start = (
         find_proxy_task(profile),
         stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None,
@@ -573,10 +667,13 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def read_printed_table(table_name: str) -> ScoreTable:
-    """Return a printed table as {row: {("published", column): value}}, with the
-    citations removed from the rows' names.
+    """Return the printed scores of an EfficientBERT table, to be shown beside ours.
 
-    table_name: the name of its file, such as "table02"."""
+    They are {row: {("published", column): printed value}}. A column is the printed
+    heading, such as "MNLI-m". A row is the model's name without its citation, such as
+    "AdaBERT".
+
+    table_name: the name of the table's file, such as "table03_nas_dev"."""
     return published.make_printed_score_table(
         "efficientbert",
         table_name,
@@ -586,22 +683,34 @@ def read_printed_table(table_name: str) -> ScoreTable:
 
 
 def format_model_name(row_name: str, profile: str) -> str:
-    """Return the name of a row for a page, where "BERT_BASE (Teacher)" becomes the name
-    of the encoder that is the teacher at this profile."""
+    """Return the name by which a model is shown on pages of our results.
+
+    It is the name in EfficientBERT's tables, except that "BERT_BASE (Teacher)" becomes
+    the name of the encoder that is the teacher in our experiment, such as "MiniLM
+    (teacher)".
+
+    row_name: the name in EfficientBERT's tables.
+    profile: size of the experiment, "toy", "mini" or "paper"."""
     return row_name.replace(TEACHER_ROW, f"{grids.get_encoder_name(profile)} (teacher)")
 
 
 def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose teacher's row says that its printed values are BERT-base's.
-    Our values are of the teacher of the column's profile."""
+    """Return a table of scores with a new name for the row of the teacher.
+
+    The printed scores of this row are BERT-base's, and ours are those of a smaller
+    encoder. So the row is called "teacher (printed: BERT_BASE)".
+
+    table: a DataFrame with the names of models as index."""
     return table.rename(index={TEACHER_ROW: "teacher (printed: BERT_BASE)"})
 
 
 def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
-    """Return estimates {(source, row): Estimate} whose rows have `format_model_name`'s
-    names for their teacher.
+    """Return the same estimates, with the actual name of the teacher in their keys.
 
-    A source, the heading of a set of runs, ends in ", <profile>"."""
+    The estimates are {(source, model): Estimate}, an Estimate being a number with its
+    interval. A source is the heading of a set of runs and ends in ", <profile>", such
+    as "recorded, mini". "BERT_BASE (Teacher)" becomes the encoder that is the teacher
+    at that profile (`format_model_name`)."""
     return {
         (source, format_model_name(row_name, source.rpartition(", ")[2])): e
         for (source, row_name), e in estimates.items()
@@ -614,11 +723,16 @@ def make_table_of_scores(
     further_networks: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
-    """Return a table of the paper with our scores and parameters beside the printed
-    ones.
+    """Return a table of EfficientBERT with our scores beside the printed ones.
 
-    printed_rows: what `read_printed_table` returned.
-    runs: a lib.report.tables.Runs.
+    It has a row for each model, and the columns (source, metric): first "published",
+    then each set of our runs, such as "recorded, mini". A further column of each set
+    has the parameters in millions. Our scores are means over seeds with their spread,
+    in points, as text.
+
+    printed_rows: {row: {("published", column): value}}, as `read_printed_table` returns
+    it.
+    runs: the results of one notebook, with a DataFrame for each set of runs.
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
@@ -645,11 +759,15 @@ def latency_spec(
     network_names: Iterable[str] = TIMED[1:],
     token_count: int = 128,
 ) -> Spec:
-    """Return the Spec of the timings of Figure 1, of networks at full size with random
-    weights and of BERT-base.
+    """Describe the run that times forward passes of networks and of BERT-base.
+
+    It is for EfficientBERT's Figure 1. The networks have full size and random weights,
+    on which the time does not depend. They are timed on one CPU thread. The Spec is the
+    frozen description of this run, at seed 0. Raises Refused for an unknown network.
 
     batch_size: sequences of a pass.
-    timed_runs: number of timed passes.
+    timed_runs: number of timed passes of each network.
+    network_names: names in EfficientBERT's tables, or formulas such as "W2 gelu(W1 x)".
     token_count: tokens of a sequence."""
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": find_network(name).to_json()} for name in network_names}
@@ -662,14 +780,16 @@ def latency_spec(
 def attention_maps_spec(
     profile: str, task: str, further_networks: Iterable[str] = ()
 ) -> Spec:
-    """Return the Spec that saves attention maps and outputs of networks beside their
-    teacher (Figures 7 and 8).
+    """Describe the run that compares students' last layers with the teacher's.
 
-    Those of the first four development rows are saved. Similarity to the teacher is
-    measured on more rows.
+    It is for EfficientBERT's Figures 7 and 8. The last layer's attention maps and
+    outputs on the first four development rows are saved, to be drawn. Their similarity
+    to the teacher's is measured on 200 rows, at "toy" on 64. The Spec is the frozen
+    description of this run, at seed 0, which the caller may change.
 
-    further_networks: networks beside the printed three, by their names in the tables.
-    """
+    profile: size of the experiment, "toy", "mini" or "paper".
+    further_networks: names of networks in EfficientBERT's tables, in addition to the
+    three that the paper draws."""
     names = ("EfficientBERT", *OTHER_BASE, *further_networks)
     inputs = {f"model:{name}": student_spec(profile, task, name) for name in names}
     inputs["reference"] = teacher_spec(profile, task)

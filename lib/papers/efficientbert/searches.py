@@ -48,8 +48,15 @@ DEVIATIONS = published.read_deviations_by_profile("efficientbert", "search")
 
 
 def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
-    """Return the argument `space` of a search, as JSON: the stage, the least and most
-    parameters of a candidate, and the rules for formulas."""
+    """Return the set of networks that a stage of the search may evaluate, as JSON.
+
+    It is {"stage", "low" and "high": least and most parameters of a network, "grammar":
+    the rules for formulas}, the argument `space` of a search. The network from which
+    the search starts is another argument.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
+    "single" (as stage 1, in one search)."""
     low, high = efficientbert.find_parameter_count_bounds(profile)
     return {
         "stage": stage,
@@ -62,12 +69,16 @@ def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
 def make_search_settings(
     profile: str, stage: str, method: str = "", evaluation_factor: int = 1
 ) -> Search:
-    """Return how a stage of the search proposes candidates.
+    """Return the settings of a stage of the search: its method, budget and score.
 
     Raises Refused for an unknown method.
 
-    method: "random", "cascade" or "evolution"; "" means the profile's.
-    evaluation_factor: factor on the profile's number of evaluations."""
+    profile: size of the experiment, "toy", "mini" or "paper".
+    stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
+    "single" (as stage 1, in one search).
+    method: how candidates are proposed: "random", "cascade" (random draws that
+    classifiers accept) or "evolution"; "" takes the profile's.
+    evaluation_factor: factor on the profile's number of evaluated candidates."""
     method, budget = (
         method or METHOD[profile],
         evaluation_factor * BUDGET[profile][stage],
@@ -84,10 +95,14 @@ def make_search_settings(
 def make_proxy_task_descriptor(
     profile: str, row_count: int | None, held_out_count: int
 ) -> DataDescriptor:
-    """Return the descriptor of the data on which a search trains and scores candidates:
-    rows of the proxy task, and held-out rows of its training set.
+    """Return the dict that says on which rows a search trains and scores candidates.
 
-    row_count, held_out_count: how many rows of each; None means all."""
+    They are rows of the one task of the search. Candidates are trained on some of its
+    training rows, and scored on others that are held out.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    row_count: number of rows to train on; None takes all that are not held out.
+    held_out_count: number of held-out rows."""
     return efficientbert.make_split_descriptor(
         profile, efficientbert.find_proxy_task(profile), row_count, held_out_count
     )
@@ -101,13 +116,18 @@ def find_base_network(profile: str) -> Net:
 def search_spec(
     profile: str, stage: str, method: str = "", evaluation_factor: int = 1
 ) -> Spec:
-    """Return the Spec of one stage of the search, with the stages before it as inputs.
+    """Describe the run that does one stage of EfficientBERT's search.
 
-    Stages 1 and 2 train each candidate for a few epochs. Stage 3 scores subnetworks of
-    a trained supernet. "single" is one search over the space of stage 1. Raises Refused
-    for an unknown stage.
+    The stage before is an input of the run, and its result is where the search starts.
+    Stages 1 and 2 train each candidate network for a few epochs. Stage 3 scores
+    subnetworks of a trained supernet. The Spec is the frozen description of this run,
+    still without a seed. Raises Refused for an unknown stage or method.
 
-    method, evaluation_factor: as in `make_search_settings`."""
+    profile: size of the experiment, "toy", "mini" or "paper".
+    stage: "stage1" (formulas and sizes of layers), "stage2" (formulas), "stage3"
+    (sizes), or "single" (stage 1's space in one search, for comparison).
+    method: "random", "cascade" or "evolution"; "" takes the profile's.
+    evaluation_factor: factor on the profile's number of evaluated candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
     task, inputs, how = (
         efficientbert.find_proxy_task(profile),
@@ -145,10 +165,15 @@ def search_spec(
 
 
 def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
-    """Return the Spec of the supernet that stage 3 searches, with the formulas that an
-    earlier search found.
+    """Describe the run that trains a supernet for the last stage of a search.
 
-    search: the Spec of that search. Each of its seeds has its own supernet."""
+    A supernet is a network whose leading parts are smaller networks with shared
+    weights. Stage 3, the last one of EfficientBERT's search, scores these without
+    training. The formulas of the feed-forward networks are those that an earlier stage
+    finds. The Spec is the frozen description of this run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    search: Spec of that earlier stage. Each of its seeds gets a supernet."""
     spec = efficientbert.stage_3_supernet_spec(profile)
     args = {"network_output": "supernet", "shared": Output("search", "shared")}
     return use_searched_network(
@@ -166,11 +191,18 @@ def use_searched_network(
     network_output: str = "net",
     **changed_arguments: Any,
 ) -> Spec:
-    """Return a copy of a Spec that trains the network which a search will find, at the
-    search's seed.
+    """Change a run's description so that it trains the network that a search finds.
 
-    network_output: the result of the search that is the network: "net" or "supernet".
-    further_inputs, changed_arguments: further changes of the Spec."""
+    Return a copy of the Spec, the description. The network is not known before the
+    search has run, so the copy refers to the result of the search. Both runs have the
+    same seed.
+
+    spec: Spec of a run that trains some network.
+    search: Spec of the search.
+    further_inputs: {name: Spec} of input runs to add or replace.
+    network_output: which result of the search is the network: "net", the best one, or
+    "supernet", the same formulas at full size.
+    changed_arguments: further arguments of the run with other values."""
     changed_arguments = (
         spec.args | {"net": Output("search", network_output)} | changed_arguments
     )
@@ -185,10 +217,15 @@ def use_searched_network(
 def retraining_spec(
     profile: str, task: str, search: Spec, **training_changes: Any
 ) -> Spec:
-    """Return the Spec of the network that a search found, pre-trained and then
-    fine-tuned as the published networks are.
+    """Describe the run that fully trains the network that a search found.
 
-    training_changes: as in `task_distillation_spec`."""
+    It is pre-trained on text, then distilled on the task. The networks in
+    EfficientBERT's tables are trained in the same way, for comparison. The Spec is the
+    frozen description of this run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    search: Spec of the search.
+    training_changes: changes of training settings, as in `task_distillation_spec`."""
     start = use_searched_network(
         efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
@@ -204,15 +241,17 @@ def retraining_spec(
 def final_training_spec(
     profile: str, task: str, net: Net | None = None, search: Spec | None = None
 ) -> Spec:
-    """Return the Spec of the full training of a network on a task, after the short
-    training by which a search scored it.
+    """Describe the run that fully trains a network on a task, after a search scored it.
 
-    At profile `paper` it is pre-trained and fine-tuned as the published networks are.
-    At the small profiles it inherits weights from the supernet and is trained on the
-    task alone.
+    A search trains its candidates only briefly. The full training shows how good they
+    are. At "paper" the network is pre-trained on text and distilled on the task, as the
+    published networks are. At the small profiles it inherits weights from the supernet,
+    the largest network, and is distilled on the task alone. The Spec is the frozen
+    description of this run, still without a seed.
 
-    net: a network; without it that of `search`.
-    search: the Spec of a search whose result is trained."""
+    profile: size of the experiment, "toy", "mini" or "paper".
+    net: description of the network; None takes the one that `search` finds.
+    search: Spec of a search; None where `net` is given."""
     start = efficientbert.pretrained_supernet_spec(profile)
     if profile in BRIEF:
         if search:
@@ -226,10 +265,16 @@ def final_training_spec(
 
 @reuse_result
 def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
-    """Return the Spec of a candidate trained as briefly as stages 1 and 2 do, with its
-    score on held-out rows.
+    """Describe the run that trains a network as briefly as the search does.
 
-    training_changes: as in `candidate_spec`."""
+    Stages 1 and 2 of the search train networks so. The metrics of the run include the
+    score on held-out rows by which these stages rank networks. So the ranking can be
+    compared with that after full training. The Spec is the frozen description of this
+    run, still without a seed.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    net: description of the network.
+    training_changes: changes of training settings, as in `candidate_spec`."""
     defaults: Json = {
         "train": BRIEFLY[profile],
         "data_descriptor": make_proxy_task_descriptor(profile, *PART[profile]),
@@ -241,9 +286,14 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
 
 @cache
 def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
-    """Return different random networks of the space of stage 1, always the same ones.
+    """Return different random networks of search stage 1, always the same ones.
 
-    candidate_count: 0 means the profile's number."""
+    Stage 1 searches the formulas and sizes of all feed-forward networks. The networks
+    serve EfficientBERT's Figure 3, which asks whether short and full training rank
+    networks alike.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    candidate_count: number of networks; 0 takes the profile's."""
     where = spaces.from_json(
         make_search_space(profile, "stage1")
         | {

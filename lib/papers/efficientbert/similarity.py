@@ -11,8 +11,11 @@ TINY = 1e-12  # Smaller probabilities are raised to it, so that logarithms are f
 def compute_kl_divergence(
     distribution: np.ndarray, reference: np.ndarray
 ) -> np.ndarray:
-    """Return KL(distribution || reference) [...] in nats, for probabilities [..., T]
-    that sum to 1 over the last axis."""
+    """Return KL(distribution || reference) in nats, a distance of attention maps.
+
+    Both arrays are probabilities [..., T] that sum to 1 over the last axis; the result
+    is [...]. Probabilities below 1e-12 are raised to it, so that the result is
+    finite."""
     distribution, reference = (
         np.maximum(x.astype(np.float64), TINY) for x in (distribution, reference)
     )
@@ -20,12 +23,12 @@ def compute_kl_divergence(
 
 
 def compute_cka(model_states: np.ndarray, reference_states: np.ndarray) -> float:
-    """Return the linear centred kernel alignment of two sets of states [N, H] of the
-    same N inputs.
+    """Return the linear centred kernel alignment (CKA) of two sets of hidden states.
 
-    It is in [0, 1], and 1 for sets that are equal up to rotation, scale and shift. It
-    is biased upwards unless N is far above H (Kornblith et al. 2019). The two widths H
-    may differ."""
+    It measures how similar the states [N, H] of two models are on the same N inputs;
+    the two widths H may differ. It is in [0, 1], and 1 for sets that are equal up to
+    rotation, scale and shift. It is biased upwards unless N is far above H (Kornblith
+    et al. 2019)."""
     model_states, reference_states = (
         states.astype(np.float64) - states.mean(0, dtype=np.float64)
         for states in (model_states, reference_states)

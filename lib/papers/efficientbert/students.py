@@ -70,9 +70,15 @@ def list_state_matches(
     distillation: Warmup,
     kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> list[Match]:
-    """Return which hidden states of student and teacher the loss compares (equations 1
-    and 2): embeddings, outputs of paired layers, and their attention scores.
+    """Return which hidden states of student and teacher the distillation loss compares.
 
+    There are three Matches: outputs of paired layers ("hidden"), embeddings
+    ("embedding"), and attention scores before the softmax of paired layers
+    ("attention") (EfficientBERT, equations 1 and 2). A Match names the states, the
+    pairs of layers and the distance. Raises Refused where neither number of layers
+    divides the other.
+
+    distillation: options; `mask` and `zero` say how padded tokens count.
     kept_teacher_heads: for each layer of a student with pruned heads, the numbers of
     the teacher's heads that it still has; () means all."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
@@ -98,14 +104,17 @@ def list_state_matches(
 def compute_prediction_loss(
     student_logits: Tensor, teacher_logits: Tensor, labels: Tensor, distillation: Warmup
 ) -> Tensor:
-    """Return the loss on logits (equation 3): the cross-entropy with the teacher's
-    probabilities at temperature 1, averaged over batch and classes.
+    """Return the distillation loss on logits, a scalar (EfficientBERT, equation 3).
 
-    A regression has the squared error instead, to the label with `warmup.gold`, else to
-    the teacher's output. For answer spans the losses of start and end are summed.
+    It is the cross-entropy with the teacher's probabilities at temperature 1, averaged
+    over batch and classes. A regression has the squared error to the teacher's output
+    or, with `distillation.gold`, to the label. For answer spans the losses of start and
+    end are summed.
 
-    student_logits, teacher_logits: [B, C], or [B, 2, T] for answer spans.
-    labels: [B]."""
+    student_logits, teacher_logits: [B, C], where C is 1 for a regression, or [B, 2, T]
+    for answer spans.
+    labels: [B], which only a regression with `gold` reads.
+    distillation: options; with `hide_first` spans leave out the position of [CLS]."""
     ends = 2 if student_logits.dim() == 3 else 1
     if distillation.hide_first and ends == 2:
         first = torch.arange(student_logits.shape[2], device=student_logits.device) == 0
@@ -124,12 +133,14 @@ def compute_prediction_loss(
 def make_teacher_agreement_scorer(
     training: TaskTraining, model: PreTrainedModel
 ) -> Callable[[], float]:
-    """Return f() -> exp(-L), a score of a search's candidate with its weights at the
-    time of the call.
+    """Return f() -> exp(-L), how well a model agrees with its teacher on held-out rows.
 
-    L is the loss on logits (equation 3) on all held-out rows. The score is 1 where the
-    student agrees with a teacher that is certain. Unlike an accuracy it is continuous,
-    so ties are rare. The teacher's logits are computed once."""
+    L is the distillation loss on logits (EfficientBERT, equation 3). A search ranks
+    candidates by this score. It is 1 where the model agrees with a teacher that is
+    certain. Unlike an accuracy it is continuous, so ties are rare. The function takes
+    the model's weights at the time of the call; the teacher's logits are computed once.
+
+    training: the task's rows, and the run with its input `teacher`."""
     encoded, teacher_logits = training.held_out_rows
 
     def compute_teacher_agreement() -> float:
@@ -145,10 +156,14 @@ def make_teacher_agreement_scorer(
 
 
 def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss | None:
-    """Return (weight, f(logits, teacher's logits, row numbers) -> loss), the loss on
-    logits for `lib.train.matching.build_matching_loss`; None for a weight of 0.
+    """Return the distillation loss on logits as a pair (weight, function), or None.
 
-    labels: the labels of all training rows."""
+    The function is f(student's logits, teacher's logits, row numbers of the batch) ->
+    scalar, as `lib.train.matching.build_matching_loss` takes it. The weight is
+    `distillation.prediction`. Where that is 0, the result is None.
+
+    labels: the labels of all N training rows, from which a batch takes those of its
+    rows."""
 
     def compute_loss(
         logits: Tensor, teacher_logits: Tensor, row_numbers: np.ndarray
@@ -168,12 +183,18 @@ def make_distillation_objective(
     labels: Tensor | None = None,
     kept_teacher_heads: Sequence[Sequence[int]] = (),
 ) -> AbstractContextManager[loop.Loss]:
-    """Return a context manager that gives the loss of warm-up distillation: attention
-    scores and hidden states of a teacher, and with labels its logits.
+    """Return a context manager that yields the loss of EfficientBERT's distillation.
 
-    labels: the labels of all training rows; None leaves out the loss on logits, as on
-    plain text.
-    kept_teacher_heads: as in `list_state_matches`."""
+    The loss is f(batch, row numbers) -> {"loss": scalar, and its parts}. It compares
+    attention scores and hidden states with the teacher's and, if there are labels, the
+    logits too. Leaving the context removes the hooks that record these states.
+
+    distillation: options of the loss.
+    numerics: dtype of the computation.
+    labels: labels of all training rows; None leaves out the loss on logits, as on plain
+    text.
+    kept_teacher_heads: for each layer of a student with pruned heads, the numbers of
+    the teacher's heads that it still has; () means all."""
     prediction_args: tuple[Any, ...] = (
         ()
         if labels is None
@@ -201,12 +222,17 @@ def make_student_for_task(
     teacher: PreTrainedModel,
     dropout: float,
 ) -> PreTrainedModel:
-    """Return a student with the head of a task.
+    """Return a student model with the head that a task needs, ready to be distilled.
 
-    Without a net, a `start` that was already pruned, or has ghost modules, is itself
-    the student. Else see `make_student`.
+    With no architecture, a start model that was pruned, or changed in another way, is
+    the student itself. Else a new model is made, which inherits weights of the start
+    model (`make_student`). Either has a linear map `projection` from its hidden size to
+    the teacher's.
 
-    student_architecture: the student's network; None takes that of the input run `start`."""
+    run: the run that is made; its input `start`, optional, is the start model.
+    student_architecture: description of the student's network; None takes that of the
+    start model.
+    dropout: rate for hidden states and attention weights."""
     start = run.inputs.get("start")
     if student_architecture is None and start and (start.folder / SURGERY).exists():
         seed = derive_seed(run.seed, "head")
@@ -225,11 +251,14 @@ def make_student_for_task(
 
 
 def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
-    """Return for each of L layers the numbers of the teacher's heads that a pruned
-    student still has, in its order; () for a student that was not pruned.
+    """Return which of the teacher's attention heads a pruned student still has.
 
-    They are read from the report that pruning left beside the input run `start`. So
-    each head of the student is compared with the same head of the teacher."""
+    For each of L layers it is a list of the numbers of these heads, in the student's
+    order. So each head of the student is compared with the same head of the teacher.
+    They are read from the report that pruning left in the run's input `start`. The
+    result is () where the student was not pruned.
+
+    run: the run that is made, with its input runs."""
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
     return next(
@@ -250,16 +279,20 @@ def make_student(
     dropout: float,
     **config_values: Any,
 ) -> PreTrainedModel:
-    """Return a student of class `model_class`, with a linear map `projection` from its
-    hidden size to the teacher's.
+    """Return a new student model that inherits its weights from a larger model.
 
-    Weights of encoder and projection are inherited from the input run `start`, a
-    student or supernet, if there is one. All others are random, drawn from the run's
-    seed, as a head always is.
+    It has a linear map `projection` from its hidden size to the teacher's. Encoder and
+    projection take the leading parts of the weights of the larger model, the run's
+    input `start`, if there is one. All other weights are random, drawn from the run's
+    seed; a task's head always is.
 
-    student_architecture: the student's network; None takes that of `start`.
+    run: the run that is made.
+    student_architecture: description of the student's network; None takes that of
+    `start`.
+    model_class: class of transformers, with or without a head.
+    teacher: its configuration gives the vocabulary and its hidden size the projection.
     dropout: rate for hidden states and attention weights.
-    config_values: further values of the model's configuration."""
+    config_values: further values of the model's configuration, such as num_labels."""
     start = run.inputs.get("start")
     larger = backbone.load(start.model_folder)[0] if start else None
     torch.manual_seed(derive_seed(run.seed, "student"))
@@ -283,8 +316,12 @@ def make_student(
 
 
 def load_hidden_state_projection(folder: Path) -> LinearWeights | None:
-    """Return weight [teacher's H, H] and bias [teacher's H] of the linear map saved in
-    a student's folder; None if there is none."""
+    """Return the linear map from a student's hidden size H to its teacher's, if saved.
+
+    It has weight [teacher's H, H] and bias [teacher's H]. Only distillation uses it, so
+    it is a file beside the model. The result is None where there is no such file.
+
+    folder: the student's model folder."""
     path = folder / PROJECTION
     tensors = load_file(path) if path.exists() else {}
     if not tensors:
@@ -295,8 +332,13 @@ def load_hidden_state_projection(folder: Path) -> LinearWeights | None:
 def save_tensors(
     tensors: Mapping[str, Tensor], folder: Path | None, file_name: str
 ) -> None:
-    """Write tensors to a safetensors file in a folder, which is made if needed. Nothing
-    is written for the folder None, which stands for a run that keeps no model."""
+    """Write tensors to a safetensors file in a folder, which is made if needed.
+
+    Weights that are no part of a model itself, such as the heads of several tasks, are
+    saved so.
+
+    tensors: {name: tensor}.
+    folder: None writes nothing; it stands for a run that keeps no model."""
     if folder is not None:
         folder.mkdir(exist_ok=True)
         made = {
@@ -308,10 +350,11 @@ def save_tensors(
 def load_classifier(
     folder: Path, task_name: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Return (classifier, tokenizer) of one task, from an encoder that the step
-    `multitask` trained on several.
+    """Return (classifier, tokenizer) for one of several tasks of a multi-task model.
 
-    Raises KeyError for a task that it was not trained on.
+    A run of the step `multitask` saves one encoder, and a classification head for each
+    task. The two are joined here. Raises KeyError for a task on which it was not
+    trained.
 
     folder: the model folder of that run."""
     encoder, tokenizer = backbone.load(folder)
@@ -321,8 +364,12 @@ def load_classifier(
 
 
 def load_classification_head(folder: Path, task_name: str) -> LinearWeights:
-    """Return weight [C, H] and bias [C] of one task's classification head, from the
-    model folder of a run of the step `multitask`."""
+    """Return weight [C, H] and bias [C] of one task's classification head.
+
+    A run of the step `multitask` trains one encoder on several tasks, and saves a head
+    for each. Raises KeyError for a task on which it was not trained.
+
+    folder: the model folder of that run."""
     tensors = load_file(folder / HEADS)
     return LinearWeights(tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"])
 
@@ -330,10 +377,13 @@ def load_classification_head(folder: Path, task_name: str) -> LinearWeights:
 def join_encoder_and_head(
     encoder: PreTrainedModel, weight: Tensor, bias: Tensor
 ) -> PreTrainedModel:
-    """Return a classifier, in eval mode, that has copies of an encoder's weights and of
-    a head's.
+    """Return a sequence classifier made of an encoder and a classification head.
 
-    weight, bias: [C, H] and [C]."""
+    It is a new model in eval mode with copies of their weights. So an encoder that
+    learned several tasks can be scored on one.
+
+    encoder: a BERT with EfficientBERT's architecture.
+    weight, bias: the head, [C, H] and [C] for C classes."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
     model = supernet.build_model_of_net(
         supernet.read_net_of_model(encoder), cls, encoder.config, num_labels=labels
@@ -346,8 +396,13 @@ def join_encoder_and_head(
 
 
 def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
-    """Copy a weight [out, >= in] and a bias [out] into a linear layer, which takes the
-    first columns. So a narrower student inherits a wide layer."""
+    """Copy the weights of a linear layer into one with the same or fewer inputs.
+
+    So a narrower student inherits from a wider model. The weights of the first
+    `in_features` inputs are taken. The layer is changed in place.
+
+    linear: the layer that gets the weights.
+    weight, bias: [out, at least in_features] and [out]."""
     with torch.no_grad():
         linear.weight.copy_(weight[:, : linear.in_features])
         linear.bias.copy_(bias)
@@ -356,10 +411,14 @@ def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
 def make_training_callbacks(
     run: RunWriter, student: PreTrainedModel, subnetwork_options: Json | None = None
 ) -> list[loop.Callback]:
-    """Return what acts on the training besides the loss: saving of the loss curve and,
-    with `subnetwork_options`, a random subnetwork in each step.
+    """Return the callbacks that the training loop calls during a distillation.
 
-    subnetwork_options: the fields of a `Shared`, which says how large a random
+    The last one saves the loss curve, and the linear map from the student's hidden size
+    to the teacher's. With `subnetwork_options` a first one activates a random
+    subnetwork of the student in each step.
+
+    run: the run that is made, to which is saved.
+    subnetwork_options: fields of the options Shared, which say how large a random
     subnetwork is; None trains the whole student."""
     subnetworks = (
         [SubnetworkTraining(student, Shared(**subnetwork_options), run.seed)]
@@ -370,11 +429,12 @@ def make_training_callbacks(
 
 
 class CurveAndProjectionSaving(loop.Callback):
-    """This class saves arrays beside a distilled model when its training ends.
+    """This class saves loss curve and projection of a student when its training ends.
 
-    They are `curve`, the loss and its parts at about 500 steps, and the student's
-    projection. The projection is removed from the model, since it serves distillation
-    alone."""
+    The training loop calls its method once. The file `curve` gets the loss, its parts
+    and their "step", at about 500 steps. The projection, a linear map to the teacher's
+    hidden size, is saved beside the model and removed from it, since only distillation
+    uses it."""
 
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
@@ -388,10 +448,12 @@ class CurveAndProjectionSaving(loop.Callback):
 
 
 class SubnetworkTraining(loop.Callback):
-    """This class makes each training step train one random subnetwork of a supernet
-    (stage 3 of EfficientBERT's search).
+    """This class makes each training step train one random subnetwork of a supernet.
 
-    When the training ends, the whole supernet is active again."""
+    A supernet is a network whose leading parts are smaller networks with shared
+    weights. After such a training each of them can be scored as it is (stage 3 of
+    EfficientBERT's search). The training loop calls the methods. When the training
+    ends, the whole supernet is active again."""
 
     def __init__(self, student: PreTrainedModel, sharing: Shared, seed: int) -> None:
         self.student, self.shared, self.seed = student, sharing, seed
@@ -414,8 +476,14 @@ class SubnetworkTraining(loop.Callback):
 def list_embedding_sizes(
     config: PreTrainedConfig, teacher_width: int
 ) -> EmbeddingSizes:
-    """Return the sizes that `search.net.count_net_parameters` needs beside a Net: rows
-    of the embedding tables, and the teacher's hidden size."""
+    """Return the sizes outside the layers that a count of parameters needs.
+
+    They are {"vocab", "positions", "types": rows of the three embedding tables,
+    "teacher": hidden size of the teacher}. `count_net_parameters` takes them as
+    arguments.
+
+    config: configuration of the model.
+    teacher_width: hidden size of the teacher."""
     return {
         "teacher": teacher_width,
         "vocab": config.vocab_size,
@@ -427,15 +495,19 @@ def list_embedding_sizes(
 def draw_subnetwork(
     full_net: Net, sharing: Shared, seed: int, step: int, **embedding_sizes: int
 ) -> Net:
-    """Return the subnetwork of a supernet that a training step of stage 3 trains.
+    """Return the random subnetwork of a supernet that one training step trains.
 
-    It depends on seed and step alone. Each layer draws (k, q), stacked networks and
-    inverse ratio of the inner width, from its choices. All layers are drawn again until
-    the number of parameters is between the bounds, as in the authors' code. Raises
-    Refused where none of DRAWS draws is.
+    A supernet is a network whose leading parts are smaller networks with shared
+    weights. The result depends on seed and step alone, so a resumed training draws the
+    same. Each layer draws (k, q): k stacked feed-forward networks with 1/q of the full
+    inner width. All layers are drawn again until the number of parameters is within the
+    bounds, as in EfficientBERT's code. Raises Refused where none of 10,000 draws is.
 
-    sharing: has each layer's choices and, as `window`, the bounds.
-    embedding_sizes: as `list_embedding_sizes` returns them."""
+    full_net: description of the supernet.
+    sharing: `choices` has the pairs (k, q) of each layer, and `window` the least and
+    most parameters.
+    embedding_sizes: rows of the embedding tables and the teacher's hidden size, as
+    `list_embedding_sizes` returns them."""
     dice = random.Random(derive_seed(seed, f"part:{step}"))
     for _ in range(DRAWS):
         layers = tuple(

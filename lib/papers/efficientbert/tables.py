@@ -41,10 +41,16 @@ def make_rows_of_attention_maps(
     seeds: Sequence[int],
     network_names: Sequence[str],
 ) -> list[Row]:
-    """Return the Rows of Figure 7 or 8, one for each task and seed: a row is a run to
-    make, with its labels.
+    """Return a Row for each seed, the experiments of EfficientBERT's Figure 7 or 8.
 
-    The run has the attention maps and outputs of all networks."""
+    A Row is the description of a run on one task, with the labels task and seed. Each
+    run saves the last layers' attention maps and outputs of a teacher and its students.
+
+    profile: size of the experiment, "toy", "mini" or "paper".
+    tasks: chosen tasks, of which only the first is taken; empty takes the profile's.
+    seeds: chosen seeds; empty takes the profile's first one.
+    network_names: names of networks in EfficientBERT's tables, in addition to those of
+    the figures."""
     return [
         Row(
             efficientbert.attention_maps_spec(profile, task, network_names).with_seed(
@@ -61,11 +67,15 @@ def make_rows_of_attention_maps(
 
 
 def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
-    """Return {source: the RunMaps of its finished runs}, for four sentences.
+    """Return the saved attention maps or outputs of all finished runs, by source.
 
-    A source is the heading of a set of runs, which names their profile.
+    A source is the heading of a set of runs, such as "recorded, mini". A RunMaps has
+    the metrics and labels (task and seed) of one run, the arrays of teacher and
+    students on four sentences, {"teacher" or network: [4, A, T, T] or [4, T, H]}, and
+    the number of tokens of each sentence [4].
 
-    map_kind: "attention" or "output" of the last layer."""
+    runs: the results of one notebook, with a DataFrame of runs for each source.
+    map_kind: "attention" (probabilities) or "output", both of the last layer."""
     maps, start = {}, f"{map_kind}.model:"
     for source, frame, _ in runs.source_frames:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
@@ -86,11 +96,11 @@ def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
 def average_metric_over_runs(
     runs_with_maps: Sequence[RunMaps], network_name: str, metric: str
 ) -> float:
-    """Return the mean over runs of a metric of one network, such as its CKA with the
-    teacher.
+    """Return the mean over runs of one student's similarity to its teacher.
 
-    runs_with_maps: the runs of one source, as `load_attention_maps` returns them.
-    metric: the metric's name without the network's."""
+    runs_with_maps: the runs, as `load_attention_maps` returns them for one source.
+    network_name: the student's name, such as "EfficientBERT".
+    metric: "cka", "kl" or "kl_mean_map", as each run measured it for each student."""
     return float(
         np.mean([row[f"model:{network_name}.{metric}"] for row, *_ in runs_with_maps])
     )
@@ -101,10 +111,13 @@ def format_metric_lines(
     metric: str,
     metric_title: str,
 ) -> list[str]:
-    """Return a sentence for each source of runs: the means of a metric of all networks,
-    and the number of seeds.
+    """Return a sentence for each set of runs that compares students with their teacher.
 
-    maps: what `load_attention_maps` returned.
+    It has the mean of a metric over runs for each student, and the number of seeds.
+    Below three seeds it says that the numbers show no order.
+
+    maps: {heading of a set of runs: its runs}, as `load_attention_maps` returns it.
+    metric: "cka", "kl" or "kl_mean_map", as each run measured it.
     metric_title: the metric's name in the sentence."""
     lines = []
     for source, made in maps.items():
@@ -126,15 +139,19 @@ def show_distances(
     distance_name: str,
     metric_titles: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Show how far each network is from its teacher, in a table and a figure of a page.
+    """Show how far each student is from its teacher, in a table and a figure of a page.
 
-    Return the distances as a DataFrame with the columns source, model and distance.
+    Return the distances as a DataFrame with the columns source (heading of a set of
+    runs), model and distance, a row for each distance. There is no figure where each
+    student has fewer than 8 of them.
 
-    maps: what `load_attention_maps` returned.
-    measure_distances: f(arrays, lengths, network name) -> distances to the teacher, one
-    for each head, for example.
+    page: the page of results that is being made.
+    maps: {heading of a set of runs: its runs}, as `load_attention_maps` returns it.
+    measure_distances: f(arrays by network, tokens of each sentence, student) ->
+    distances to the teacher, such as one for each head.
     distance_name: the label of the figure's axis.
-    metric_titles: {metric of the runs: title of its column in the table}."""
+    metric_titles: {metric of the runs, such as "cka": title of its column in the
+    table}."""
     # Imported here, so that a list of runs is built without loading pandas.
     import pandas as pd
     import seaborn as sns

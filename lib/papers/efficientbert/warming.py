@@ -53,24 +53,29 @@ def warmup(
     classifier: str | None = None,
     score: str = "",
 ) -> Metrics:
-    """Distil a student on a task from a fine-tuned teacher (EfficientBERT, section
-    3.2).
+    """Distil a student on a task from a fine-tuned teacher.
 
-    The loss compares attention scores, hidden states and logits. Labels are not used,
-    except for a regression with the option `gold`. The step returns metrics and saves
-    predictions as the step `finetune` does. Where the data hold out rows, these choose
-    the best model. The loss over the steps is saved as the array `curve`.
+    This function is a step: it does the work of a run and returns its metrics.
+    "Warm-up" means that the student inherits weights before it learns (EfficientBERT,
+    section 3.2). The loss compares attention scores, hidden states and logits with the
+    teacher's. Labels are not used, except for a regression with the option `gold`.
 
-    Input runs: `teacher`, fine-tuned on the task; `start`, a student or supernet to
-    inherit weights from, or a pruned model that is itself the student; `search`,
-    optional, the search whose result `net` refers to.
+    It saves the model and the predictions on development and held-out rows, and on
+    unseen rows (never trained or selected on). It also saves the array `curve`, the
+    loss over the steps. Metrics are the scores on these rows and the number of
+    parameters. Where the training keeps its best model, that is the best one on
+    held-out rows, if there are any.
 
+    training: the task's rows, the training settings, and the run with its inputs.
+    `teacher` is fine-tuned on the task. `start` is a model whose weights are inherited,
+    or a pruned model that is itself the student. `search`, optional, is the search that
+    found `net`.
     warmup: fields of the options Warmup.
-    net: the network to train, as JSON of search.net.Net, by default that of `start`.
+    net: JSON of the student's architecture; None takes that of `start`.
     classifier: the task whose classification head is inherited too, from a `start` that
-    was trained on several tasks.
-    score: "loss" adds the metric "held_out.score", by which a search ranks candidates.
-    """
+    was trained on several tasks; None draws a new head.
+    score: "loss" adds the metric "held_out.score", exp(-L) of the loss on logits, by
+    which a search ranks networks; "" adds none."""
     run, options = training.run, Warmup(**warmup)
     teacher, training.tokenizer = training.teacher
     student = students.make_student_for_task(
@@ -112,21 +117,23 @@ def predistil(
     net: Json | None = None,
     shared: Json | None = None,
 ) -> Metrics:
-    """Distil a network or a supernet on plain text from a teacher's attention scores
-    and hidden states.
+    """Distil a student on plain text.
 
-    No token is masked and no word is predicted. It prepares a student for tasks, as
-    pre-training does.
+    The loss compares attention scores and hidden states with a teacher's. This prepares
+    the student for tasks, as pre-training does; no token is masked, and no word is
+    predicted. This function is a step: it does the work of a run, saves the model, and
+    returns the training's metrics (`loop.fit`) and the numbers of rows and parameters.
 
-    Input runs: `teacher`, any BERT; `start`, optional, a student or supernet to inherit
-    weights from; `search`, optional, the search whose result `net` and `shared` refer
-    to.
-
-    corpus: the text, see `encode_corpus`.
-    warmup, train, numerics: fields of the options Warmup, Train and Numerics.
-    net: the network to train, as JSON of search.net.Net, by default that of `start`.
-    shared: fields of the options Shared. With them each step trains one randomly drawn
-    subnetwork of a supernet (stage 3 of the search)."""
+    run: the run that is made, with its inputs. `teacher` is any BERT. `start`,
+    optional, is a model whose weights are inherited. `search`, optional, is the search
+    that found `net` and `shared`.
+    corpus: dict of the text, as `encode_corpus` takes it.
+    warmup, train, numerics: fields of the options of the distillation, the training and
+    the arithmetic (Warmup, Train, Numerics).
+    net: JSON of the student's architecture; None takes that of `start`.
+    shared: fields of the options Shared. With them the student is a supernet, and each
+    step trains one random subnetwork of it (stage 3 of EfficientBERT's search). None
+    trains the whole student."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
@@ -153,23 +160,28 @@ def multitask(
     net: Json | None = None,
     shared: Json | None = None,
 ) -> Metrics:
-    """Distil one encoder on several tasks at once, from a fine-tuned teacher of each
-    task (EfficientBERT, stage 3 of the search).
+    """Distil one encoder on several tasks at once.
 
+    Each task has a fine-tuned teacher. EfficientBERT does this in stage 3 of its
+    search. This function is a step: it does the work of a run and returns its metrics.
     A batch has rows of one task. Batches of all tasks are mixed, in proportion to their
-    rows. The run saves the encoder and one classification head for each task, which
-    `students.load_classifier` joins. Metrics are `<task>.<metric>` and arrays
-    `predictions_<task>`, of the whole network.
+    rows.
 
-    Input runs: `teacher:<task>` for each task; `start`, optional, a student or supernet
-    to inherit weights from; `search`, optional, the search whose result `net` and
-    `shared` refer to.
+    The run saves the encoder and a classification head for each task, which
+    `students.load_classifier` joins, and the predictions on development and unseen rows
+    (scored, but never trained on) as arrays `predictions_<task>`. Metrics are
+    "<task>.<metric>", of the whole network.
 
-    data: {task: descriptor of its data set}.
-    warmup, train, numerics: fields of the options Warmup, Train and Numerics.
-    net: the network to train, as JSON of search.net.Net, by default that of `start`.
-    shared: fields of the options Shared. With them each step trains one randomly drawn
-    subnetwork of a supernet."""
+    run: the run that is made, with its inputs: `teacher:<task>` for each task. `start`,
+    optional, is a model whose weights are inherited. `search`, optional, is the search
+    that found `net` and `shared`.
+    data: {task: dict that says which rows are used}.
+    warmup, train, numerics: fields of the options of the distillation, the training and
+    the arithmetic (Warmup, Train, Numerics).
+    net: JSON of the encoder's architecture; None takes that of `start`.
+    shared: fields of the options Shared. With them each step trains one random
+    subnetwork of the encoder, which is then a supernet. None trains the whole
+    encoder."""
     options = Warmup(**warmup)
     trainings = {
         name: TaskTraining(run, descriptor, train, numerics)
@@ -243,14 +255,17 @@ def multitask(
 def join_training_rows_of_tasks(
     training_by_task: dict[str, TaskTraining], train: Train, seed: int
 ) -> JoinedRows:
-    """Return the rows of all tasks in one Encoded.
+    """Join the tokenised training rows of several tasks, to train on all at once.
 
-    A batch is an array of row numbers of one task. The batches of all tasks come in
-    random order. Labels become float32, so those of classification and regression fit
-    in one tensor; no loss reads them as class numbers, because students learn classes
-    from the teachers' logits.
+    Return the rows of all tasks in one Encoded, the task's name of each row, and a
+    function f(epoch) -> batches. A batch is an array of row numbers of a single task,
+    and the batches of all tasks come in random order. Labels become float32, so those
+    of classification and regression fit in one tensor. No loss reads them as class
+    numbers, because students learn classes from the teachers' logits.
 
-    training_by_task: {task name: its training data and settings}."""
+    training_by_task: {task: its rows and training settings}.
+    train: its batch size and padding are used.
+    seed: seed of the order."""
     parts = [training.training_rows for training in training_by_task.values()]
     columns = {
         name: [row for part in parts for row in part.columns[name]]
@@ -285,13 +300,18 @@ def encode_corpus(
     train: Train,
     seed: int,
 ) -> EncodedCorpus:
-    """Return the encoded rows of a text, and their batches.
+    """Return the tokenised rows of a text for pre-training, and their batches.
 
-    Text from files gives up to EPOCHS (5) different sets of rows, one for each epoch
-    and used in turn, as in the authors' code.
+    Text from files gives a row for each document, paired with another document. There
+    are up to 5 different sets of rows, one for each epoch and used in turn, as in
+    EfficientBERT's code. `make_batches` is f(epoch) -> lists of row numbers. It is None
+    for generated text, which has one set of rows and the usual order of batches.
 
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
-    as in BERT's pre-training, or a descriptor of text files (lib.data.texts)."""
+    as in BERT's pre-training. Text in files has {"text": name, "digest", "documents":
+    count} (lib.data.texts).
+    train: its epochs, length and batch size are used.
+    seed: seed of the pairs and of their order."""
     if "text" not in corpus:
         first, second, _ = sample_sentence_pairs(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), seed
@@ -339,9 +359,12 @@ def tokenise_documents(
     corpus: CorpusDescriptor, tokenizer: transformers.PreTrainedTokenizerFast
 ) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} for each document of a text, without [CLS] and [SEP].
-    Empty documents are left out.
 
-    corpus: a descriptor of text files (lib.data.texts)."""
+    Empty documents are left out. The caller caches the result, as it is the same for
+    all runs.
+
+    corpus: {"text": name, "digest", "documents": count}, which names text in files
+    (lib.data.texts)."""
     for part in tokens.split_chunks(map(" ".join, texts.load(corpus))):
         token_ids = tokenizer(part, add_special_tokens=False, verbose=False)[
             "input_ids"

@@ -8,10 +8,11 @@ from lib.papers.ghostbert import recipes
 
 
 def make_paper_ghost_options(**options: Any) -> Ghost:
-    """Return the options of the paper's ghost module, some of them changed.
+    """Return the options of GhostBERT's ghost module, some of them changed.
 
-    Formulas in `claims.csv`, which compute printed costs again, call it `ghost`:
-    `counted("flops", ghost=ghost(features=1))` has the FLOPs of a model with it.
+    A ghost module is a cheap convolution that adds features to a pruned layer. Formulas
+    that check the paper's printed FLOPs and parameters call this function, by the name
+    `ghost`.
 
     options: fields of Ghost with other values, such as features=1."""
     return recipes.make_ghost_options("paper", **options)

@@ -23,12 +23,15 @@ SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}
 def find_lower_axis_limit(
     rows_by_seed: pd.DataFrame, printed_frames_by_model: Mapping[str, pd.DataFrame]
 ) -> float:
-    """Return the lower end of a panel's axis, in points. Seeds that score below it are
-    written as text, so that they do not squeeze the others.
+    """Return the lower end of the vertical axis of a figure of score losses, in points.
 
-    rows_by_seed: a line for each seed, with the columns model, m, share (of the FLOPs)
-    and lost (score minus that of the whole model, in points).
-    printed_frames_by_model: {model: DataFrame of printed m, share and lost}."""
+    Single seeds that score far below the others are left off the axis, so that they do
+    not squeeze the rest; the figure names them in text.
+
+    rows_by_seed: a line for each model, width and seed, with the columns model, m (kept
+    heads), share (of the FLOPs, in per cent) and lost (score minus that of the whole
+    model, in points).
+    printed_frames_by_model: {model: DataFrame of the printed m, share and lost}."""
     ends = [rows_by_seed.groupby(["model", "m"])["lost"].median().min() * 1.6]
     return (
         min([*ends, *(rows["lost"].min() for rows in printed_frames_by_model.values())])
@@ -41,11 +44,15 @@ def draw_score_losses(
     rows_by_seed: pd.DataFrame,
     printed_frames_by_model: Mapping[str, pd.DataFrame],
 ) -> None:
-    """Draw for one task how many points each model loses, over its share of the FLOPs.
+    """Draw how many points models lose by pruning on one task, over their FLOPs.
 
-    Dots are seeds, open diamonds printed values.
+    Dots are seeds, lines means with 95 % intervals, open diamonds printed values. Seeds
+    far below the others are named in text.
 
-    rows_by_seed, printed_frames_by_model: as in `find_lower_axis_limit`."""
+    rows_by_seed: a line for each model, width and seed, with the columns model, m (kept
+    heads), seed, share (of the FLOPs, in per cent) and lost (score minus that of the
+    whole model, in points).
+    printed_frames_by_model: {model: DataFrame of the printed m, share and lost}."""
     floor = find_lower_axis_limit(rows_by_seed, printed_frames_by_model)
     for model, name in CALLED.items():
         rows, look = rows_by_seed[rows_by_seed["model"] == model], plot.LOOKS[model]
@@ -75,11 +82,17 @@ def format_score_losses(
     printed_frames_by_model: Mapping[str, pd.DataFrame],
     ghost_gains: Collection[Estimate | None],
 ) -> str:
-    """Return a sentence for a panel: at how many widths ghosts score higher or lower
-    than pruning alone, and which seeds are below the panel.
+    """Return a phrase that sums up a figure of pruned models with and without ghosts.
 
-    rows_by_seed, printed_frames_by_model: as in `find_lower_axis_limit`.
-    ghost_gains: the score with ghosts minus that without, at each width."""
+    Ghosts are features that cheap convolutions add to a pruned model. The phrase says
+    at how many widths they score higher or lower than pruning alone, where the 95 %
+    interval of the difference excludes 0, and which seeds lie below the figure's axis.
+
+    rows_by_seed: a line for each model, width and seed, with the columns model, m (kept
+    heads), seed and lost (score minus that of the whole model, in points).
+    printed_frames_by_model: {model: DataFrame of the printed m, share and lost}.
+    ghost_gains: the score with ghosts minus that without, at each width; None where it
+    was not measured."""
     sure = [gap for gap in ghost_gains if gap and gap.n_seeds >= SEEDS]
     above = sum(gap.low > 0 for gap in sure)
     below = sum(gap.high < 0 for gap in sure)

@@ -15,8 +15,13 @@ def ghost_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
 
 
 def count_ghost_module_flops(profile: str) -> int:
-    """Return the FLOPs that ghost modules add to a pruned encoder. They are the same at
-    all widths."""
+    """Return the FLOPs that ghost modules add to a pruned encoder, at any width.
+
+    Ghost modules are GhostBERT's cheap convolutions. The FLOPs are those of one
+    sequence of 128 tokens, and are added to those of the pruned encoder to compare
+    methods.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return cost.ghost_flops(
         grids.find_encoder_shape(profile), recipes.make_ghost_options(profile)
     )

@@ -108,8 +108,13 @@ swept_seeds = partial(grids.select_seeds, by_profile=SWEPT_SEEDS)
 def select_ablation_tasks(
     profile: str, chosen_tasks: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the tasks of the tables that have five tasks in the paper: the chosen
-    ones, or those of the five that a profile has."""
+    """Return the tasks for those tables of GhostBERT that have five tasks in the paper.
+
+    They are the chosen ones or, without a choice, those of the five that an experiment
+    of this size has.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    chosen_tasks: names of tasks, such as "SST-2"."""
     return tasks(
         profile, chosen_tasks or [name for name in swept(profile) if name in FIVE]
     )
@@ -118,39 +123,56 @@ def select_ablation_tasks(
 def select_table_widths(
     profile: str, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """Return the widths of the tables that compare widths, in twelfths of the whole:
-    the chosen ones, or the profile's.
+    """Return the widths of the pruned models in tables that compare widths.
 
-    Widths at which the encoder would not keep a whole number of heads are left out."""
+    A width is the number of heads, in twelfths, that each layer keeps. The result has
+    the chosen widths, or else those of the profile, but not those at which the encoder
+    would keep no whole number of heads. Raises Refused where none is left.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
 def list_swept_widths(
     profile: str, widths_in_twelfths: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """Return the widths of the tables that change one setting at a time, in twelfths of
-    the whole: the given ones, or those of the profile where none are given."""
+    """Return the widths of the pruned models in tables that vary one setting at a time.
+
+    A width is the number of heads, in twelfths, that each layer keeps. The result has
+    the given widths, or else those of the profile, but not those at which the encoder
+    would keep no whole number of heads. Raises Refused where none is left.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return select_possible_widths(
         profile, tuple(widths_in_twelfths) or SWEPT_CUT[profile]
     )
 
 
 def make_ghost_options(profile: str, **changes: Any) -> Ghost:
-    """Return the options of the paper's ghost module (section 2.1).
+    """Return the settings of GhostBERT's ghost module (section 2.1 of the paper).
 
-    changes: fields with other values."""
+    A ghost module is a cheap convolution that adds features to a pruned layer. Padded
+    tokens are set to zero before it, except at "paper".
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    changes: fields of Ghost with other values, for ablations."""
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
 def make_control_specs_of_table_4(
     profile: str, ghosts: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
-    """Return {row of Table 4: f(profile, task, width in twelfths) -> Spec} of controls
-    that the paper lacks.
+    """Return controls for GhostBERT's ablation (Table 4) that the paper lacks.
 
-    They are the pruned model without ghosts, and models without and with ghosts that
-    learn labels in both stages of training. It is empty for profiles without these
-    controls."""
+    The result is {row of the table: f(profile, task, width in twelfths) -> Spec}, where
+    a Spec is the description of a run. The controls are the pruned model without ghosts
+    (added convolutions), and models without and with ghosts that learn labels in both
+    stages of training instead of a teacher's hidden states in the first. It is empty
+    where an experiment of this size has no such controls.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    ghosts: settings of the ghost modules.
+    learning_rate: of the first stage; 0 means that of the profile."""
     made = {
         "Prune": partial(student_spec, learning_rate=learning_rate),
         f"Prune{AGAIN}": partial(
@@ -166,11 +188,15 @@ def make_control_specs_of_table_4(
 def make_control_specs_of_figure_1(
     profile: str,
 ) -> ControlSpecs:
-    """Return {(width in twelfths, row of Figure 1): f(profile, task) -> Spec} of
-    controls that learn labels in both stages of training.
+    """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
 
-    They are a model of half the width and the whole model, with the steps and learning
-    rates of the distilled ones. It is empty for profiles without these controls."""
+    The result is {(width in twelfths, name in the figure): f(profile, task) -> Spec},
+    where a Spec is the description of a run. The controls are a model of half the width
+    and the whole model. They learn labels in both stages, with the steps and learning
+    rates of the distilled models. So they show what is due to the teacher alone. It is
+    empty where an experiment of this size has no such controls.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {
@@ -182,14 +208,16 @@ def make_control_specs_of_figure_1(
 def make_control_specs_of_table_3(
     profile: str, widths_in_twelfths: Iterable[int]
 ) -> ControlSpecs:
-    """Return {(width in twelfths, row of Table 3): f(profile, task) -> Spec} of
-    controls with another training.
+    """Return controls for GhostBERT's Table 3 that are trained longer or otherwise.
 
-    At some widths the models without and with ghosts are distilled TIMES as long. At
-    some profiles there is a model whose ghost kernels have a learning rate of their
-    own.
+    The result is {(width in twelfths, row of the table): f(profile, task) -> Spec},
+    where a Spec is the description of a run. At some widths, models without and with
+    ghosts (added convolutions) are distilled for four times as many epochs. In some
+    sizes of experiment there is a model whose ghost kernels have a learning rate of
+    their own. So the table shows whether ghosts still help when the training differs.
 
-    widths_in_twelfths: the widths of the table, in twelfths."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    widths_in_twelfths: the widths of the table, in twelfths of the heads."""
     made, longer = (
         {},
         () if isinstance(profile, grids.ReaderProfile) else LONGER[profile],
@@ -215,10 +243,13 @@ def make_control_specs_of_table_3(
 def make_rows_of_augmentations(
     profile: str, tasks: Iterable[str], seed: int
 ) -> list[Row]:
-    """Return Rows, runs to make, that augment the training texts of tasks.
+    """Return one Row for each task: the run that augments its training texts.
 
-    One augmentation serves all seeds. Only where a profile draws its training rows by
-    seed is it made for `seed`."""
+    A Row is a Spec (the description of a run) with labels such as the task. One
+    augmentation serves all seeds. Only where each seed draws its own training rows is
+    it made for `seed`.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     made = {task: grids.augmented_rows_spec(profile, task) for task in tasks}
     return [
         Row(spec if spec.seed is not None else spec.with_seed(seed), task=task)
@@ -235,11 +266,17 @@ def named_model_spec(
     family: str = "bert",
     **student_options: Any,
 ) -> Spec:
-    """Return the Spec of a model by its name on the pages: "Plain" is the fine-tuned
-    encoder, "Prune" a pruned student without ghosts, "Ghost" one with ghosts, and
-    "Distilled" a whole student.
+    """Return the Spec (description of a run) of a model by its name in tables.
 
-    student_options: arguments of `student_spec`."""
+    "Plain" is the fine-tuned encoder, "Prune" a pruned and distilled student, "Ghost"
+    the same with ghost modules (added convolutions), and "Distilled" an unpruned
+    student, whose width must be the whole one. Raises Refused for a width that the
+    encoder cannot have.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    width_in_twelfths: kept heads of 12; it does not matter for "Plain".
+    family: family of encoders, such as "bert".
+    student_options: further arguments of `student_spec`."""
     if model_name == "Plain":
         return teacher_spec(profile, task, family)
     module = make_ghost_options(profile) if model_name == "Ghost" else None
@@ -251,22 +288,28 @@ def named_model_spec(
 def undistilled_spec(
     profile: str, task: str, kept_heads: int, ghosts: Ghost | None
 ) -> Spec:
-    """Return the Spec of a pruned model, with ghosts or without, that is trained on
-    labels alone.
+    """Return the Spec (description of a run) of a pruned model trained on labels alone.
 
-    kept_heads: its width, in twelfths.
-    ghosts: options of the ghost modules, or None."""
+    It is a control: compared with distilled models it shows what the teacher brings.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    kept_heads: width of the model, kept heads of 12.
+    ghosts: settings of the ghost modules (added convolutions), or None for none."""
     return finetuned_spec(
         profile, task, untrained_student_spec(profile, task, kept_heads, ghosts)
     )
 
 
 def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
-    """Return {row of Table 5: fields of the Ghost options}, the kinds of convolution.
+    """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
-    Conv1D_S mixes channels and Conv1D_F mixes tokens. Their softmax is over all weights
-    that make one output. The paper leaves this open; a softmax over each kernel alone
-    would make an output a sum over 768 channels."""
+    The table compares kinds of ghost modules, convolutions that add features to a
+    pruned model. The result is {row of the table: {field of the options Ghost: value}},
+    such as {"Conv2D": {"kind": "conv2d"}}. In Conv1D_S, which mixes channels, and
+    Conv1D_F, which mixes tokens, the softmax is over all weights that make one output.
+    The paper leaves this open.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}
     return {
         "Conv1D_S": {"kind": "conv1d_s", "softmax_over": "inputs"},
@@ -279,10 +322,14 @@ def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
 def list_rows_of_table_1(
     kept_head_counts: Iterable[int],
 ) -> dict[str, TableRow]:
-    """Return {row: TableRow} of Table 1 and its control, in the table's
-    order.
+    """Return {name of a row: TableRow} of GhostBERT's Table 1, in the table's order.
 
-    kept_head_counts: numbers of kept heads, for the families that are pruned."""
+    A TableRow has the family of encoders, the name of the model, and its number of kept
+    heads. To the printed rows it adds the whole distilled model without ghost modules
+    (added convolutions), as a control.
+
+    kept_head_counts: kept heads of the pruned models; only BERT and RoBERTa are
+    pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_heads_of_paper_model(family)
@@ -294,8 +341,13 @@ def list_rows_of_table_1(
 
 
 def make_full_width_label(family: str) -> dict[str, int]:
-    """Return {"of": number of heads} for an encoder that does not have 12 heads, else
-    {}. It is a label of Rows, so that tables show widths such as 3/6."""
+    """Return {"of": number of heads} of an encoder, or {} where the number is 12.
+
+    It is added to the labels of a run, so that tables show the width of a pruned model
+    as kept heads of all heads, such as 4/4 instead of 4/12. The number is that of the
+    paper's encoder.
+
+    family: family of encoders, such as "electra"."""
     heads = count_heads_of_paper_model(family)
     return {} if heads == PARTS else {"of": heads}
 
@@ -303,12 +355,15 @@ def make_full_width_label(family: str) -> dict[str, int]:
 def count_paper_and_true_costs(
     family: str, model_name: str, kept_heads: int
 ) -> PaperAndTrueCosts:
-    """Return a model's FLOPs as the paper counts them, its true FLOPs, and its
-    parameters, at `paper` for one sentence of 128 tokens.
+    """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 
-    family: the family of encoders, such as "bert".
-    kept_heads: number of heads that are left in each layer.
-    model_name: "Ghost", or another name for a model without ghosts."""
+    The costs are those of GhostBERT's own encoders, for one sequence of 128 tokens. The
+    paper does not state its rule; the one used here reproduces most printed numbers.
+
+    family: family of encoders, such as "bert".
+    model_name: "Ghost" for a model with ghost modules (added convolutions); any other
+    name is one without.
+    kept_heads: number of heads that are left in each layer."""
     base, module = (
         find_encoder_shape("paper", family),
         make_ghost_options("paper") if model_name == "Ghost" else None,
@@ -327,12 +382,15 @@ def format_cost_cells(
     count_by_paper_rule: int | None,
     true_count: int | None,
 ) -> CostCells:
-    """Return three cells of a table's row, {(unit, heading): text}: the printed cost,
-    the cost by the paper's rule, and the true cost.
+    """Return printed, recomputed and true cost of a model as three cells of a table.
+
+    The result is {(unit, "printed"), (unit, "by its rule"), (unit, "true"): text}, so
+    that a reader sees where the paper's numbers differ.
 
     unit: "GFLOPs" or "M parameters".
-    count_by_paper_rule, true_count: by the paper's rule and as PyTorch counts; None
-    shows a dash."""
+    printed_text: the printed number.
+    count_by_paper_rule, true_count: FLOPs or parameters, counted by the paper's rule
+    and as PyTorch counts them; None shows a dash."""
     shown = (
         "–"
         if count_by_paper_rule is None
@@ -355,14 +413,17 @@ def make_module_cost_table(
     kept_head_counts: Iterable[int],
     printed_table: pd.DataFrame,
 ) -> dict[tuple[str, str], CostCells]:
-    """Return {(width, label): {heading: text}}, a table of the costs of BERT-base with
-    several ghost modules, at 128 tokens.
+    """Return a table of what BERT-base costs with several kinds of ghost modules.
 
-    ghosts_by_label: {label: options of a ghost module}.
+    Ghost modules are convolutions that add features to a pruned model. The result is
+    {(width, label): {(unit, heading): text}}: GFLOPs for 128 tokens and millions of
+    parameters, each as printed, by the paper's rule and true, and the parameters of the
+    ghost modules alone.
+
+    ghosts_by_label: {label: settings of a ghost module}.
     kept_head_counts: numbers of kept heads of 12.
-    printed_table: a published table with its costs, indexed by (width such as "1/12",
-    label).
-    """
+    printed_table: a printed table with the columns "FLOPs(G)" and "#params(M)", indexed
+    by (width such as "1/12", label)."""
     base, table = cost.SHAPES["bert-base"], {}
     for m, label in product(kept_head_counts, ghosts_by_label):
         key, variant = (f"{m}/12", label), {"heads": m, "ghost": ghosts_by_label[label]}

@@ -28,11 +28,15 @@ class ForwardTimes(NamedTuple):
 
 
 def show_distance_to_teacher(page: Page, runs: Runs) -> None:
-    """Show on a page how far students are from their teacher: the score lost before
-    training, the distillation loss at its end, and how much the ghosts' kernels
-    changed.
+    """Show on a report page how far pruned students are from their teacher.
 
-    Runs that are older do not have these numbers; a note says how many have them."""
+    The table has the score lost by pruning before any training, the distillation loss
+    at the end of distillation, and how much the kernels of the ghost modules (added
+    convolutions) changed. Older runs did not store these numbers; a note says how many
+    have them.
+
+    page: the page that is being made.
+    runs: results of the students."""
     names = ["task", "m", "model", "seed"]
     students = [
         Row(row["spec"], **{name: row[name] for name in names})
@@ -70,12 +74,13 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
 def read_forward_times(
     profile: str, widths_in_twelfths: Iterable[int]
 ) -> dict[int, ForwardTimes]:
-    """Return {width in twelfths: ForwardTimes} of a forward pass
-    of 8 sentences of 128 tokens, as recorded for the page on the frontier.
+    """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
 
-    Widths without both times are left out.
+    A ForwardTimes has the milliseconds of a forward pass on 8 sentences of 128 tokens,
+    without and with ghost modules (added convolutions). So it shows what ghosts cost in
+    time, beside FLOPs. Widths without both times are left out.
 
-    profile: the profile whose models were timed."""
+    profile: size of the experiment whose models were timed, such as "mini"."""
     times = {}
     for line in read_run_index():
         ours = (line["page"], line["profile"]) == (FRONTIER, profile)
@@ -91,8 +96,14 @@ def read_forward_times(
 
 
 def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
-    """Show on a page a table of forward times with ghosts and without
-    (`read_forward_times`)."""
+    """Show on a report page how long forward passes take with ghosts and without.
+
+    Ghosts are added convolutions. The table has milliseconds for 8 sentences of 128
+    tokens on one CPU thread, and the difference in per cent. Nothing is shown where no
+    times were recorded.
+
+    page: the page that is being made.
+    widths_in_twelfths: kept heads of 12 of the pruned models."""
     profile = page.reader_profile[:]
     table = {
         f"{m}/12": {
@@ -115,12 +126,14 @@ def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
 def format_mean_of_metrics(
     run_metrics: pd.DataFrame, metric_expression: str, number_format: str
 ) -> str:
-    """Return the mean over runs of an expression of their metrics, with their number,
-    as text: "1.3 (5)". It is a dash where no run has the metrics.
+    """Return the mean over runs of an expression of their metrics, as text for a table.
 
-    run_metrics: a DataFrame with a row for each run.
+    The number of runs follows in parentheses, as in "1.3 (5)". It is a dash where no
+    run has all the metrics.
+
+    run_metrics: a line for each run, with its metrics as columns.
     metric_expression: such as "100 * (teacher_score - start_score)".
-    number_format: a format of the mean, such as ".1f"."""
+    number_format: format of the mean, such as ".1f"."""
     names = re.findall(r"[a-z_]{4,}", metric_expression)
     if not {*names} <= {*run_metrics}:
         return "–"

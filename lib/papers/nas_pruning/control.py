@@ -56,16 +56,16 @@ class AlphaUpdate(NamedTuple):
 def compute_target_cost_ratio(
     step: int, total_steps: int, final_cost_ratio: float, schedule: str
 ) -> float:
-    """Return the target at a step from 0 to total_steps - 1, as a share of the whole
-    model's cost.
+    """Return the FLOPs target of one step of a pruning search, as a share from 0 to 1.
 
-    It starts at 1 and falls to `final_cost_ratio`. This corrects the report (section
-    7.4), whose additive rule adds where it must subtract, whose equation 5 rises from 0
-    to 1 - ratio, and whose rules divide by `total_steps` where total_steps - 1 moves
-    lead to the last value.
+    The share is of the unpruned model's FLOPs. It starts at 1 and reaches
+    `final_cost_ratio` at the last step, so that the search prunes gradually. The rules
+    in section 7.4 of the report on pruning by differentiable NAS are corrected: they
+    rise where they must fall, and do not reach the last value.
 
-    schedule: "additive" is a straight line, "multiplicative" a geometric one, "none" is
-    `final_cost_ratio` throughout."""
+    step: number of the step, from 0 to total_steps - 1.
+    schedule: "additive" falls on a straight line, "multiplicative" geometrically;
+    "none" is `final_cost_ratio` at every step."""
     if schedule == "none" or total_steps == 1:
         return final_cost_ratio
     done = step / (total_steps - 1)
@@ -79,10 +79,14 @@ def compute_target_cost_ratio(
 def find_sign_of_cost_loss(
     actual_cost: float, target_cost: float, tolerance: float
 ) -> int:
-    """Return the sign of the gradient of the cost loss (report, equation 4).
+    """Return the sign (+1, 0 or -1) of the cost loss's gradient in a pruning search.
 
-    It is +1 above (1 + tolerance) * target_cost, where gates should close, -1 below (1
-    - tolerance) * target_cost, and 0 in between."""
+    It is +1 above (1 + tolerance) * target_cost, where gradient descent should close
+    gates (trained masks on parts of a model). It is -1 below (1 - tolerance) *
+    target_cost, where descent should open gates, and 0 in between (equation 4 of the
+    report on pruning by differentiable NAS).
+
+    actual_cost, target_cost: in the same unit, such as FLOPs."""
     return int(actual_cost > (1 + tolerance) * target_cost) - int(
         actual_cost < (1 - tolerance) * target_cost
     )
@@ -98,11 +102,16 @@ def make_encoder_flops_function(
     widths_by_layer: Sequence[GateWidths],
     token_count: int = gated.TOKENS,
 ) -> FlopsFunction:
-    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder.
+    """Return a function that counts the FLOPs of an encoder whose parts are masked.
 
-    widths_by_layer: of L layers, for layers or kinds that have no
-    masks.
-    token_count: T of the sequence that the FLOPs are of."""
+    The function takes {(layer, kind): sum of masks}, where `kind` is a kind of part
+    such as "heads" or "ffn" (feed-forward neurons). With soft masks it gives the
+    expected FLOPs, with masks of 0 and 1 the actual FLOPs. A pruning search steers by
+    it.
+
+    widths_by_layer: {"heads": A, "ffn": F} of each of the L layers. They count for
+    layers and kinds that the argument of the function leaves out.
+    token_count: T, the length of the one sequence that is counted."""
 
     def count_flops(mask_sums: Mapping[Region, float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
@@ -120,12 +129,19 @@ class TrimmedGates(NamedTuple):
 
 @dataclass
 class Control:
-    """A Control switches N gates off and on during a search until the model costs the
-    FLOPs that were asked for.
+    """A Control decides which of N gates are on during a pruning search.
 
-    A gate multiplies a part of the model, such as a head, by sigmoid(alpha), and is off
-    below 1/2. A Control holds no alphas: its methods take them and return changed ones.
-    Raises Refused for a cost that no choice of gates has."""
+    A gate multiplies a part of the model, such as a head, by the mask sigmoid(alpha).
+    It is on where the mask is above 0.99. The Control switches gates until the model
+    costs `options.ratio` of what it costs with all gates on. It stores no alphas: its
+    methods take them and return changed ones. The constructor raises Refused for a cost
+    below that of one gate in each region; a region is the gates of one kind in one
+    layer, (layer, kind).
+
+    options: settings of the search.
+    sizes: {region: number of gates}, in the order of the N gates.
+    cost: f({region: sum of masks}) -> FLOPs or another cost, linear in each sum.
+    seed: draws which region comes first in each step."""
 
     options: Gates
     # {region: number of gates}, in the order of the N gates. A region is the gates of one
@@ -156,27 +172,41 @@ class Control:
         return alphas > EDGE
 
     def sum_masks_by_region(self, masks: np.ndarray) -> dict[Region, float]:
-        """Return {region: sum of its masks}, for masks [N]."""
+        """Return {region: sum of its masks} for the masks [N] of all gates.
+
+        A gate is a trained mask on a part of a model, a region the gates of one kind in
+        one layer. The cost function of a pruning search takes these sums."""
         totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, totals, strict=True))
 
     def compute_cost_ratio_of_gates(self, are_gates_on: np.ndarray) -> float:
-        """Return the cost with these gates on, as a share of the whole model's cost.
+        """Return the cost with some gates on, as a share of the cost with all gates on.
 
-        are_gates_on: bool [N]."""
+        A gate is a mask on a head, a neuron or another part of the model. A pruning
+        search compares this share with its target.
+
+        are_gates_on: bool [N], one value for each gate."""
         return self.cost(self.sum_masks_by_region(are_gates_on)) / self.full
 
     def compute_cost_ratio_of_alphas(self, alphas: np.ndarray) -> float:
-        """Return the cost of the gates that are open for alphas [N], as a share of the
-        whole model's cost."""
+        """Return the cost of the gates that are on, as a share of that of all gates.
+
+        A gate is a mask sigmoid(alpha) on a part of the model, such as a head. It is on
+        where the mask is above 0.99. A pruning search compares this share with its
+        target.
+
+        alphas: the parameters of all gates [N]."""
         return self.compute_cost_ratio_of_gates(self.find_active_gates(alphas))
 
     def compute_log_cost_slope(self, alphas: np.ndarray) -> np.ndarray:
-        """Return dlogE / dalpha [N], the derivative of the log of the expected cost by
-        each alpha.
+        """Return d log E / d alpha [N], the slope of the log of the expected cost E.
 
-        It is the FLOPs of one more gate of the region, times the derivative of the
-        sigmoid, divided by the expected cost."""
+        E is the cost with the soft masks sigmoid(alpha) of N gates. The slope is the
+        cost of one more gate of the same kind and layer, times the derivative of the
+        sigmoid, divided by E. Added to the gradient of the task's loss, it pushes the
+        cost to its target.
+
+        alphas: the parameters of all gates [N]."""
         masks = sigmoid(alphas)
         sums = self.sum_masks_by_region(masks)
         expected = self.cost(sums)
@@ -194,14 +224,16 @@ class Control:
         step: int,
         total_steps: int,
     ) -> AlphaUpdate:
-        """Return the AlphaUpdate of one training step.
+        """Return the gates' alphas after one training step of a pruning search.
 
-        The log entry has the target and actual cost as shares of the whole cost, and
-        the numbers of gates that switched off and on.
+        The AlphaUpdate that is returned has the new alphas [N], the new moving average
+        of their gradients [N], and a log entry of four numbers: target and actual cost
+        as shares of the cost with all gates on, and how many gates switched off and on.
 
-        alphas: float64 [N].
-        moving_average_gradient: the running average before this step [N].
-        gradient: the gradient of the task's loss by alpha in this step [N]."""
+        alphas: parameters of the gates, whose masks are sigmoid(alpha), float64 [N].
+        moving_average_gradient: the average before this step [N].
+        gradient: gradient of the task's loss by each alpha in this step [N].
+        step: number of the step, from 0 to total_steps - 1."""
         options, on = self.options, self.find_active_gates(alphas)
         moving_average_gradient = (
             options.memory * moving_average_gradient + (1 - options.memory) * gradient
@@ -239,12 +271,16 @@ class Control:
         return AlphaUpdate(new, moving_average_gradient, note)
 
     def replace_near_zero_gradients(self, gradients: np.ndarray) -> np.ndarray:
-        """Return the gradients [N], with infinity for gates on which the loss hardly
-        depends, so that these switch off first.
+        """Return the gradients [N] with infinity for gates that hardly affect the loss.
 
-        The option `idle` says how small their gradients are. A gradient of about zero
-        would otherwise keep such a gate on for as long as others have positive
-        gradients."""
+        So these gates, masks on parts of a model, switch off first in a pruning search.
+        Otherwise a gate with a gradient of about zero would stay on for as long as
+        others have positive gradients. A gradient counts as about zero below
+        `options.idle` times the mean absolute gradient of the gates of its kind and
+        layer.
+
+        gradients: of the loss by the alpha of each gate [N]; a mask is
+        sigmoid(alpha)."""
         size = np.abs(gradients)
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
@@ -252,12 +288,16 @@ class Control:
     def switch_gates_with_largest_gradients(
         self, alphas: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
-        """Return the alphas [N] after a step of the report's rule: the alphas of the
-        gates with the largest gradients change by JUMP, against the gradient, so that
-        these gates are switched at once.
+        """Return the alphas [N] after a step of the original switching rule.
 
-        A region whose gates would all be off keeps the one with the smallest gradient.
-        """
+        It is the rule of the report on pruning by differentiable NAS. A gate is a mask
+        sigmoid(alpha) on a part of the model. In each group of gates those with the
+        largest absolute gradients (the share `options.share`) change by 10 against the
+        sign of their gradient. Alphas are then clipped to [-5, 5], so each of these
+        gates switches at once or stays as it is. Where all gates of one kind in one
+        layer would be off, the one with the smallest gradient stays on.
+
+        gradients: of the loss by alpha [N]."""
         new = alphas.copy()
         for chosen in self.select_gates_with_largest_gradients(
             np.abs(gradients), self.options.share
@@ -277,10 +317,14 @@ class Control:
     def select_gates_with_largest_gradients(
         self, gradient_magnitudes: np.ndarray, selected_share: float
     ) -> list[np.ndarray]:
-        """Return for each group of n gates the ceil(selected_share * n) with the
-        largest values. Of equal ones the first are taken.
+        """Return for each group of gates the numbers of those with the largest values.
 
-        gradient_magnitudes: [N]."""
+        A gate is a mask on a part of a model. A group is the gates of one kind in one
+        layer, or all gates, by `options.quota`. One step of a pruning search may switch
+        only the gates that are returned: ceil(selected_share * n) of a group of n, the
+        first ones where values are equal.
+
+        gradient_magnitudes: the values by which gates are ranked [N]."""
         return [
             group[
                 np.argsort(-gradient_magnitudes[group], kind="stable")[
@@ -298,15 +342,18 @@ class Control:
         region_offsets: np.ndarray,
         max_share_of_group: float,
     ) -> GateNumbers:
-        """Return the numbers of the gates that may switch off, in the order in which
-        they do until the target is met.
+        """Return the numbers of the gates that may switch off, in the order to do so.
 
-        Gates with a positive gradient come first, others by their gradient per FLOPs
-        saved.
+        A gate is a mask on a part of a model. A pruning search switches gates off in
+        this order until the cost is at its target. Gates that are on and have a
+        positive gradient come first and alternate between regions, the gates of one
+        kind in one layer. The others follow by their gradient per cost saved.
 
-        is_on, gate_alphas, gate_gradients: [N].
-        region_offsets: as in `interleave_gates_of_regions`.
-        max_share_of_group: at most this share of each group may switch."""
+        is_on, gate_alphas, gate_gradients: of all gates [N].
+        region_offsets: a number in [0, 1) for each region; regions with smaller ones
+        come first.
+        max_share_of_group: largest share that may switch of the gates of one region, or
+        of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, gate_gradients, -np.inf)
         may = np.concatenate(
             self.select_gates_with_largest_gradients(gate_gradients, max_share_of_group)
@@ -327,12 +374,17 @@ class Control:
         region_offsets: np.ndarray,
         max_share_of_group: float,
     ) -> GateNumbers:
-        """Return the numbers of the gates that may switch on, those with a negative
-        gradient, in the order in which they do.
+        """Return the numbers of the gates that may switch on, in the order to do so.
 
-        is_on, gate_gradients: [N].
-        region_offsets: as in `interleave_gates_of_regions`.
-        max_share_of_group: at most this share of each group may switch."""
+        A gate is a mask on a part of a model. The result has gates that are off and
+        have a negative gradient, so that opening them lowers the task's loss. A pruning
+        search switches them on in this order while the cost is below its target.
+
+        is_on, gate_gradients: of all gates [N].
+        region_offsets: a number in [0, 1) for each region, the gates of one kind in one
+        layer; regions with smaller ones come first.
+        max_share_of_group: largest share that may switch of the gates of one kind in
+        one layer, or of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, np.inf, gate_gradients)
         first = self.interleave_gates_of_regions(
             np.flatnonzero(gate_gradients < 0), -gate_gradients, region_offsets
@@ -354,14 +406,17 @@ class Control:
         gate_priorities: np.ndarray,
         region_offsets: np.ndarray,
     ) -> GateNumbers:
-        """Return gates in an order that alternates between regions: at any point each
-        region has had about the same share of its gates (systematic sampling).
+        """Return gates in an order that alternates between layers and kinds of gates.
 
-        Within a region those with the largest values come first.
+        A gate is a mask on a part of a model, a region the gates of one kind in one
+        layer. Wherever the order is cut off, each region has had about the same share
+        of its gates (systematic sampling). So a pruning search does not empty one layer
+        or kind first. Within a region the gates with the largest priority come first.
 
-        gate_priorities: [N].
-        region_offsets: for each region an offset in [0, 1), which decides which region
-        comes first."""
+        gate_numbers: the gates to order, numbers from 0 to N - 1.
+        gate_priorities: of all gates [N].
+        region_offsets: a number in [0, 1) for each region; regions with smaller ones
+        come first."""
         gate_numbers = gate_numbers[
             np.lexsort((-gate_priorities[gate_numbers], self.region[gate_numbers]))
         ]
@@ -381,14 +436,15 @@ class Control:
         switch_on_below_cost: float,
         max_cost_after_switching_on: float = math.inf,
     ) -> GateNumbers:
-        """Return the numbers of the gates that switch, out of two ordered lists.
+        """Return the numbers of the gates that switch, taken from two ordered lists.
 
-        First gates switch off in order while the actual cost is above
-        `switch_off_above_cost`; a region keeps one gate on. Then gates switch on in
-        order while it is below `switch_on_below_cost`; a gate with which it would
-        exceed `max_cost_after_switching_on` is left out.
+        By it a step of a pruning search comes to its target cost. A gate is a mask on a
+        part of a model. First gates switch off, in order, while the cost is above
+        `switch_off_above_cost`; the last gate of its kind in a layer stays on. Then
+        gates switch on, in order, while the cost is below `switch_on_below_cost`. A
+        gate that would raise the cost above `max_cost_after_switching_on` is left out.
 
-        is_on: bool [N]."""
+        is_on: whether each gate is on before, bool [N]."""
         names, sums, taken, closed = (
             list(self.sizes),
             self.sum_masks_by_region(is_on),
@@ -419,13 +475,16 @@ class Control:
     def trim_gates_to_target_cost(
         self, gate_alphas: np.ndarray, average_gradients: np.ndarray
     ) -> TrimmedGates:
-        """Return the gates after a correction at the end of a search, which brings the
-        cost to the target.
+        """Correct the gates' cost to its target at the end of a pruning search.
 
-        No gate switches where the cost is within the tolerance already, or would not
-        come nearer because one gate changes it too much.
+        A gate is a mask sigmoid(alpha) on a part of the model. The correction lets
+        networks of different searches cost the same. The TrimmedGates that is returned
+        has the new alphas [N] and the numbers of the gates that switched. No gate
+        switches where the cost is within the tolerance already, or where it would not
+        come nearer because a single gate changes it too much.
 
-        gate_alphas, average_gradients: [N]."""
+        gate_alphas: the alphas before [N].
+        average_gradients: moving averages of the loss's gradients by alpha [N]."""
         on = new = self.find_active_gates(gate_alphas)
         if find_sign_of_cost_loss(
             self.cost(self.sum_masks_by_region(on)),
@@ -452,14 +511,15 @@ class Control:
         ordered_gates_to_switch_off: GateNumbers,
         gate_gradients: np.ndarray,
     ) -> GateMask:
-        """Return which gates are on, bool [N], with a cost at the target or at most one
-        gate below.
+        """Return which gates are on, bool [N], at the target cost of a pruning search.
 
-        Gates switch off in order until the cost is at most the target. Then other gates
-        switch on again, those with the smallest gradients first, as long as it stays
-        so.
+        A gate is a mask on a part of the model. The cost ends at the target or less
+        than one gate below it. Gates switch off in the given order until the cost is at
+        most the target. Then gates that are off switch on again, those with the
+        smallest gradients first, wherever the cost stays at most the target.
 
-        is_on, gate_gradients: [N]."""
+        is_on: whether each gate is on before, bool [N].
+        gate_gradients: of the loss by the alpha of each gate [N]."""
         goal, is_on = self.full * self.options.ratio, is_on.copy()
         is_on[
             self.select_gates_to_switch(is_on, ordered_gates_to_switch_off, [], goal, 0)
@@ -477,13 +537,15 @@ def sample_random_gates(
     count_flops_of_mask_sums: Callable[[Mapping[Any, float]], float],
     seed: int,
 ) -> GateMask:
-    """Return the gates that are on in a random architecture with the target cost, bool
-    [N].
+    """Return which gates a random architecture has on, bool [N], at a target cost.
 
-    Every gate has the same chance, so layers end up similar. The report does not say
-    how it draws. Raises Refused for a target out of reach.
+    A gate is a mask on a head or a neuron; gates that are off are pruned. It is the
+    control for a search: it shows whether the search does better than chance at the
+    same FLOPs. Every gate has the same chance, so layers end up similar. Raises Refused
+    for a target out of reach.
 
-    gate_count_by_region: {(layer, kind): number of gates}.
+    gate_options: settings of a search, of which the target cost `ratio` counts.
+    gate_count_by_region: {(layer, kind of gate): number of gates}.
     count_flops_of_mask_sums: f({(layer, kind): sum of masks}) -> FLOPs."""
     control = Control(
         gate_options, gate_count_by_region, count_flops_of_mask_sums, seed
@@ -501,13 +563,16 @@ def sample_random_gates_of_counts(
     kept_count_of_each_region: list[int],
     seed: int,
 ) -> GateMask:
-    """Return the gates that are on in a random architecture with a given number of
-    gates in each region, bool [N].
+    """Return which gates a random architecture of given layer sizes has on, bool [N].
 
-    For one seed it ranks gates by the same random numbers as `sample_random_gates`.
+    A gate is a mask on a head or a neuron; gates that are off are pruned. Where the
+    sizes are those that a search found, it shows whether it matters which heads and
+    neurons stay. For one seed it ranks gates by the same random numbers as
+    `sample_random_gates`.
 
-    gate_count_by_region: {(layer, kind): number of gates}.
-    kept_count_of_each_region: how many stay on in each region, in that order."""
+    gate_count_by_region: {(layer, kind of gate): number of gates}.
+    kept_count_of_each_region: how many gates of each (layer, kind) stay on, in the
+    order of `gate_count_by_region`."""
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         sum(gate_count_by_region.values())
     )

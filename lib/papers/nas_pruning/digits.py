@@ -33,13 +33,15 @@ _BUNDLED_TEST = 360
 def load_digit_images(
     data_folder: Path | str, source_kind: Literal["files", "bundled"] = "files"
 ) -> Digits:
-    """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels
-    int64 [N])}.
+    """Return images and labels of handwritten digits, for training and for test.
 
-    Raises Absent where a file is missing, and Refused where one is damaged.
+    The result is {"train", "test": (images uint8 [N, height, width] from 0 to 255,
+    labels int64 [N])}. Raises Absent where a file is missing, and Refused where one is
+    damaged.
 
-    source_kind: "files" reads MNIST from `data_folder`, "bundled" takes scikit-learn's
-    digits."""
+    data_folder: folder of MNIST's four idx files.
+    source_kind: "files" reads MNIST from `data_folder`; "bundled" takes scikit-learn's
+    8 x 8 digits, which need no download, and splits them always alike."""
     if source_kind == "bundled":
         return _load_bundled_digits()
     digits = {}
@@ -55,12 +57,13 @@ def load_digit_images(
 def make_digits_descriptor(
     data_folder: Path | str, source_kind: Literal["files", "bundled"]
 ) -> DigitsDescriptor:
-    """Return {"kind", "digest"}, by which a Spec, the description of a run, says which
-    digits it uses.
+    """Return {"kind", "digest"}, which identifies a data set of handwritten digits.
 
-    The digest covers images and labels.
+    The description of a run has it, so that the run is only repeated on the same data.
+    "kind" is `source_kind`; "digest" is a hash of all images and labels.
 
-    source_kind: as in `load_digit_images`."""
+    source_kind: "files" for MNIST in `data_folder`, "bundled" for scikit-learn's
+    digits."""
     body = hashlib.sha256()
     for images, labels in load_digit_images(data_folder, source_kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
@@ -70,11 +73,14 @@ def make_digits_descriptor(
 def load_digits_of_descriptor(
     data_folder: Path | str, descriptor: DigitsDescriptor
 ) -> Digits:
-    """Return the digits that a run's description names, as `load_digit_images` does.
+    """Return the handwritten digits that the description of a run asks for.
 
-    Raises Refused where the local digits have another digest.
+    The result is {"train", "test": (images uint8 [N, height, width], labels int64
+    [N])}. Raises Refused where the local digits have another digest, as the run would
+    then have other data than its description says.
 
-    descriptor: what `make_digits_descriptor` returned."""
+    data_folder: folder of MNIST's idx files.
+    descriptor: {"kind", "digest"}, as `make_digits_descriptor` returns it."""
     kind, what = descriptor["kind"], f"the set of digits in {data_folder}"
     check_digest(
         what, make_digits_descriptor(data_folder, kind)["digest"], descriptor["digest"]
@@ -83,14 +89,14 @@ def load_digits_of_descriptor(
 
 
 def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.ndarray:
-    """Return the values of an idx file, MNIST's format, as a uint8 array with this
-    number of dimensions.
+    """Return the values of an idx file, the format of MNIST, as a uint8 array.
 
     The file has a magic number, the length of each dimension as big-endian uint32, then
-    one byte for each value. Raises Absent where it is missing, and Refused where it is
-    damaged.
+    one byte for each value. It may be gzipped. Raises Absent where it is missing, and
+    Refused where it is damaged.
 
-    file_name: without its ending, such as "train-images"."""
+    file_name: without its ending, such as "train-images".
+    dimension_count: number of dimensions, 3 for images and 1 for labels."""
     path = next(
         iter(sorted(folder.glob(f"{file_name}[-.]idx{dimension_count}-ubyte*"))), None
     )

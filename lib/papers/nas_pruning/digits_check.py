@@ -31,18 +31,23 @@ def digits(
 ) -> Metrics:
     """Search which inputs of a perceptron to keep, where half of the inputs are noise.
 
-    Cross-entropy trains weights and gates together, from random weights. The cost is
-    the number of inputs. There is no training afterwards. A killed run starts again, as
-    it takes minutes.
+    It tests a pruning search on a case with a known answer: pixels should stay, and
+    noise should go (section 7.1 of the report on pruning by differentiable NAS).
+    Cross-entropy trains the weights and a gate on each of the N inputs together, from
+    random weights. The cost is the number of inputs. There is no training afterwards.
+    It takes minutes and writes no checkpoints, so a killed run starts again.
 
-    Metrics: `accuracy` on test images with the kept inputs alone, the numbers of kept
-    `pixels` and `noise` inputs, `ratio` and others as in the step `nas_search`. It
-    saves the arrays "inputs": `kept` [2, height, width] (pixels, noise), `alphas` [N]
-    and the log of steps `curve` [steps, 4].
+    It returns the metrics `accuracy` (on test images, with the kept inputs alone),
+    `pixels` and `noise` (numbers of kept inputs), `steps`, and those of
+    `GateTraining.trim_gates_at_end`, such as `ratio` (share of the inputs that is
+    kept). It saves the arrays "inputs": `kept` bool [2, height, width] (pixels, noise),
+    `alphas` [N], and `curve` [steps, 4] (target and actual cost, gates switched off and
+    on).
 
-    images: the descriptor of the digits (lib.papers.nas_pruning.digits).
-    perceptron, gates, numerics: fields of the options Perceptron, Gates and Numerics.
-    """
+    run: the run that is being made, which takes log and arrays.
+    images: {"kind", "digest"} of the data set, as `make_digits_descriptor` returns it.
+    perceptron, gates, numerics: fields of the options Perceptron, Gates and
+    Numerics."""
     loop.read_numerics(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
     arrays = images_of.load_digits_of_descriptor(paths.data_root() / "mnist", images)
@@ -74,8 +79,12 @@ def digits(
 
 
 def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Module:
-    """Return a network of linear layers with ReLU between them; the last width is the
-    number of classes."""
+    """Return a network of linear layers with ReLU between them.
+
+    On it a pruning search is tested with handwritten digits.
+
+    layer_widths: numbers of outputs of the layers; the last is the number of
+    classes."""
     layers = [
         (nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((input_size, *layer_widths))
     ]
@@ -85,11 +94,14 @@ def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Modul
 def append_noise_inputs(
     images: torch.Tensor, perceptron_settings: Perceptron, generator: torch.Generator
 ) -> torch.Tensor:
-    """Return a perceptron's inputs [B, 2 P]: the pixels of images, in [0, 1], then as
-    many values of Gaussian noise.
+    """Return a perceptron's inputs [B, 2 P]: P pixels, then P values of Gaussian noise.
+
+    Pixels are scaled to [0, 1]. The noise carries no information, so a pruning search
+    should drop it.
 
     images: uint8 [B, height, width].
-    perceptron_settings: give the noise's standard deviation."""
+    perceptron_settings: their `noise` is the noise's standard deviation.
+    generator: draws the noise, on the CPU."""
     images = images.flatten(1).float() / 255
     noise = torch.randn(images.shape, generator=generator).to(images.device)
     return torch.cat([images, perceptron_settings.noise * noise], 1)
@@ -102,10 +114,16 @@ def train_with_gates(
     gate_settings: Gates,
     perceptron_settings: Perceptron,
 ) -> GateTraining:
-    """Train a network's weights and the gates on its inputs together, and return the
-    GateTraining, from which the caller reads the gates.
+    """Train a network's weights together with gates, trained masks on its inputs.
 
-    images_and_labels: [uint8 [M, height, width], int64 [M]] of the training set."""
+    Of the inputs [B, 2 P] the first half are pixels and the second half noise. The
+    search keeps the share `gate_settings.ratio` of them. The GateTraining that is
+    returned holds the gates. Its method `trim_gates_at_end` then corrects their number
+    to the target.
+
+    run: takes the log and the seed.
+    images_and_labels: [uint8 [M, height, width], int64 [M]] of the M training images.
+    gate_settings, perceptron_settings: settings of the search and of the training."""
     pixels, labels = images_and_labels
     optimiser = torch.optim.Adam(network.parameters(), lr=perceptron_settings.lr)
     generator = torch.Generator().manual_seed(derive_seed(run.seed, "noise"))
@@ -147,11 +165,14 @@ def measure_accuracy(
     perceptron_settings: Perceptron,
     noise_seed: int,
 ) -> float:
-    """Return the share of images that are classified correctly when only the kept
-    inputs are not zero.
+    """Return a perceptron's test accuracy, 0 to 1, on the kept inputs alone.
 
-    images_and_labels: [uint8 [M, height, width], int64 [M]] of the test set.
-    kept_input_mask: whether each input is kept, bool [N]."""
+    All other inputs are zero. It shows what the inputs that a search keeps are worth.
+
+    images_and_labels: [uint8 [M, height, width], int64 [M]] of the M test images.
+    kept_input_mask: bool [2 P]: first the P pixels, then the P noise inputs.
+    perceptron_settings: their `noise` is the noise's standard deviation.
+    noise_seed: draws the noise inputs."""
     pixels, labels = images_and_labels
     generator = torch.Generator().manual_seed(derive_seed(noise_seed, "test noise"))
     batch = append_noise_inputs(

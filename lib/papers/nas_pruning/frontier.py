@@ -12,10 +12,14 @@ from lib.papers.points import Method, searched_student_spec
 def search_spec_at_budget(
     profile: str, task: str, flops_budget_in_twelfths: int
 ) -> Spec:
-    """Return the Spec of a search in the fine-tuned teacher, for a network with a share
-    of its FLOPs.
+    """Return the Spec (description of a run) of a pruning search at a FLOPs budget.
 
-    flops_budget_in_twelfths: the share, times 12."""
+    The search decides which heads and neurons of the fine-tuned teacher to keep. It is
+    the NAS method in a comparison of compression methods at equal FLOPs.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    flops_budget_in_twelfths: m, where the pruned network has m/12 of the teacher's
+    FLOPs."""
     teacher = grids.teacher_spec(profile, task)
     return recipes.search_spec(
         profile, task, teacher, ratio=flops_budget_in_twelfths / students.HEADS
@@ -25,10 +29,14 @@ def search_spec_at_budget(
 def random_architecture_spec_at_budget(
     profile: str, task: str, flops_budget_in_twelfths: int
 ) -> Spec:
-    """Return the Spec that draws a random architecture with a share of the teacher's
-    FLOPs.
+    """Return the Spec (description of a run) that draws a random pruned architecture.
 
-    flops_budget_in_twelfths: the share, times 12."""
+    It is the control for a pruning search: heads and neurons are kept at random, with
+    the same FLOPs.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    flops_budget_in_twelfths: m, where the pruned network has m/12 of the teacher's
+    FLOPs."""
     return recipes.random_architecture_spec(
         grids.teacher_spec(profile, task),
         ratio=flops_budget_in_twelfths / students.HEADS,

@@ -38,10 +38,15 @@ REPORTED = {
 def masked_flops(
     shape: Shape, mask_of_every_part: float = 1.0, token_count: int = TOKENS
 ) -> float:
-    """Return the FLOPs of an encoder whose heads and neurons all have the same mask.
+    """Return the FLOPs of an encoder where all heads and neurons have the same mask.
 
-    shape: its sizes.
-    mask_of_every_part: from 0 to 1."""
+    Below 1 it is an expected cost. The report on pruning by differentiable NAS prints
+    model sizes with the mask sigmoid(5) of the start of a search, so its numbers can be
+    checked. Counted are the matrix products and the pooler, for one sequence.
+
+    shape: sizes of the encoder.
+    mask_of_every_part: from 0 to 1; 1 is the whole encoder.
+    token_count: T, the length of the sequence."""
     width = {
         "heads": mask_of_every_part * shape.heads,
         "ffn": mask_of_every_part * shape.ffn,
@@ -54,20 +59,35 @@ def masked_flops(
 def count_head_flops(
     hidden_size: int, head_size: int, token_count: int = TOKENS
 ) -> int:
-    """Return the FLOPs that one attention head costs: 8 T H D + 4 T T D, with D =
-    `head_size` and T = `token_count`."""
+    """Return the FLOPs of one attention head on one sequence: 8 T H D + 4 T T D.
+
+    A multiply-add is two FLOPs. Compared with a neuron's, it says how many neurons a
+    head is worth in a pruning search.
+
+    hidden_size, head_size, token_count: H, D and T."""
     return layer(hidden_size, hidden_size, head_size, head_size, 0, token_count)
 
 
 def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
-    """Return the FLOPs that one feed-forward neuron costs: 4 T H, with T =
-    `token_count`."""
+    """Return the FLOPs of one feed-forward neuron on one sequence: 4 T H.
+
+    A multiply-add is two FLOPs. Compared with a head's, it says how many neurons a head
+    is worth in a pruning search.
+
+    hidden_size, token_count: H and T."""
     return layer(hidden_size, hidden_size, 0, 0, 1, token_count)
 
 
 def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
-    """Return {"projections", "attention products", "feed-forward", "pooler": share of
-    the whole model's FLOPs} (section 7.2)."""
+    """Return the share of an encoder's FLOPs, 0 to 1, of each kind of matrix product.
+
+    The keys are "projections" (queries, keys, values and output), "attention products"
+    (scores and weighted sum), "feed-forward" and "pooler". The shares add up to 1. They
+    tell which parts are worth pruning (section 7.2 of the report on pruning by
+    differentiable NAS).
+
+    shape: sizes of the encoder.
+    token_count: T, the length of the one sequence that is counted."""
     h, layers = shape.hidden, shape.layers
     parts = {
         "projections": layers

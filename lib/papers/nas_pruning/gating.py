@@ -49,12 +49,13 @@ class SearchEnd(NamedTuple):
 
 
 class GateTraining(loop.Callback):
-    """This class moves gates to a target cost while a model's weights train
-    (lib.papers.nas_pruning.control).
+    """A GateTraining moves gates to a target cost while a model's weights train.
 
-    It replaces an optimiser of the gates. The running average of their gradients is a
-    buffer of the model during the training, so checkpoints save it. Raises Refused for
-    a target out of reach."""
+    A gate is a mask sigmoid(alpha) on a part of the model, such as a head. As a
+    callback of the training loop it changes the alphas after each backward pass,
+    instead of an optimiser. The moving average of their gradients is a buffer of the
+    model during the training, so checkpoints save it. The constructor raises Refused
+    for a target that no choice of gates reaches."""
 
     def __init__(
         self,
@@ -65,11 +66,16 @@ class GateTraining(loop.Callback):
         cost_function: Cost,
         options: Gates,
     ) -> None:
-        """Take N gates of a model.
+        """Take N gates, masks sigmoid(alpha) on parts of a model, for a training.
 
-        gate_alphas: the gates' parameters, one tensor for each region.
+        A region is the gates of one kind in one layer. Raises Refused for a target cost
+        that no choice of gates reaches.
+
+        run: takes the log of each step, and has the seed.
+        gate_alphas: the gates' parameters, one 1-d tensor for each region.
         gate_count_by_region: {region: number of gates}, in the order of `gate_alphas`.
-        cost_function: f({region: sum of masks}) -> FLOPs."""
+        cost_function: f({region: sum of masks}) -> FLOPs or another cost.
+        options: settings of the search, such as the target cost."""
         self.run, self.model, self.apart = run, model, tuple(gate_alphas)
         self.control = Control(options, gate_count_by_region, cost_function, run.seed)
         number = len(self.control.region)
@@ -92,9 +98,14 @@ class GateTraining(loop.Callback):
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def trim_gates_at_end(self) -> SearchEnd:
-        """Switch gates off, or on again, until the model has the target cost, at the
-        end of a search. Return its metrics, the final alphas and the log of its
-        steps."""
+        """Correct a pruning search's cost to its target after the last training step.
+
+        Gates, masks on parts of the model, switch off, or on again. The alphas in the
+        model change in place, and the buffer with their average gradients is removed.
+        The SearchEnd that is returned has the metrics of the search, such as the share
+        of the cost before and after the correction, the final alphas [N], and the log
+        [steps, 4]: target and actual cost as shares, and the numbers of gates switched
+        off and on."""
         control, before, logged = (
             self.control,
             flatten_tensors(self.apart),
@@ -126,15 +137,19 @@ class GateTraining(loop.Callback):
 
 
 class GateSearch(GateTraining):
-    """This class trains gates on an encoder's heads and neurons beside its weights, and
-    reports which are left.
+    """A GateSearch finds which heads and neurons of an encoder to keep, as it trains.
 
-    It saves the arrays `search`: the log of steps `curve` [steps, 4] with the columns
-    COLUMNS, and every alpha under the name "<layer>.<kind>". Its metrics are
-    `architecture`, the indices that the operation "keep" takes; `flops`, `whole_flops`
-    and their `ratio`; `before_trim` and `trimmed`, the ratio before the final
-    correction and the number of gates it switched. Raises Refused for gates that do not
-    fit the model."""
+    As a callback of the training loop it puts gates, trained masks, on the parts that
+    `options.regions` names, and switches them until the encoder has the target share of
+    its FLOPs.
+
+    Its metrics are `architecture`, {"heads": L lists of kept indices, "neurons": L
+    lists}; `flops`, `whole_flops` and their quotient `ratio`; `before_trim`, the ratio
+    before the final correction to the target; and `trimmed`, the number of gates that
+    this correction switched. It saves the arrays `search`: `curve` [steps, 4], with
+    target and actual ratio and the numbers of gates switched off and on, and the logits
+    of all gates, as "<layer>.<kind>". Raises Refused for gates that do not fit the
+    model."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
         apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
@@ -164,12 +179,18 @@ class GateSearch(GateTraining):
 
 
 def flatten_tensors(tensors: Iterable[Tensor]) -> np.ndarray:
-    """Return several 1-d tensors joined into one float64 array on the CPU."""
+    """Return several 1-d tensors joined into one float64 array on the CPU.
+
+    So numpy code can handle the parameters of all gates of a model at once."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
 def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
-    """Copy an array into several 1-d tensors, as the reverse of `flatten_tensors`."""
+    """Copy an array into several 1-d tensors in place, one tensor after the other.
+
+    It is the reverse of `flatten_tensors`.
+
+    values: as many values as all tensors have together."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
         for tensor, values_of_tensor in zip(
@@ -181,10 +202,14 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
 def count_gates_and_make_flops(
     model: PreTrainedModel, gate_kinds: Iterable[str]
 ) -> GateCosts:
-    """Return the gates of a model, with or without them, and their cost in FLOPs.
+    """Return how many gates a model can have, and a function for its FLOPs with masks.
 
-    gate_kinds: such as "heads" and "ffn". In the result a region is one layer's gates
-    of one kind: (layer, kind)."""
+    A gate is a trained mask on a head, a neuron or another part. The GateCosts that is
+    returned has {(layer, kind): number of gates} and f({(layer, kind): sum of masks})
+    -> FLOPs of one sequence of 128 tokens. A pruning search needs both. It does not
+    matter whether the model has its gates already.
+
+    gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(get_layers(model)):
         planned = gates.plan_gates(layer, gate_kinds)
@@ -202,9 +227,11 @@ def count_gates_and_make_flops(
 
 
 def count_layer_parts_by_kind(layer: nn.Module) -> dict[str, int]:
-    """Return a layer's numbers of parts that gates may remove: {"heads", "ffn":
-    neurons, "embedding": hidden channels, "qk", "v": channels of queries and values}.
-    """
+    """Return how many parts of each kind a transformer layer has that can be pruned.
+
+    The result is {"heads": A, "ffn": feed-forward neurons, "embedding": inputs of
+    queries, keys and values, "qk": channels of queries and keys, "v": channels of
+    values}. FLOPs of a pruned model are counted from it."""
     return {
         "ffn" if what == NAMES["ffn"] else what: size
         for what, size in count_prunable_units(layer).items()
@@ -212,8 +239,11 @@ def count_layer_parts_by_kind(layer: nn.Module) -> dict[str, int]:
 
 
 def count_inference_flops(model: PreTrainedModel) -> int:
-    """Return the FLOPs of a model, cut or whole, for one sequence of 128 tokens by the
-    report's convention (lib.papers.nas_pruning.gated)."""
+    """Return the FLOPs of one forward pass of an encoder on one sequence of 128 tokens.
+
+    The encoder may be pruned. Counted are the matrix products of the layers and the
+    pooler, with two FLOPs for a multiply-add, as the report on pruning by
+    differentiable NAS counts them. So results can be compared with its tables."""
     attention: Any = get_layers(model)[0].attention
     size, layer_widths = (
         attention.self.attention_head_size,
@@ -225,12 +255,14 @@ def count_inference_flops(model: PreTrainedModel) -> int:
 def list_kept_gate_counts(
     kept_indices: KeptIndices, gate_count_by_region: Mapping[Region, int]
 ) -> list[int]:
-    """Return how many gates a pruned model keeps in each region, in the order of
-    `gate_count_by_region`.
+    """Return how many heads or neurons a pruned model keeps in each layer.
 
-    kept_indices: indices of kept heads and neurons, as `list_kept_indices` returns
-    them.
-    gate_count_by_region: {region: number of gates before the search}."""
+    The counts have the order of `gate_count_by_region`, for a random architecture with
+    the same layer sizes.
+
+    kept_indices: {"heads": L lists of kept indices, "neurons": L lists}.
+    gate_count_by_region: {(layer, kind): number before pruning}, where `kind` is
+    "heads", "ffn" (neurons) or another prunable part."""
     return [
         len(kept_indices[NAMES.get(kind, kind)][layer])
         for layer, kind in gate_count_by_region
@@ -240,10 +272,14 @@ def list_kept_gate_counts(
 def list_kept_indices(
     gate_count_by_region: Mapping[Region, int], is_on: GateMask
 ) -> KeptIndices:
-    """Return {"heads": L lists of indices, "neurons": L lists}, the arguments of the
-    operation "keep", which cuts a model.
+    """Return the indices of the heads and neurons that a pruning search keeps.
 
-    gate_count_by_region: {(layer, kind): number of gates}.
+    The result is {"heads": L lists of indices, "neurons": L lists}, the arguments of
+    the model operation "keep", which prunes all others. A gate is a trained mask; a
+    part is kept where its gate is on. For gates on other kinds of parts the keys are
+    the names of these kinds.
+
+    gate_count_by_region: {(layer, kind of gate): number of gates}.
     is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
     indices: dict[str, list[list[int]]] = {}
     start = 0

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def read_flops_share_by_step(run: Run) -> np.ndarray | None:
-    """Return the share of the whole model's FLOPs that is left after each of the N
-    steps of a run's search, float [N]; None for a run without a search."""
+    """Return the share of the whole model's FLOPs that is left at each of N steps.
+
+    It shows how a pruning search approaches its target: float [N], from 0 to 1. It is
+    None for a run without a search.
+
+    run: the finished run of a search."""
     if "target" not in run.metrics:
         return None
     return run.read_arrays("search")["curve"][:, 1]
@@ -28,13 +32,14 @@ def read_flops_share_by_step(run: Run) -> np.ndarray | None:
 def list_epochs_to_target_flops(
     runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> list[float]:
-    """Return for each run the epochs until its search has at most 1 % more FLOPs than
-    the target.
+    """Return for each run how many epochs its pruning search needs to reach its target.
 
-    A search that never gets there has all its epochs, and a run without a search nan.
+    The target counts as reached at the first step with at most 1 % more FLOPs. A search
+    that never reaches it gets all its epochs, a run without a search nan. A claim on
+    how fast searches converge is tested by it.
 
-    runs_frame: a DataFrame with a row for each run.
-    unused_columns_by_task: all measures by run have it."""
+    runs_frame: a line for each run; the column `run` has the finished run.
+    unused_columns_by_task: not used; the caller gives it to every such measure."""
     epochs = []
     for run in runs_frame["run"]:
         share, flops = nan, read_flops_share_by_step(run)
@@ -48,14 +53,14 @@ def list_epochs_to_target_flops(
 def list_final_flops_deviations(
     runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> list[float]:
-    """Return for each run how much the FLOPs of its search fluctuate near the end.
+    """Return for each run how much the FLOPs of its pruning search still fluctuate.
 
-    It is their standard deviation over the last fifth of the steps, in points of the
-    whole model's FLOPs, before a final correction to the target. A run without a search
-    has nan.
+    It is the standard deviation over the last fifth of the steps, in points (hundredths
+    of the whole model's FLOPs), before the final correction to the target. A run
+    without a search has nan. A claim on how stable searches are is tested by it.
 
-    runs_frame: a DataFrame with a row for each run.
-    unused_columns_by_task: all measures by run have it."""
+    runs_frame: a line for each run; the column `run` has the finished run.
+    unused_columns_by_task: not used; the caller gives it to every such measure."""
     swings = []
     for flops in map(read_flops_share_by_step, runs_frame["run"]):
         if flops is None:

@@ -24,8 +24,15 @@ from lib.train.objectives import TaskTraining, build_target_objective
 def make_objective(
     training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.Loss]:
-    """Return a context manager that gives the loss which the options name (report,
-    sections 1.4, 5.4, 5.5, 7.3)."""
+    """Return a context manager that gives the training loss which the options name.
+
+    The loss is f(batch, row numbers) -> {"loss": scalar, further terms to log}, as the
+    training loop takes it. Losses are on labels, on a teacher's logits or on its hidden
+    states (sections 1.4, 5.4, 5.5 and 7.3 of the report on pruning by differentiable
+    NAS).
+
+    training: the task's rows and the teacher.
+    model: the model that is trained."""
     if options.kind == "prediction":
         return make_logit_error_objective(training, model)
     if options.kind == "intermediate":
@@ -39,8 +46,13 @@ def make_objective(
 def make_logit_error_objective(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
-    """Return a context manager that gives the mean squared error between the logits of
-    a model and of the task's teacher."""
+    """Return a context manager that gives a distillation loss on logits.
+
+    The loss is f(batch, row numbers) -> {"loss": scalar}, the mean squared error
+    between the logits of the model and those of the teacher.
+
+    training: has the teacher's logits for all training rows.
+    model: the model that is trained."""
     teacher = training.teacher_logits
 
     def loss(batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
@@ -56,13 +68,17 @@ def make_logit_error_objective(
 def make_hidden_state_objective(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss that compares hidden states of student and teacher, summed over
-    paired layers.
+    """Yield a distillation loss on hidden states, summed over pairs of layers.
 
-    The part "layers" has the mean squared errors of the embedding output and of the
-    layers' outputs, the part "attention" those of attention scores before the softmax.
-    A student narrower than its teacher gets a linear layer to the teacher's width,
-    which is trained with it and removed afterwards, as in TinyBERT's code."""
+    A `with` block gets it once. The loss is f(batch, row numbers) -> {"loss": scalar,
+    "layers", "attention"}. "layers" has the mean squared errors of the embedding output
+    and of the layers' outputs. "attention" has those of attention scores before the
+    softmax, if the options ask for it. A student narrower than its teacher gets a
+    linear layer to the teacher's width. It is trained with the student and removed
+    afterwards, as in TinyBERT's code. Raises Refused where neither number of layers
+    divides the other.
+
+    training: the task's rows and the teacher."""
     teacher, _ = training.teacher
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
@@ -93,8 +109,16 @@ def make_hidden_state_objective(
 def make_two_stage_objective(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
-    """Yield a loss that compares hidden states with the teacher's in the first half of
-    the steps, and logits in the second."""
+    """Yield a distillation loss that changes after half of the training steps.
+
+    A `with` block gets it once. It compares hidden states with the teacher's in the
+    first half and logits in the second, so that both stages of TinyBERT's distillation
+    fit into one run. The loss is f(batch, row numbers) -> {"loss": scalar, further
+    terms to log}.
+
+    training: the task's rows and the teacher.
+    options: whether attention scores are matched too, and padded tokens are left
+    out."""
     with (
         make_logit_error_objective(training, student) as later,
         make_hidden_state_objective(training, student, options) as first,
@@ -103,8 +127,11 @@ def make_two_stage_objective(
 
 
 class LossSwitchedHalfway(loop.Callback):
-    """This class is a loss that is `first_loss` in the first half of the training steps
-    and `second_loss` in the second half."""
+    """A LossSwitchedHalfway is a training loss that changes after half of the steps.
+
+    It calls `first_loss` in the first half and `second_loss` in the second, for a
+    distillation in two stages within one run. It is a callback of the training loop,
+    which tells it the step before each forward pass."""
 
     def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
         self.first, self.later = first_loss, second_loss
@@ -117,8 +144,11 @@ class LossSwitchedHalfway(loop.Callback):
 
 
 def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
-    """Return for each of L layers the indices that a pruned student's heads had in the
-    whole model, so that each head is compared with the same head of the teacher."""
+    """Return for each of L layers the original indices of a pruned student's heads.
+
+    A teacher of the unpruned size has its heads at these indices, so that attention
+    scores of each student head are compared with the same head of the teacher. A
+    student that was not pruned has all indices."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
     for op in get_surgery_operations(student):
         if op["op"] == "keep" and "heads" in op:

@@ -11,10 +11,26 @@ from lib.core.options import Count, Option, Positive, ShareAbove0, ShareBelow1
 
 @dataclass(frozen=True)
 class Gates(Option):
-    """This class has the settings of a search over gates (sections 5.1 to 5.6, 7.2 to
-    7.9).
+    """A Gates has the settings of a pruning search that trains gates.
 
-    A gate is a trained mask on a head, a neuron or another part of a model."""
+    A gate is a trained mask sigmoid(alpha) on a head, a neuron or another part of a
+    model (sections 5.1 to 5.6 and 7.2 to 7.9 of the report on pruning by differentiable
+    NAS).
+
+    regions: which kinds of parts have gates.
+    ratio: target share of the whole model's FLOPs.
+    share, quota: the largest share of gates that may switch in one step, either of each
+    "layer" and kind or of "all" gates.
+    update: how an alpha changes: by a jump that switches the gate.
+    weight: weight of the cost in the loss.
+    tolerance: relative deviation from the target cost that counts as none.
+    landing: whether gates are switched to the target only after the last step ("end")
+    or in every step ("steps").
+    schedule: how the target falls from 1 to `ratio` over the steps; "none" starts at
+    `ratio`.
+    memory: decay per step of a moving average of the gradients.
+    idle: gates with a gradient below this share of the mean of their layer and kind
+    switch off first."""
 
     # Which parts have gates. The report has "heads" and "ffn" (neurons); the test on
     # handwritten digits has "inputs".
@@ -49,8 +65,14 @@ class Gates(Option):
 
 @dataclass(frozen=True)
 class Perceptron(Option):
-    """This class has the settings of the ReLU network with which the report tests its
-    search on handwritten digits (section 7.1)."""
+    """A Perceptron has the settings of a small ReLU network for handwritten digits.
+
+    The report on pruning by differentiable NAS tests its pruning search on this network
+    (section 7.1): the search has to tell the pixels from inputs of pure noise.
+
+    widths: numbers of outputs of the layers, the last for the 10 classes.
+    epochs, batch, lr: of the training by Adam.
+    noise: standard deviation of the noise inputs, where pixels are in [0, 1]."""
 
     # Widths of the layers after the inputs; the last is 10, for the classes.
     # pyrefly: ignore[implicit-any-type-argument]: An Option would read a type
@@ -66,8 +88,15 @@ class Perceptron(Option):
 
 @dataclass(frozen=True)
 class Objective(Option):
-    """This class says which loss trains a model during a search or afterwards (section
-    7.3)."""
+    """An Objective says which loss trains a model in a pruning search or after it.
+
+    kind: "cross_entropy" is on labels, "prediction" the squared error to a teacher's
+    logits. "soft_cross_entropy" is the cross-entropy with a teacher's probabilities,
+    and for a regression the loss on labels. "intermediate" matches a teacher's hidden
+    states; "two_stage" does so in the first half of the steps, then matches logits
+    (section 7.3 of the report on pruning by differentiable NAS).
+    attention: whether attention scores are matched beside hidden states.
+    mask: whether padded tokens are left out of the losses on hidden states."""
 
     # "prediction" is the squared error to a teacher's logits, "cross_entropy" the loss on
     # labels. "soft_cross_entropy" is the cross-entropy with a teacher's probabilities,

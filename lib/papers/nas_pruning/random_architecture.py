@@ -15,17 +15,17 @@ from lib.train.loop import SettingsJson
 
 
 def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
-    """Draw which heads and neurons a model keeps, at random, with a given cost.
+    """Draw at random which heads and neurons a model keeps, at a given cost in FLOPs.
 
-    With the input `search` each layer keeps as many heads and neurons as that search
-    left, and only the choice within a layer is random. The returned metrics have the
-    names of those of the step `nas_search`, so both architectures can be retrained
-    alike.
+    The result is the control for a pruning search: it is retrained like a searched one.
+    The metrics are `architecture`, {"heads": L lists of kept indices, "neurons": L
+    lists}; `target` and `ratio`, shares of the whole model's FLOPs; `flops` and
+    `whole_flops`. Raises Refused for a cost that cannot be reached.
 
-    Input runs: `start`, the model whose sizes count; `search`, optional.
-
-    gates: fields of the options Gates. Those that matter are regions, ratio and
-    tolerance."""
+    run: the run that is being made. Its input `start` is the model whose sizes count.
+    Its optional input `search` is a finished search: each layer then keeps as many
+    heads and neurons as there, and only the choice within a layer is random.
+    gates: fields of the options Gates, of which regions, ratio and tolerance count."""
     options = Gates(**gates)
     sizes, cost = count_gates_and_make_flops(
         backbone.load(run.inputs["start"].model_folder)[0], options.regions

@@ -85,18 +85,26 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 
 
 def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
-    """Return the settings of the report's search over gates.
+    """Return the settings of a pruning search.
 
-    ratio: target share of the whole model's FLOPs.
-    changed_fields: other fields of Gates with new values."""
+    They are those of the report on pruning by differentiable NAS. The search trains
+    gates, masks on heads and neurons, until the model has a target share of its FLOPs.
+
+    ratio: that share, above 0.
+    changed_fields: other fields of Gates with new values, for ablations."""
     return Gates(ratio=ratio, **GATES | changed_fields)
 
 
 def untrained_spec(profile: str, model: str = MAIN) -> Spec:
-    """Return the Spec of a pre-trained encoder that was not trained on a task yet.
+    """Return the Spec (description of a run) of a pre-trained encoder, before any task.
 
-    Raises Refused for an unknown model, and for BERT-Mini at profile mini, which has no
-    encoder of that size."""
+    It is the model that fine-tuning or distillation starts from. At sizes other than
+    "paper" the experiment's own pre-trained encoder takes the place of every model but
+    BERT-Mini. Raises Refused for an unknown model, and for BERT-Mini at "mini" and
+    "base", which have no encoder of its size.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model: name of a model, such as "TinyBERT-4L"."""
     check_known_name("model", model, CHECKPOINTS)
     if profile == "paper":
         return initial_checkpoint_spec(profile, CHECKPOINTS[model])
@@ -113,12 +121,15 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
 def finetuned_unpruned_spec(
     profile: str, task: str, model: str = MAIN, epoch_count: int | None = None
 ) -> Spec:
-    """Return the Spec of a whole model fine-tuned on a task's labels, before any
-    pruning.
+    """Return the Spec (description of a run) of a whole model fine-tuned on a task.
 
-    At `paper` a TinyBERT is distilled from BERT-base instead.
+    The model learns the task's labels. Searches prune it, and it is the teacher of
+    pruned models and their baseline. At "paper" a TinyBERT is distilled from BERT-base
+    instead.
 
-    epoch_count: None means the profile's number."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model: name of a model, such as "TinyBERT-4L".
+    epoch_count: None means that of the profile."""
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled_spec(profile, task, model)
     train = make_train_settings(
@@ -132,12 +143,16 @@ def finetuned_unpruned_spec(
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
 ) -> Spec:
-    """Return the Spec of a whole TinyBERT distilled from BERT-base on a task in two
-    stages (Table 3): hidden states first, then TinyBERT's own loss on logits.
+    """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
 
-    At `paper` both stages use augmented rows (section 6.1.1).
+    Its teacher is BERT-base fine-tuned on the task. The first of two stages matches
+    hidden states, the second TinyBERT's loss on logits. It is compared with Table 3 of
+    the report on pruning by differentiable NAS. At "paper" both stages use augmented
+    rows (section 6.1.1).
 
-    epochs_of_stages: of the two stages; () means the profile's."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model: name of the TinyBERT, such as "TinyBERT-4L".
+    epochs_of_stages: epochs of the two stages; () means those of the profile."""
     start, guide = (
         untrained_spec(profile, model),
         finetuned_unpruned_spec(profile, task, "BERT-base"),
@@ -155,12 +170,15 @@ def make_train_settings(
     tasks_with_fewer_epochs: Collection[str] = LONG,
     **changes: Any,
 ) -> Train:
-    """Return the training settings of a task at a profile.
+    """Return the training settings of a task at one size of experiment.
 
-    For STS-B the best model is chosen by both correlations, as in TinyBERT's code.
+    For STS-B, where the best model of a training is chosen, it is chosen by the mean of
+    both correlations, as in TinyBERT's code.
 
-    tasks_with_fewer_epochs: tasks that have 3 epochs at `paper`.
-    changes: fields with other values; None and 0 change nothing."""
+    settings_by_profile: {profile: settings of one kind of training}.
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    tasks_with_fewer_epochs: tasks that have 3 epochs at "paper".
+    changes: fields of Train with other values; None and 0 change nothing."""
     train, changes = (
         settings_by_profile[profile],
         {n: v for n, v in changes.items() if v},
@@ -174,8 +192,13 @@ def make_train_settings(
 
 
 def make_search_rows_descriptor(profile: str, task: str) -> Json:
-    """Return the descriptor of the rows of a task on which searches and pruned models
-    are trained."""
+    """Return a dict that says which rows searches and pruned models train on.
+
+    It names the data set of the task and the number of rows, with a digest of them. It
+    is an argument of a Spec, the description of a run, so that a run is only repeated
+    on the same rows.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     if profile in ROWS:
         return grids.make_training_data_descriptor(profile, task, ROWS[profile])
     return grids.make_profile_data_descriptor(profile, task)
@@ -184,8 +207,12 @@ def make_search_rows_descriptor(profile: str, task: str) -> Json:
 def make_states_objective(
     profile: str, objective_kind: Literal["intermediate", "two_stage"] = "intermediate"
 ) -> Objective:
-    """Return the Objective that matches a teacher's attention scores and hidden states.
+    """Return the settings of the loss on a teacher's states and attention scores.
 
+    Pruned models learn from it in the first stage of their training. Padded tokens are
+    left out of the loss, except at "paper".
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     objective_kind: "two_stage" matches logits in the second half of the steps."""
     return Objective(objective_kind, attention=True, mask=profile != "paper")
 
@@ -193,8 +220,13 @@ def make_states_objective(
 def augmentation_spec_or_none(
     profile: str, task: str, is_augmented: bool = True
 ) -> Spec | None:
-    """Return the Spec that augments the training rows of searches and pruned models;
-    None where not `is_augmented`, so that it can be passed on as an input."""
+    """Return the Spec (description of a run) that augments training rows, or None.
+
+    The rows are those on which searches and pruned models of the task are trained. It
+    is None where `is_augmented` is false, so that the result can be passed on as an
+    optional input of a run.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return (
         grids.augmented_rows_spec(
             profile, task, make_search_rows_descriptor(profile, task)
@@ -216,16 +248,23 @@ def search_spec(
     learning_rate: float | None = None,
     **gate_settings: Any,
 ) -> Spec:
-    """Return the Spec of a search for which heads and neurons of a model to keep.
+    """Return the Spec (description of a run) of a pruning search.
 
-    initial_model: the model, by default that of `finetuned_unpruned_spec`.
-    teacher_model: the teacher, by default the model itself (section 5.5).
-    objective: the loss of the search.
-    epoch_factor: factor on the profile's number of epochs.
-    is_search_augmented: whether training rows are augmented, at `paper` for one epoch
-    (section 7.6).
-    learning_rate: None and 0 mean the profile's.
-    gate_settings: arguments of `make_gate_settings`."""
+    The search decides which heads and neurons of a model to keep: it trains gates
+    (masks) on them beside the weights.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    initial_model: Spec of the model to prune, by default that of
+    `finetuned_unpruned_spec`.
+    teacher_model: Spec of the teacher, by default `initial_model` (section 5.5 of the
+    report on pruning by differentiable NAS).
+    objective: the training loss; for labels alone there is no teacher.
+    epoch_factor: factor on the number of epochs of the profile.
+    is_search_augmented: whether training rows are augmented; at "paper" the search then
+    has one epoch (section 7.6).
+    learning_rate: None and 0 mean that of the profile.
+    gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
+    `ratio`."""
     initial_model, train = (
         initial_model or finetuned_unpruned_spec(profile, task),
         make_train_settings(SEARCH, profile, task, lr=learning_rate),
@@ -259,12 +298,17 @@ def random_architecture_spec(
     search_with_same_sizes: Spec | None = None,
     **gate_settings: Any,
 ) -> Spec:
-    """Return the Spec that draws a random architecture with the cost of a searched one
-    (Table 5).
+    """Return the Spec (description of a run) that draws a random pruned architecture.
 
-    search_with_same_sizes: with this search each layer keeps as many heads and
-    neurons as it left, so a comparison shows whether it matters which ones.
-    gate_settings: arguments of `make_gate_settings`, such as the cost."""
+    It keeps heads and neurons at random, with the FLOPs that a search would leave. As a
+    control it shows whether searching pays (Table 5 of the report on pruning by
+    differentiable NAS).
+
+    initial_model: Spec of the model whose sizes count.
+    search_with_same_sizes: Spec of a search. Each layer then keeps as many heads and
+    neurons as that search left, so a comparison shows whether it matters which ones.
+    gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
+    `ratio`."""
     inputs = {"start": initial_model, "search": search_with_same_sizes}
     return Spec(
         "random_architecture", {"gates": make_gate_settings(**gate_settings)}, inputs
@@ -282,15 +326,19 @@ def two_stage_distillation_spec(
     epochs_of_stages: Sequence[int] = (),
     second_stage_objective: Objective = LOGITS,
 ) -> Spec:
-    """Return the Spec of a distillation in two stages: hidden states first, then
-    `second_stage_objective`.
+    """Return the Spec (description of a run) of the last of two distillation stages.
 
-    initial_model: the run that gives the weights.
-    teacher_model: the teacher's run.
-    architecture_search: the run whose architecture is cut out first; None trains the
-    whole model.
-    epochs_of_stages: of the two stages; () means the profile's.
-    second_stage_objective: the loss of the second stage."""
+    The first stage matches the teacher's hidden states; its Spec is the input of the
+    last one. Pruned models are trained like this after a search.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    initial_model: Spec of the run that gives the weights.
+    teacher_model: Spec of the teacher.
+    architecture_search: Spec of the run that decided which heads and neurons are kept;
+    all others are cut out first. None trains the whole model.
+    is_augmented: whether both stages use augmented training rows.
+    epochs_of_stages: epochs of the two stages; () means those of the profile.
+    second_stage_objective: the loss of the last stage, by default on logits."""
     args = grids.make_common_run_arguments(
         profile, task, make_search_rows_descriptor(profile, task)
     )
@@ -326,14 +374,20 @@ def pruned_spec(
     keeps_searched_weights: bool = False,
     **search_settings: Any,
 ) -> Spec:
-    """Return the Spec of a pruned model by the report's procedure B (section 5.5):
-    search in the fine-tuned model, cut, and train again with the fine-tuned model as
-    teacher.
+    """Return the Spec (description of a run) of a model that a search prunes.
 
+    This is procedure B of the report on pruning by differentiable NAS (section 5.5),
+    its main method: search in the fine-tuned model, cut out what the search drops, and
+    train the rest with the fine-tuned model as teacher.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model: name of the model to prune, such as "TinyBERT-4L".
+    objective: the loss of the search.
     is_augmented: whether the training after the search uses augmented rows.
-    keeps_searched_weights: whether it starts from the weights at the end of the search
-    (section 7.8) and not from the fine-tuned ones.
-    search_settings: further arguments of `search_spec`."""
+    keeps_searched_weights: whether that training starts from the weights at the end of
+    the search (section 7.8) instead of the fine-tuned ones.
+    search_settings: further arguments of `search_spec`, such as the target FLOPs
+    `ratio`."""
     fine_tuned = finetuned_unpruned_spec(profile, task, model)
     search = search_spec(
         profile, task, fine_tuned, objective=objective, **search_settings
@@ -357,14 +411,19 @@ def random_architecture_retrained_spec(
     epoch_factor: int = 1,
     **gate_settings: Any,
 ) -> Spec:
-    """Return the Spec of a model with a random architecture, trained as a searched one
-    is.
+    """Return the Spec (description of a run) of a model pruned at random.
 
+    It is the control for a model pruned by a search, and is retrained in the same two
+    distillation stages.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     keeps_searched_sizes: whether each layer keeps as many heads and neurons as a search
     with the same target leaves there.
-    search_learning_rate: that of the search; None and 0 mean the profile's.
-    epoch_factor: factor on the epochs of the training.
-    gate_settings: arguments of `make_gate_settings`."""
+    search_learning_rate: learning rate of that search; None and 0 mean that of the
+    profile.
+    epoch_factor: factor on the epochs of the retraining.
+    gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
+    `ratio`."""
     fine_tuned = finetuned_unpruned_spec(profile, task)
     search = (
         search_spec(
@@ -399,14 +458,18 @@ def magnitude_spec(
     model: str = "BERT-base",
     learns_from_teacher: bool = False,
 ) -> Spec:
-    """Return the Spec of iterative magnitude pruning down to a share of the weights
-    (Table 10).
+    """Return the Spec (description of a run) of an iteratively magnitude-pruned model.
 
-    Before each round the kept weights are set back to those of `model`; then it is
-    fine-tuned. Raises Refused for a share that no round ends with.
+    Each round zeroes the smallest weights, sets the kept ones back to the pre-trained
+    ones, and fine-tunes. It is the rival of searched networks in Table 10 of the report
+    on pruning by differentiable NAS. Raises Refused for a share that no round ends
+    with.
 
-    learns_from_teacher: whether each round learns the dense fine-tuned model's logits,
-    as a searched network does, and not the labels."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    kept_share: share of the encoder's weights that are kept at the end, 0 to 1.
+    model: name of the pre-trained model, such as "BERT-base".
+    learns_from_teacher: whether each round learns the logits of the dense fine-tuned
+    model, as a searched network does, instead of the labels."""
     check_known_name("kept share", kept_share, ROUNDS[profile])
     origin = untrained_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
@@ -428,11 +491,15 @@ def magnitude_spec(
 
 @reuse_result
 def model_spec(profile: str, task: str, model_label: str) -> Spec:
-    """Return the Spec of a model of Tables 6 to 9 by its name: a whole one such as
-    "BERT-base", or a pruned one such as "30 % BERT-base".
+    """Return the Spec (description of a run) of a model by its name in the tables.
 
-    At `paper` a pruned model is trained on augmented rows, for the tasks for which the
-    report says so."""
+    The tables are Tables 6 to 9 of the report on pruning by differentiable NAS. At
+    "paper" a pruned model is retrained on augmented rows, for the tasks for which the
+    report says so.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model_label: a whole model such as "BERT-base", or one pruned by a search to a share
+    of its FLOPs, such as "30 % BERT-base"."""
     share, _, base = model_label.rpartition(" % ")
     if not share:
         return finetuned_unpruned_spec(profile, task, model_label)
@@ -449,11 +516,14 @@ def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") 
 def sample_model_entry_for_latency(
     flops_ratio: float, shape_of_whole_model: str
 ) -> Json:
-    """Return a random pruned model as an argument of the step `latency`, which times
-    models with random weights: {"shape", "surgery"}.
+    """Return a random pruned model as a description for a measurement of speed.
 
-    flops_ratio: its share of the whole model's FLOPs.
-    shape_of_whole_model: the whole model, a key of lib.stats.cost.SHAPES."""
+    The result is {"shape": `shape_of_whole_model`, "surgery": [operation that prunes
+    it]}. The measurement builds the model with random weights and times its forward
+    passes.
+
+    flops_ratio: its share of the whole model's FLOPs, 0 to 1.
+    shape_of_whole_model: a key of lib.stats.cost.SHAPES, such as "tinybert-4"."""
     full = SHAPES[shape_of_whole_model]
     widths = {"heads": full.heads, "ffn": full.ffn}
     number = {
@@ -472,8 +542,11 @@ def sample_model_entry_for_latency(
 
 
 def compute_least_reachable_share(profile: str) -> float:
-    """Return the share of the FLOPs of a profile's encoder that one head and one neuron
-    in each layer have. No search can go below it."""
+    """Return the smallest share of an encoder's FLOPs that a pruning search can reach.
+
+    It is that of one head and one neuron in each layer, plus the pooler, from 0 to 1.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     encoder = find_encoder_shape(profile)
     one = gated.flops(
         encoder.hidden,
@@ -486,12 +559,14 @@ def compute_least_reachable_share(profile: str) -> float:
 def select_reachable_flops_ratios(
     profile: str, requested_ratios: Sequence[float] = ()
 ) -> list[float]:
-    """Return those target shares of the FLOPs that a search in the profile's encoder
-    can reach. A small encoder reaches high ones alone.
+    """Return those target shares of the FLOPs that a pruning search can reach.
 
-    Raises Refused where it reaches none.
+    A search keeps one head and one neuron in each layer, so small encoders reach large
+    shares alone. Raises Refused where none is reachable.
 
-    requested_ratios: by default RATIOS, the report's."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    requested_ratios: shares from 0 to 1; by default those of the report on pruning by
+    differentiable NAS."""
     requested_ratios, low = (
         requested_ratios or RATIOS,
         compute_least_reachable_share(profile),

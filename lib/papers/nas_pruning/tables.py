@@ -36,14 +36,19 @@ def make_pruned_model_rows(
     seeds: Sequence[int],
     flops_ratios: Sequence[float],
 ) -> list[Row]:
-    """Return the Rows, runs to make with their labels, of one of Tables 6 to 9.
+    """Return the Rows of one table that compares a whole with pruned models.
 
-    They are the scores of two models, one whole and one pruned such as "30 %
-    BERT-base", and of the same model pruned to other shares of the FLOPs. BERT-Mini is
-    left out at profile mini, which has no model of that size.
+    A Row is a Spec (the description of a run) with labels such as task, model and seed.
+    There is one for each task, model and seed (Tables 6 to 9 of the report on pruning
+    by differentiable NAS). BERT-Mini is left out at "mini", which has no model of that
+    size.
 
-    model_labels: the names of the two.
-    flops_ratios: the other shares."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model_labels: the whole model and the pruned one, such as "BERT-base" and "30 %
+    BERT-base".
+    tasks, seeds: empty for those of the profile.
+    flops_ratios: further shares of the FLOPs, 0 to 1, to which the same model is
+    pruned."""
     base, others = (
         model_labels[1].removeprefix("30 % "),
         flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios),
@@ -76,12 +81,14 @@ def make_pruned_model_rows(
 
 
 def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> ScoreTable:
-    """Return {model: {(source, column): text}} on how searches ended: the share of the
-    FLOPs before and after the final correction to the target, and the number of gates
-    that it switched.
+    """Return {model: {(source, column): text}}, a table of how pruning searches ended.
 
-    runs_frame: a DataFrame with a row for each search or random draw.
-    source_name: the heading of the columns, which names the profile."""
+    Its columns are the share of the FLOPs in per cent before and after the final
+    correction to the target, and the number of gates (masks on heads and neurons) that
+    this correction switched, each as mean and standard deviation over seeds.
+
+    runs_frame: a line for each search or random draw, with its metrics.
+    source_name: the heading above the columns, such as that of a size of experiment."""
     shares: Any = 100 * runs_frame.filter(["before_trim", "ratio"])
     runs_frame = runs_frame.assign(**shares)
     columns = {
@@ -103,10 +110,13 @@ def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> Score
 def list_measured_score_tables(
     retrained_runs: Runs, search_runs: Runs, columns: Sequence[Column] = nas.COLUMNS
 ) -> list[ScoreTable]:
-    """Return tables {row: {(source, column): value}} of the scores of pruned networks
-    and of how their searches ended. They become one table of a page.
+    """Return tables of the scores of pruned networks and of how their searches ended.
 
-    search_runs: the runs of the searches.
+    Each is {model: {(source of the numbers, column): text}}. They are joined by model
+    to one table of a report page, beside the printed scores.
+
+    retrained_runs: results of the pruned networks.
+    search_runs: results of the searches that gave these networks.
     columns: the metrics that are shown."""
     frames = [
         (search_runs.find_frame(scale), source)
@@ -125,11 +135,15 @@ def show_scores(
     printed_scores: ScoreTable | tuple[()] = (),
     caption: str | None = None,
 ) -> None:
-    """Show a table of a page: scores of pruned networks, how their searches ended, and
-    printed scores beside them.
+    """Add a table of measured and printed scores of pruned networks to a report page.
 
-    search_runs: the runs of the searches.
-    printed_scores: {row: {("published", column): value}}."""
+    Further columns say how the searches that gave the networks ended, such as their
+    share of the FLOPs.
+
+    page: the page that is being made.
+    runs, search_runs: results of the pruned networks, and of the searches.
+    printed_scores: {model: {("published", column): value}}; () for none.
+    caption: None makes one that names the examples that are scored."""
     caption = caption or runs.make_caption(
         closing_text="; share of the FLOPs before and after the final trim"
     )
@@ -148,10 +162,15 @@ def draw_gains(
     gain_label: str,
     columns: Sequence[Column] = nas.COLUMNS,
 ) -> None:
-    """Draw on a page how much higher one model scores than each other model, with
-    intervals.
+    """Draw on a report page how much higher one model scores than each other model.
 
-    gain_label: the label of the axis, with the unit."""
+    The figure is a forest plot with 95 % intervals.
+
+    page: the page that is being made.
+    runs: results of all models that are compared.
+    baseline_model: the model from which the others are subtracted.
+    gain_label: label of the axis, with the unit.
+    columns: the metrics that are compared."""
     page.show_forest_plot(
         runs.estimate_differences_to_other_models(baseline_model, columns),
         axis_label=gain_label,
@@ -166,14 +185,17 @@ def show_test_score_table(
     runs: Runs,
     search_runs: Runs,
 ) -> None:
-    """Show one of Tables 6 to 9 on a page: scores of a whole and a pruned model,
-    printed and ours, the corrections of the print, and a figure of the loss by pruning.
+    """Show on a report page a printed table of test scores, beside measured scores.
 
-    At a small profile several of the tables prune the same encoder and so share their
-    runs. Then only the page of the first one has the figure.
+    It is one of Tables 6 to 9 of the report on pruning by differentiable NAS. The page
+    also gets remarks on printed numbers that need a correction, and a figure of the
+    points lost by pruning. In a small experiment several tables share their runs. Then
+    the page of the first has the figure, and the others say in sentences what it shows.
 
-    published_table_name: the name of the file with the printed table.
-    model_labels: the names of the whole model and of the pruned one."""
+    page: the page that is being made.
+    published_table_name: name of the file with the printed table, without suffix.
+    model_labels: names of the whole model and of the pruned one.
+    runs, search_runs: results of the models, and of the searches."""
     whole_model, network, change = published.make_printed_score_table(
         "nas_pruning", published_table_name, "Models"
     ).values()
@@ -221,10 +243,15 @@ def show_test_score_table(
 
 
 def list_models_sharing_runs(profile: str, model: str) -> list[str]:
-    """Return those of the models in Tables 6 to 8 that have the same runs as a model at
-    a profile, itself included; [] where no other has.
+    """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
-    A small profile has one encoder in the place of several models."""
+    The tables are those of the report on pruning by differentiable NAS. In a small
+    experiment one encoder takes the place of several models, and its runs must not
+    count twice. The result includes `model` itself; it is empty where no other model
+    has the same runs.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    model: name of a whole model, such as "BERT-base"."""
     if model not in TESTED:  # BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), by_profile=nas.TEST)
@@ -236,10 +263,12 @@ def list_models_sharing_runs(profile: str, model: str) -> list[str]:
 def read_transposed_table(
     published_table_name: str, rename_model: Callable[[str], str]
 ) -> ScoreTable:
-    """Return a printed table, whose columns are models, with a row for each model:
-    {model: {("published", column): value}}.
+    """Return a printed table, transposed so that each model has a row.
 
-    published_table_name: the name of its file.
+    The result is {model: {("published", "task metric"): value}}, ready to be joined
+    with measured scores. Columns of changes in per cent are left out.
+
+    published_table_name: name of the file with the printed table, without suffix.
     rename_model: f(printed name of a model) -> its name on the page."""
     rows = published.read_rows("nas_pruning", published_table_name)
     return {
@@ -252,12 +281,14 @@ def read_transposed_table(
 
 
 def make_flops_share_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
-    """Return how searches went, as a DataFrame with a line for each step.
+    """Return how pruning searches approached their targets, step by step.
 
-    Its columns are model, seed, "step" (as a share of all steps), "target" and "actual"
-    (shares of the whole FLOPs), and "off" and "on" (numbers of gates switched so far).
+    The DataFrame has a line for each training step. Its columns are model, seed, "step"
+    (from 0 to 1), "target" and "actual" (shares of the whole model's FLOPs, 0 to 1),
+    and "off" and "on" (numbers of gates, masks on heads and neurons, that switched so
+    far). A figure draws them.
 
-    runs_frame: a DataFrame with a row for each search."""
+    runs_frame: a line for each search; the column `run` has the finished run."""
     import pandas as pd
 
     names = ["model", "seed", "step", "target", "actual", "off", "on"]

@@ -24,18 +24,18 @@ from lib.train.objectives import build_target_objective
 def nas_search(
     training: TaskTraining, gates: SettingsJson, objective: SettingsJson
 ) -> Metrics:
-    """Search which heads and neurons of a model to keep at a target cost.
+    """Search which heads and neurons of a model to keep at a target share of FLOPs.
 
-    Gates on them train beside the weights, on the same batches (report on NAS pruning,
-    sections 5 and 7). The model after the last step is saved with its gates;
-    predictions and scores are those with soft masks. See `GateSearch` in
-    lib.papers.nas_pruning.gating for the architecture and arrays that are saved.
+    Gates, masks on heads and neurons, train beside the weights on the same batches
+    (sections 5 and 7 of the report on pruning by differentiable NAS). The model after
+    the last step is saved with its gates; predictions and scores are those with soft
+    masks. `GateSearch` in lib.papers.nas_pruning.gating lists the further metrics, such
+    as the kept indices, and the arrays that are saved.
 
-    Input runs: `start`, the model to prune, fine-tuned or pre-trained; `teacher`, where
-    the loss needs one, which may be the same model; `augmented`, optional, for
-    augmented training rows.
-
-    gates, objective: fields of the options Gates and Objective."""
+    training: the run that is being made, with rows and inputs: `start` is the model to
+    prune, fine-tuned or only pre-trained; `teacher` is needed where the loss has one
+    and may be the same model; `augmented` (optional) has augmented training rows.
+    gates, objective: fields of the options Gates and Objective (the loss)."""
     model = training.load_start_model()
     search = GateSearch(training.run, model, Gates(**gates))
     return train_and_save(
@@ -51,20 +51,20 @@ def retrain(
     objective: SettingsJson,
     architecture: KeptIndices | None = None,
 ) -> Metrics:
-    """Cut the kept heads and neurons out of a model and train the smaller model.
+    """Cut all but the kept heads and neurons out of a model, and train what is left.
 
-    The report does so twice, with different losses (sections 5.4 and 5.5); each is one
-    run. Metrics and predictions are those of the step `finetune`, and `flops` counts by
-    the report's convention.
+    It is one stage of the training that follows a pruning search; the report on pruning
+    by differentiable NAS has two, with different losses (sections 5.4 and 5.5). It
+    returns the metrics of a fine-tuning, the number of parameters, and `flops` of one
+    sequence of 128 tokens.
 
-    Input runs: `start`, the model that gives the weights: the one that was searched, or
-    the search itself, whose gates are removed (section 7.8); `teacher`, where the loss
-    needs one; `search`, where `architecture` refers to its result; `augmented`,
-    optional, for augmented training rows.
-
-    objective: fields of the options Objective.
-    architecture: {"heads": L lists of indices, "neurons": ...} of `nas_search` or
-    `random_architecture`; None keeps the model as it is."""
+    training: the run that is being made, with rows and inputs. Its input `start` gives
+    the weights: the model that was searched, or the search itself, whose gates are
+    removed (section 7.8). `teacher` is needed where the loss has one. `search` is the
+    run that gave `architecture`. `augmented` (optional) has augmented training rows.
+    objective: fields of the options Objective (the loss).
+    architecture: {"heads": L lists of kept indices, "neurons": L lists}; None keeps the
+    model as it is."""
     model = training.load_start_model()
     if gates.has_gates(model):
         gates.remove_gates(model)
@@ -79,22 +79,22 @@ def retrain(
 def imp(
     training: TaskTraining, kept: float, objective: SettingsJson | None = None
 ) -> Metrics:
-    """Do one round of iterative magnitude pruning with rewinding (NAS report, Table
-    10).
+    """Do one round of iterative magnitude pruning with rewinding of the weights.
 
-    The largest weights stay: those of the encoder return to their
-    pre-trained values, the classifier does not. All others become zero. Then the model
-    is fine-tuned, and pruned weights stay zero. The procedure is that of the public
-    code of Chen et al. 2020, "The Lottery Ticket Hypothesis for Pre-trained BERT
-    Networks", which prunes another tenth of all weights in each round. Metrics are
-    those of the step `finetune`.
+    The encoder's largest weights are kept and return to their pre-trained values; all
+    others become zero. The classifier is not rewound. Then the model is fine-tuned,
+    while pruned weights stay zero. This is the procedure of the public code of Chen et
+    al. 2020, "The Lottery Ticket Hypothesis for Pre-trained BERT Networks", which
+    prunes another tenth of all weights in each round. The report on pruning by
+    differentiable NAS compares its networks with it (Table 10). It returns the metrics
+    of a fine-tuning and the number of parameters.
 
-    Input runs: `start`, the round before, or the dense fine-tuned model for the first
-    round; `origin`, the pre-trained model; `teacher`, where the loss needs one.
-
-    kept: share of the weights that stay, over all linear layers of encoder and pooler
-    together.
-    objective: fields of the options Objective; None trains on labels."""
+    training: the run that is being made, with rows and inputs. Its input `start` is the
+    round before, or for the first round the dense fine-tuned model. `origin` is the
+    pre-trained model. `teacher` is needed where the loss has one.
+    kept: share of the weights that stay, 0 to 1, over all linear layers of encoder and
+    pooler together.
+    objective: fields of the options Objective (the loss); None trains on labels."""
     model = training.load_start_model()
     ticket = WeightRewindingPruning(
         model, backbone.load(training.run.inputs["origin"].model_folder)[0], kept
@@ -107,11 +107,15 @@ def imp(
 
 
 class WeightRewindingPruning(loop.Callback):
-    """This class keeps the largest weights of a model, set back to their pre-trained
-    values, and holds all others at zero during the training (a "winning ticket" of the
-    lottery ticket hypothesis).
+    """A WeightRewindingPruning holds all but a model's largest weights at zero.
 
-    kept_share: the share of the weights that is kept."""
+    When it is made, it sets the whole encoder back to its pre-trained weights, and
+    prunes. The kept weights are a "winning ticket" of the lottery ticket hypothesis. As
+    a callback of the training loop it keeps pruned weights at zero.
+
+    model: the fine-tuned model, whose weights are ranked by magnitude.
+    pretrained_model: the model that gives the values of the kept weights.
+    kept_share: share of the weights that is kept, 0 to 1, over all layers together."""
 
     def __init__(
         self,
@@ -134,16 +138,21 @@ class WeightRewindingPruning(loop.Callback):
         self.masks = [mask.to(loop.get_device()) for mask in self.masks]
 
     def after_backward_pass(self, step: int, step_count: int) -> None:
-        """Set the gradients of pruned weights to zero, so that Adam leaves these
-        weights at zero."""
+        """Set the gradients of pruned weights to zero.
+
+        So Adam leaves these weights at zero, and the sparsity stays as it is.
+
+        step, step_count: not used; every callback of the training loop takes them."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             assert weight.grad is not None
             weight.grad *= mask
 
 
 def list_prunable_weights(model: transformers.PreTrainedModel) -> list[torch.Tensor]:
-    """Return the weights that magnitude pruning may remove: those of the encoder's
-    linear layers, and of the pooler if there is one."""
+    """Return the weight matrices that magnitude pruning may set to zero in part.
+
+    They are those of the encoder's linear layers, and of the pooler if there is one;
+    embeddings, biases and the classifier stay dense."""
     weights = [part.weight for _, _, part in masks.list_linear_layers(model)]
     pooler = getattr(get_encoder(model), "pooler", None)
     return weights + ([pooler.dense.weight] if pooler is not None else [])

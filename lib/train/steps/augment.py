@@ -27,15 +27,21 @@ CHUNK = 2000  # Number of sentences whose candidates are computed together.
 def augment(
     run: RunWriter, data: Json, augment: SettingsJson, numerics: SettingsJson
 ) -> Metrics:
-    """Write augmented variants of every training row to the run's folder, and return
-    counts of rows, sentences and words.
+    """Augment the training rows of a task as TinyBERT does.
 
-    A student is then distilled on more rows. The run's input `language_model` proposes
-    the words. Raises Refused for a task of answer spans.
+    A student is then distilled on more rows. Words are replaced by similar ones, which
+    the run's input `language_model` (a saved model) proposes. Variants of every row are
+    written to the run's folder. Raises Refused for a task of answer spans.
 
-    data: the descriptor of the task's rows.
-    augment: the fields of an Augment.
-    numerics: the fields of a Numerics."""
+    Returns {"sentences": distinct texts, "words": words that may be replaced,
+    "one_piece": share of these that are one token, "masked_lm": whether a masked-LM
+    head proposed words, "rows_in", "rows_out": numbers of rows before and after}.
+
+    run: the folder of this run, for writing.
+    data: JSON that says which rows of which task are used.
+    augment: settings: sentences to draw, probability of a replacement, number of
+    candidates.
+    numerics: dtype, number of threads and device."""
     arithmetic, options = loop.read_numerics(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise Refused(
@@ -74,10 +80,17 @@ def collect_candidates(
     candidates_per_word: int,
     numerics: Numerics,
 ) -> CandidatesAndMetrics:
-    """Return the candidates of lib.train.augment. A text that occurs several times is
-    processed once.
+    """Find for each text the words by which augmentation may replace its words.
 
-    candidates_per_word: the number K."""
+    Returns ({text: token ids of candidates for each word that may be replaced, int32
+    [words, K], padded with -1}, metrics). Metrics are "sentences" (distinct texts),
+    "words" (that may be replaced), "one_piece" (share of these words that are one
+    token) and "masked_lm" (whether the model has a masked-LM head). A text that occurs
+    several times is processed once.
+
+    run: gets reports of the progress.
+    replacer: the masked language model that proposes words.
+    candidates_per_word: K."""
     unique = list(dict.fromkeys(texts))
     candidate_ids, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
@@ -107,12 +120,16 @@ def iterate_row_variants(
     augment_settings: Augment,
     seed: int,
 ) -> Iterator[list[list[str]]]:
-    """Yield for each row a list of variants for each of its texts, the original first.
+    """Yield for each row the variants of its texts, with words replaced at random.
 
-    Each row has a random generator of its own, so that its variants depend on no other
-    row.
+    A row's variants are one list for each text, the original first. Each row has a
+    random generator of its own, seeded by `seed` and its row number, so that its
+    variants depend on no other row.
 
-    candidates_by_text: {text: candidates of its replaceable words, int32 [words, K]}.
+    split: the training rows.
+    replacer: the model whose tokenizer splits the texts.
+    candidates_by_text: {text: token ids of candidates for its replaceable words, int32
+    [words, K]}.
     augment_settings: the number of sentences to draw, and the probability of a
     replacement."""
     sides = [side for side in (split.a, split.b) if side]

@@ -20,15 +20,17 @@ from lib.train import heads
 
 
 def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
-    """Return the development scores (first metric) of baselines without an encoder, by
-    which a compressed model can be judged.
+    """Score simple baselines without an encoder, by which a compressed model is judged.
 
-    "majority" predicts the most frequent class. "bag_of_words" is a linear model over
-    word counts, with a fixed regularisation (C = 0.3, or ridge 10). It is left out for
-    answer spans, and for training rows of one class.
+    Returns development scores, the first metric of the task: "majority" predicts the
+    most frequent class or the mean score, "bag_of_words" is a linear model over word
+    counts, with a fixed regularisation (C = 0.3, or ridge 10 for a regression). The
+    latter is left out for answer spans, and for training rows of one class.
+    "train_rows" and "dev_rows" are numbers of rows.
 
-    data: the descriptor of the task's rows.
-    cut: with an encoder as the run's input `start`, the linear model reads only the
+    run: the folder of this run, for writing.
+    data: JSON that says which rows of which task are used.
+    cut: where the run has an encoder as input `start`, the linear model reads only the
     first `cut` tokens of a row, as that encoder does."""
     task, splits = sources.find_described_task(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
@@ -53,9 +55,14 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
 def truncate_texts(
     tokenizer: PreTrainedTokenizerFast, split: Split, max_tokens: int
 ) -> Split:
-    """Return a Split with its texts cut to what an encoder reads of them.
+    """Cut the texts of rows to the part that an encoder with a token limit reads.
 
-    max_tokens: the number of tokens to which the encoder cuts a row."""
+    So a model over words gets no more text than the encoder to which it is compared.
+    Returns new rows; labels stay.
+
+    tokenizer: the encoder's.
+    max_tokens: the number of tokens to which the encoder cuts a row, special tokens
+    included."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     coded = tokenizer(
         *texts, truncation=True, max_length=max_tokens, return_offsets_mapping=True
@@ -73,12 +80,13 @@ def truncate_texts(
 
 
 def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
-    """Return the word counts of each row as a sparse matrix [rows, features].
+    """Return the word counts of each row as a sparse matrix, for a linear model.
 
-    Rows of two texts have the counts of both, the number of words that both share, and
-    the number of words that are new in the second text.
+    It is [rows, features]. Rows of two texts have the counts of both texts, the number
+    of words that both share, and the number of words that are new in the second text.
 
-    counter: scikit-learn's counter, fitted on the training texts."""
+    counter: scikit-learn's CountVectorizer, fitted on the training texts.
+    split: the rows."""
     a: Any = counter.transform(split.a)
     if split.b is None:
         return a

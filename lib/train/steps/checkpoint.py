@@ -13,10 +13,14 @@ from lib.stats.metrics import Metrics
 
 
 def checkpoint(run: RunWriter, name: str, digest: str, random: bool = False) -> Metrics:
-    """Copy a published checkpoint into the run's folder, and return its model type.
+    """Copy a pretrained checkpoint into a run's folder, for other runs to start from.
 
+    Returns {"model_type"}, such as "bert". Raises Refused where the files differ from
+    the expected digest.
+
+    run: the folder of this run, for writing, and its seed.
     name: the name of the checkpoint, such as "bert-base-uncased".
-    digest: the expected digest of its files.
+    digest: the digest that its files must have.
     random: whether its weights are replaced by random ones, as a control without
     pre-training."""
     folder = run.folder / "model"

@@ -11,12 +11,14 @@ from lib.stats.metrics import Metrics
 
 
 def count(run: RunWriter, config: Json, tokens: int, labels: int) -> Metrics:
-    """Return the parameters of a classifier and of its encoder, and the FLOPs of one
-    forward pass of one row.
+    """Count the parameters and FLOPs of a published architecture.
 
-    PyTorch counts the FLOPs under eager attention: matrix products and convolutions,
-    where one multiply-accumulate is two FLOPs.
+    Only its configuration is needed, and no weights. Returns {"parameters" of the
+    classifier, "encoder_parameters", "flops" of one forward pass of one row}. PyTorch
+    counts the FLOPs under eager attention: matrix products and convolutions, where one
+    multiply-accumulate is two FLOPs.
 
+    run: the folder of this run; not used.
     config: {"model_type", sizes...} as transformers names them; other values are its
     defaults.
     tokens: the length of the row.

@@ -40,22 +40,27 @@ SURGERY = "surgery.json"
 def distil(
     training: TaskTraining, distil: SettingsJson, surgery: list[Json]
 ) -> Metrics:
-    """Copy a teacher, prune it, add ghost modules, and train it to match the teacher's
-    hidden states. Return its metrics.
+    """Prune a copy of a teacher, add ghost modules, and distil it from the teacher.
 
-    Without operations it is a control that the paper lacks: the distillation of an
-    unpruned model without ghost modules.
+    Ghost modules are cheap convolutions that generate additional features. The student
+    is trained to match the teacher's hidden states (GhostBERT section 2.3). With an
+    empty `surgery` it is a control that the paper lacks: the distillation of an
+    unpruned model.
 
-    The run's inputs are `teacher`, fine-tuned; `importance` where heads and neurons are
-    pruned by it; `augmented` for augmented training rows; `states` to read the
-    teacher's hidden states from disk.
+    Returns the metrics of the training, such as "steps"; "distance", the mean loss at
+    the end; "taps_moved", the mean change of ghost kernels; "parameters", a count; and
+    "start_score" and "teacher_score" (student and teacher on the development rows
+    before any training). It saves the student, and the loss with its terms over the
+    steps as `curve`.
 
-    It saves the loss and its terms over the steps as `curve`, and returns the metrics
-    of `DistillationMetrics` too. `start_score` and `teacher_score` are scores of
-    student and teacher on the development rows before any training.
-
-    distil: the fields of a Distil.
-    surgery: operations on the student, such as pruning (lib.model.surgery)."""
+    training: the rows, the settings, and the run, whose inputs (earlier results) are
+    `teacher`, a fine-tuned model; `importance`, by which heads and neurons are pruned;
+    `search`, an architecture search whose result the student gets; `augmented` for
+    augmented training rows; `states` to read the teacher's hidden states from disk. All
+    but `teacher` are optional.
+    distil: settings: {"mask": whether padded tokens are left out of the loss}.
+    surgery: operations on the student, such as {"op": "cut", "heads": 3}, which prunes
+    it."""
     teacher, training.tokenizer = training.teacher
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     student = copy.deepcopy(teacher.to(loop.get_device()))
@@ -79,11 +84,13 @@ def distil(
 
 
 class DistillationMetrics(loop.Callback):
-    """This method of the training loop measures the result of a distillation.
+    """A DistillationMetrics measures the result of a distillation after its last step.
 
-    `distance` is the loss to the teacher, as a mean over the last tenth of the logged
-    steps. For a student with ghost modules, `taps_moved` is the mean absolute change of
-    the weights of their kernels (after the softmax where they have one)."""
+    It is a callback of the training loop. `distance` is the loss to the teacher, as a
+    mean over the last tenth of the logged steps. For a student with ghost modules
+    (convolutions for additional features), `taps_moved` is the mean absolute change of
+    their kernel weights, after the softmax where they have one. The loss over the steps
+    is saved as `curve`."""
 
     def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
         self.run = run
@@ -93,7 +100,11 @@ class DistillationMetrics(loop.Callback):
         self.first = self.flatten_ghost_kernels()
 
     def flatten_ghost_kernels(self) -> np.ndarray:
-        """Return the weights of the kernels of all ghost modules as one flat array."""
+        """Return the kernel weights of all ghost modules as one flat array.
+
+        Ghost modules are convolutions that were added to a pruned model. Two such
+        arrays, before and after a training, tell how far the weights moved. The array
+        is empty without ghost modules."""
         taps = [
             kernel.compute_normalised_taps().detach().cpu().numpy().ravel().copy()
             for kernel in self.kernels
@@ -119,8 +130,13 @@ def list_matches(
     teacher: transformers.PreTrainedModel,
     distil: Distil,
 ) -> list[Match]:
-    """Return the comparisons of hidden states in GhostBERT's L_distill: embedding
-    output, and the outputs of attention and feed-forward block in each layer."""
+    """Return which hidden states GhostBERT's distillation loss L_distill compares.
+
+    They are the embedding output, and in each pair of layers the outputs of attention
+    and feed-forward block (section 2.3). A Match has a kind of state, pairs of layers
+    and a distance.
+
+    distil: settings: whether padded tokens are left out."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     return [
         Match("embedding", "embedding", mask=distil.mask),
@@ -135,11 +151,15 @@ def build_distillation_objective(
     teacher: transformers.PreTrainedModel,
     distil: Distil,
 ) -> AbstractContextManager[loop.Loss]:
-    """Return the objective that minimises GhostBERT's L_distill, the distance of the
-    student's hidden states from the teacher's.
+    """Make GhostBERT's distillation loss L_distill, a distance between hidden states.
 
-    The teacher runs on each batch or, with the run's input `states`, its states are
-    read from disk. Those are of training rows without augmentation."""
+    Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar, and
+    its terms}. The teacher runs on each batch or, where the run has an input `states`,
+    its states are read from disk. These exist only for training rows without
+    augmentation.
+
+    training: the rows, the run with its inputs (earlier results), and the dtype.
+    distil: settings: whether padded tokens are left out."""
     comparisons = list_matches(student, teacher, distil)
     if "states" not in training.run.inputs:
         return build_matching_loss_of_teacher(
@@ -154,13 +174,15 @@ def build_distillation_objective(
 def apply_surgery_operations(
     run: RunWriter, model: transformers.PreTrainedModel, surgery_operations: list[Json]
 ) -> None:
-    """Apply operations such as pruning to a model in order, and write them with their
-    reports to the run's folder.
+    """Apply operations such as pruning to a model in order, in place.
 
-    A "cut" removes the least important heads and neurons by the run's input
-    `importance`, or the last ones without it. A "keep" takes the architecture that the
-    run's input `search` found. Weights of ghost modules are drawn from the run's
-    seed."""
+    The operations and what they report are written to the run's folder. Operations take
+    data from the run's inputs, which are earlier results. A "cut" removes the least
+    important heads and neurons by the input `importance`, or the last ones without it.
+    A "keep" takes the architecture that the input `search` found. Kernels of ghost
+    modules (added convolutions) are drawn from the run's seed.
+
+    surgery_operations: dicts such as {"op": "cut", "heads": 3}."""
     reports = []
     for op in surgery_operations:
         more = {}
@@ -176,13 +198,17 @@ def apply_surgery_operations(
 
 
 def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
-    """Prune a teacher and add ghost modules without any training, for the ablation
-    without distillation. Return its parameter counts.
+    """Prune a fine-tuned teacher and add ghost modules, without any training.
 
-    The run's inputs are `teacher`, fine-tuned; `importance` where heads and neurons are
-    pruned by it; `search` where the architecture of a search is kept.
+    Ghost modules are convolutions for additional features. It serves GhostBERT's
+    ablation without distillation. The model is saved. Returns {"parameters": their
+    number}.
 
-    surgery: operations on the model (lib.model.surgery)."""
+    run: the folder of this run. Its inputs (earlier results) are `teacher`;
+    `importance`, by which heads and neurons are pruned; `search`, an architecture
+    search whose result the model gets. All but `teacher` are optional.
+    surgery: operations on the model, such as {"op": "cut", "heads": 3}, which prunes
+    it."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     apply_surgery_operations(run, model, surgery)
     backbone.save(model, tokenizer, run.model_folder)
@@ -190,12 +216,14 @@ def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
 
 
 def states(training: TaskTraining, distil: SettingsJson) -> Metrics:
-    """Write the hidden states of the run's input `teacher` for all training rows, so
-    that its students need not run it again.
+    """Write a teacher's hidden states for all training rows to the run's folder.
 
-    `training.train` says to how many tokens rows are cut.
+    A distillation then reads the states and need not run the teacher again. Returns
+    {"bytes": size of the states, "tokens": number of tokens}.
 
-    distil: the fields of the students' Distil, which are not used here."""
+    training: the rows, the tokens to which rows are cut, and the run, whose input
+    `teacher` is an earlier result.
+    distil: not used; the states are the same for all settings."""
     model, training.tokenizer = training.teacher
     # Use the folder of weights, so that the file is kept as long as another run needs
     # it.

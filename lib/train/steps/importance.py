@@ -31,12 +31,15 @@ class Importances(NamedTuple):
 
 
 def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
-    """Measure the importance of heads and neurons of the run's input `teacher`, and
-    return the numbers of examples and outputs.
+    """Measure the importance of a fine-tuned model's heads and neurons, to prune it.
 
-    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
+    It saves the arrays "heads" [L, A] and "neurons" [L, F] in a file `scores`. Returns
+    {"examples": number of rows, "outputs": number of the model's outputs}.
 
-    importance: the fields of an Importance."""
+    training: the rows, and the run, whose input `teacher` (an earlier result) is the
+    model.
+    importance: settings: which rows, the size of a batch, the length of rows, and the
+    method; by default first-order Taylor importance."""
     run, options = training.run, Importance(**importance)
     model, tokenizer = training.teacher
     split = training.splits[options.split]
@@ -58,12 +61,22 @@ def compute_taylor_importance(
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Importances:
-    """Return the Taylor importance of heads and neurons of a model in eval mode.
+    """Return the first-order Taylor importance of a model's heads and neurons.
 
-    Raises Refused for layers of different sizes, which a searched model may have.
+    The result is (heads [L, A], neurons [L, F]); those of low importance are then
+    pruned (Hou et al. 2020, Michel et al. 2019). The importance of a head is the sum
+    over batches of |dLoss / dxi|, where xi is a factor of 1 on its output. That of a
+    neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, for its row
+    of the first feed-forward matrix (with bias) and its column of the second. The model
+    is in eval mode.
 
-    encoded: the tokenised rows over whose loss the gradients are taken.
-    report_progress: function that gets the share of rows done."""
+    Raises Refused for layers with different numbers of heads or neurons, which a model
+    from an architecture search may have.
+
+    encoded: the tokenised rows with labels, over whose loss the gradients are taken.
+    options: settings, such as the size of a batch.
+    numerics: the dtype of the passes.
+    report_progress: a function that gets the share of rows done, 0 to 1."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     layers, watched, running = parts.get_layers(model), [], None
@@ -133,14 +146,17 @@ def compute_importance_by_method(
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Importances:
-    """Return the importance of heads and neurons that a module of lib.methods
-    computes, named by `options.by`.
+    """Return the importance of heads and neurons by a function from lib.methods.
 
-    Its function `compute_importance_scores` gets the model in eval mode, with gradients
-    of the loss summed over all batches.
+    The result is (heads [L, A], neurons [L, F]); those of low importance are then
+    pruned. Each module of lib.methods has a pruning method. `options.by` names the one
+    whose `compute_importance_scores` is called. This function gets the model in eval
+    mode, with gradients of the loss summed over all batches.
 
-    encoded: the tokenised rows of the loss.
-    report_progress: function that gets the share of rows done."""
+    encoded: the tokenised rows with labels, over which the loss is taken.
+    options: settings: the method, and the size of a batch.
+    numerics: the dtype of the passes.
+    report_progress: a function that gets the share of rows done, 0 to 1."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     for loss in iterate_batch_losses(
@@ -157,10 +173,15 @@ def iterate_batch_losses(
     numerics: Numerics,
     report_progress: Callable[[float], None],
 ) -> Iterator[torch.Tensor]:
-    """Yield the mean loss of each batch of rows against the labels, for its gradients.
+    """Yield the mean loss of each batch of rows against the labels, as a scalar tensor.
 
-    options: the size of a batch. report_progress: function that gets the share of rows
-    done."""
+    It has a graph, so that the caller can take gradients, by which heads and neurons
+    are ranked.
+
+    encoded: the tokenised rows with labels.
+    options: settings, of which the size of a batch is read.
+    numerics: the dtype of the passes.
+    report_progress: a function that gets the share of rows done, 0 to 1."""
     assert encoded.labels is not None
     for start in range(0, len(encoded), options.batch):
         chosen = range(start, min(start + options.batch, len(encoded)))

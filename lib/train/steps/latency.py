@@ -33,21 +33,25 @@ def latency(
     models: dict[str, Json] | None = None,
     runs: int = 100,
 ) -> Metrics:
-    """Time the forward passes of some encoders in turns.
+    """Time the forward passes of several encoders, to compare their speed.
 
-    For each model it returns the milliseconds of a pass, wall and CPU (median, 5th and
-    95th percentile over turns), the speedup (median over turns of the reference's time
-    over the model's), and the parameters. It saves all `times` [models, runs] in
-    seconds.
+    The encoders take turns, so that other work on the machine slows all of them.
+    Returns for each encoder, in names such as "<name>.wall_ms": the milliseconds of a
+    pass by the wall clock ("wall_ms") and of CPU time ("cpu_ms"), as median and with
+    the endings "_p5" and "_p95" as percentiles over turns; "wall_speedup" and
+    "cpu_speedup", the median over turns of the reference's time over its own; and
+    "parameters". It saves all times in seconds, "wall" and "cpu" [models, runs], in a
+    file `times`.
 
-    The run may have inputs `model:<name>`, whose encoders are timed too, without heads.
-
-    reference: name of the model with which the others are compared.
+    run: the folder of this run. Its inputs `model:<name>`, models of earlier runs, are
+    timed too, without heads.
+    reference: the name of the encoder with which the others are compared.
     batch, length: sequences of a batch, and tokens of each, without padding.
-    models: {name: {"net": JSON of lib.papers.efficientbert.search.net} or {"shape": a
-    name of lib.stats.cost.SHAPES}}, encoders with random weights; "surgery" may list
-    operations on them, such as pruning.
-    runs: number of timed turns."""
+    numerics: dtype, number of threads and device.
+    models: {name: {"net": JSON of an EfficientBERT architecture} or {"shape": name of a
+    published architecture in lib.stats.cost.SHAPES}}, encoders with random weights.
+    "surgery" may list operations on them, such as {"op": "cut", "heads": 3}.
+    runs: the number of timed turns."""
     arithmetic = loop.read_numerics(numerics)
     torch.manual_seed(run.seed)
     made = {
@@ -92,18 +96,23 @@ def latency(
 
 
 def read_wall_and_cpu_seconds() -> np.ndarray:
-    """Return the seconds of the wall clock and of the process's CPU clock [2], after
-    waiting for the GPU."""
+    """Return the seconds [wall clock, CPU time of this process] as an array [2].
+
+    Differences of two calls time a forward pass. It first waits until the GPU has done
+    its work, if one is used."""
     if loop.get_device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def build_random_encoder(model_entry: Json) -> transformers.PreTrainedModel:
-    """Return an encoder with random weights, since its latency does not depend on them.
+    """Build an encoder with random weights, to time it.
 
-    model_entry: {"net": JSON of a searched network} or {"shape": a name of
-    lib.stats.cost.SHAPES}, with "surgery" for a list of operations such as pruning."""
+    Its latency does not depend on the weights.
+
+    model_entry: {"net": JSON of an EfficientBERT architecture} or {"shape": name of a
+    published architecture in lib.stats.cost.SHAPES}; "surgery" may list operations on
+    it, such as {"op": "cut", "heads": 3}, which prunes it."""
     if "net" in model_entry:
         model = supernet.build_model_of_net(model_entry["net"])
     else:

@@ -17,16 +17,19 @@ def predict(
     digest: str,
     span: SettingsJson | None = None,
 ) -> Metrics:
-    """Predict the rows of a user's file `test` with a finished model, and return the
-    metrics.
+    """Predict a user's test rows with a finished model, and return the metrics.
 
-    The run's input is `model`, fine-tuned on the task. It saves logits [N, C], labels
-    and row numbers as `test`. Raises Refused where the test rows have changed.
+    It saves the predictions, labels and row numbers in a file `test`. Returns {metric:
+    value} and "test_rows", their number. Raises Refused where the test rows have
+    changed since the run was planned.
 
-    data: the descriptor of the task's rows.
+    run: the folder of this run. Its input `model` is an earlier result: a model that
+    was fine-tuned on the task.
+    data: JSON that says which task of which source is used.
     train: the settings of the model's training, which say how rows are cut and padded.
-    digest: the digest of the test rows when the run was described.
-    span: the fields of a Span, for a task of answer spans."""
+    numerics: dtype, number of threads and device.
+    digest: the digest of the test rows when the run was planned.
+    span: settings that say how passages are cut, for a task of answer spans."""
     arithmetic, training = loop.read_numerics(numerics), Train(**train)
     split = sources.read_split(data["source"], data["task"], "test")
     sources.check_digest(

@@ -50,13 +50,22 @@ def pretrain(
     numerics: SettingsJson,
     train: SettingsJson | None = None,
 ) -> Metrics:
-    """Pre-train a BERT of any size on generated text, and return its metrics.
+    """Pre-train a BERT of any size on generated text, which needs no download.
 
-    corpus: {"sentences": their number, "seed"}.
-    model: {"layers", "hidden", "heads", "ffn", "init": standard deviation of weights}.
-    numerics: the fields of a Numerics.
-    train: the fields of a Train. Without it the model keeps its random weights, as a
-    control without pre-training."""
+    It learns masked words and next sentences, and takes the place of a published
+    checkpoint. The model is saved. Returns {"parameters": their number, "vocabulary":
+    number of tokens in it}. Where it is trained, the dict also has "passages" (number
+    of training texts) and the metrics of the training, such as "steps".
+
+    run: the folder of this run, for writing, and its seed.
+    corpus: {"sentences": their number, "seed": that of the text}.
+    model: {"layers", "hidden", "heads", "ffn": sizes, "init": standard deviation of
+    weights}.
+    objective: {"share": share of tokens to predict, "hidden", "replaced": shares of
+    these that are shown as [MASK] or as a random token}.
+    numerics: dtype, number of threads and device.
+    train: settings of the training. None keeps random weights, as a control without
+    pre-training."""
     arithmetic, training = (
         loop.read_numerics(numerics),
         Train(**train) if train else None,
@@ -98,8 +107,10 @@ def pretrain(
 
 
 def write_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
-    """Write and return a BERT tokenizer with one token for each word form of the
-    grammar that generates text (lib.data.grammar)."""
+    """Write a BERT tokenizer for generated text to a folder, and return it.
+
+    It has one token for each word form of the grammar that generates the text
+    (lib.data.grammar), so that every word is one token."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.list_vocabulary()) + "\n")
     # pyrefly: ignore[missing-attribute]  # transformers defines this name lazily.
@@ -107,11 +118,12 @@ def write_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
 
 
 def sample_sentence_pairs(texts: list[str], seed: int) -> SentencePairs:
-    """Return pairs of sentences for next-sentence prediction.
+    """Make pairs of sentences for BERT's next-sentence prediction.
 
-    Every other passage gets the second sentence of another passage. Of eight random
-    ones it is the one that shares most words with the first sentence, so that common
-    words do not reveal the label.
+    Returns (first sentences, second sentences, labels [N]); the label is 0 where the
+    second sentence follows the first. Every other passage gets the second sentence of
+    another passage. It is chosen among eight random ones as that which shares most
+    words with the first sentence, so that common words do not reveal the label.
 
     texts: N passages of two sentences."""
     random = np.random.default_rng(derive_seed(seed, "passages"))
@@ -131,10 +143,15 @@ def mask_tokens(
     tokenizer: transformers.PreTrainedTokenizerFast,
     masking_shares: MaskingShares,
 ) -> MaskedBatch:
-    """Return a batch with masked tokens.
+    """Mask tokens of a batch at random, for masked language modelling.
 
-    Random numbers come from PyTorch's global random state, which checkpoints save, so
-    that a resumed run masks the same tokens."""
+    Returns (batch with masked ids, true ids [n] of the n tokens to predict, where they
+    are, bool [B, T]). Special tokens are never chosen. Random numbers come from
+    PyTorch's global random state, which checkpoints save, so that a resumed training
+    masks the same tokens.
+
+    masking_shares: {"share": share of tokens to predict, "hidden", "replaced": shares
+    of these that are shown as [MASK] or as a random token}."""
     ids = batch["input_ids"]
     special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
     draw = torch.rand(ids.shape).to(ids.device) / masking_shares["share"]
@@ -154,10 +171,12 @@ def build_pretraining_loss(
     masking_shares: MaskingShares,
     next_sentence_labels: torch.Tensor,
 ) -> loop.Loss:
-    """Return the loss of BERT's pre-training: f(batch, row numbers) -> {"loss",
-    "masked", "next"}.
+    """Make the loss of BERT's pre-training, for masked tokens and next sentences.
 
-    masking_shares: shares of tokens to mask (`mask_tokens`).
+    It is f(batch, row numbers) -> {"masked": cross-entropy of the masked tokens,
+    "next": that of the next-sentence labels, "loss": their sum}.
+
+    masking_shares: shares of tokens to mask, as `mask_tokens` takes them.
     next_sentence_labels: [N], 0 where the second sentence of a row follows the
     first."""
 

@@ -12,15 +12,17 @@ from lib.train.objectives import build_target_objective
 
 
 def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
-    """Fine-tune a model on a task, and return its metrics.
+    """Fine-tune a model on a task, score it and save it, and return its metrics.
 
-    It is the last stage of every method, and makes most teachers. The run's inputs are
-    `start` (any model), and `teacher` where the targets need its logits.
+    It is the last stage of every compression method here, and makes most teachers.
+    Metrics are those of the development rows, and with names that begin with "unseen."
+    those of the unseen rows, which are test rows. Predictions, labels and row numbers
+    of both are saved.
 
-    It saves predictions, labels and row numbers of the development and unseen rows.
-    Names of metrics on other splits than "dev" begin with the split.
-
-    targets: the fields of a Targets: labels, a teacher's logits, or both."""
+    training: the rows, the settings, and the run, whose inputs (earlier results) are
+    `start`, the model to train, and `teacher` where its logits are learned.
+    targets: settings that say what is learned: labels, the teacher's logits, or
+    both."""
     model = training.load_start_model()
     return train_and_save(
         training, model, build_target_objective(training, model, Targets(**targets))
@@ -28,10 +30,14 @@ def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
 
 
 def quantise(training: TaskTraining) -> Metrics:
-    """Quantise a finished model to int8, and score it again without any training.
+    """Quantise a finished model to int8, and score and save it without any training.
 
-    The run's input is `start`. `training.train` says how rows are cut and padded.
-    Metrics and predictions are as in `finetune`; "bytes" is the size of all tensors."""
+    Metrics and predictions are those of the development rows and, with names that begin
+    with "unseen.", of the unseen (test) rows; "parameters" is the number of parameters,
+    and "bytes" the size of all tensors.
+
+    training: the rows, how rows are cut and padded, and the run, whose input `start`
+    (an earlier result) is the model."""
     model = training.load_start_model()
     apply_surgery(model, {"op": "int8"})
     result = save_predictions(training.run, training.build_split_scorers(model))

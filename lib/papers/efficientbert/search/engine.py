@@ -46,16 +46,22 @@ def search_networks(
     history_path: Path | str,
     report_progress: Callable[[float], None] | None = None,
 ) -> list[Evaluation]:
-    """Return the evaluations of a search, oldest first, up to the budget of `options`.
+    """Search for good networks: propose candidates one after the other, and score them.
 
-    Those in the history file are read, not repeated. The search ends early where no new
-    candidate is found.
+    Return the evaluations (network with score), oldest first. The search ends at the
+    budget in `options`, or earlier where no new candidate is found. Each evaluation is
+    added to the history file at once. So a search that was killed continues from there
+    and gives the same result.
 
-    score_net: f(candidate) -> score above 0, the higher the better. A candidate has
-    score 0 where it raises FloatingPointError or FormulaError, or gives no finite
-    number.
-    history_path: the file of earlier evaluations, to which new ones are added.
-    report_progress: f(fraction of the budget), called after each evaluation."""
+    space: the set of networks that the search may evaluate.
+    score_net: f(network) -> score above 0, the higher the better. A network has score 0
+    where it raises FloatingPointError or FormulaError, or gives no finite number.
+    options: the method and budget of the search.
+    seed: seed of the proposals.
+    history_path: the file of earlier evaluations. It is made anew where it belongs to
+    another search.
+    report_progress: f(share of the budget that is spent), called after each
+    evaluation."""
     history_path, first = Path(history_path), space.list_starting_networks()
     history = read_or_restart_history(space, options, seed, history_path)
     while len(history) < options.budget:
@@ -86,10 +92,12 @@ def search_networks(
 def score_candidate(
     score_net: Callable[[Net], float], candidate: Net
 ) -> CandidateScore:
-    """Return the CandidateScore of a network.
+    """Return the score of a network in a search, and the reason if it failed.
 
-    A candidate whose training diverges, or whose formula does not fit, has score 0. So
-    one failure does not end the search."""
+    A network fails where `score_net` raises FloatingPointError (its training diverges)
+    or FormulaError (its formula does not fit), or gives no finite number. It then has
+    score 0 and an error message as `failure_reason`, which is else "". So one failure
+    does not end the search."""
     try:
         score = float(score_net(candidate))
     except (FloatingPointError, FormulaError) as error:
@@ -100,9 +108,12 @@ def score_candidate(
 
 
 def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
-    """Return the evaluation with the highest score; ties go to the first.
+    """Return the evaluation (network with score) with the highest score of a search.
 
-    Raises Refused where every candidate failed."""
+    Of equal scores the first one counts. Raises Refused where all networks failed or
+    none was evaluated.
+
+    history: all evaluations of the search, oldest first."""
     worked = [e for e in history if not e.failed]
     if not worked:
         said = f"; the first: {history[0].failed}" if history else ""
@@ -111,10 +122,14 @@ def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
 
 
 def append_line_with_digest(path: Path, entry: Json) -> None:
-    """Append an entry of a search's history to its file, as a JSON line with a digest.
+    """Append an entry to the history file of a search, as a JSON line with a digest.
 
-    A process that is killed may leave an incomplete line. The digest lets
-    `iterate_verified_history_lines` find it."""
+    A process that is killed may leave an incomplete line. By the digest
+    `iterate_verified_history_lines` recognises it, so that the search continues from
+    the last complete one. Raises ValueError for NaN and infinity, which JSON lacks.
+
+    path: the history file, which is created where it is missing.
+    entry: the settings of the search (first line), or a network with its score."""
     with open(path, "a") as file:
         file.write(
             json.dumps(
@@ -125,16 +140,26 @@ def append_line_with_digest(path: Path, entry: Json) -> None:
 
 
 def digest_history_entry(entry: Json) -> str:
-    """Return a digest of an entry of a search's history, without its field "seconds",
-    which differs each time."""
+    """Return the digest of a line of a search's history: 16 hexadecimal digits.
+
+    It shows whether the line is complete and undamaged. The field "seconds" does not
+    count, because a repeated search takes another time and is otherwise equal.
+
+    entry: the JSON object of the line, without the digest."""
     return disk.digest_bytes(canonical({**entry, "seconds": 0}).encode())[:16]
 
 
 def iterate_verified_history_lines(
     history_bytes: bytes,
 ) -> Iterator[HistoryLine]:
-    """Yield the lines of a search history, up to the first line that is incomplete
-    or damaged."""
+    """Yield the lines of a search's history file, up to the first damaged one.
+
+    A HistoryLine is the JSON object without its digest, and the bytes of the line with
+    its line break. A line is damaged if it is incomplete, no JSON, or has another
+    digest. Lines after it are not used, since each proposal depends on all evaluations
+    before.
+
+    history_bytes: the content of the file."""
     for line in history_bytes.splitlines(keepends=True):
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             value = json.loads(line)
@@ -149,10 +174,16 @@ def iterate_verified_history_lines(
 def read_or_restart_history(
     space: Space, options: Search, seed: int, history_path: Path
 ) -> list[Evaluation]:
-    """Return the evaluations in a history file, from which a search continues.
+    """Return the evaluations of a search that was stopped, from its history file.
 
-    The file is cut before its first damaged line. It is emptied where it belongs to
-    another space, other options or another seed."""
+    The search continues after them. The file is cut before its first damaged line. It
+    is emptied, and the result is [], where it belongs to another space, other options
+    or another seed. Another budget alone does not matter, so a search may be continued
+    with a larger one.
+
+    space: the set of networks that the search may evaluate.
+    options: method and budget of the search.
+    history_path: the file, which is created where it is missing."""
     # The budget is left out: it does not change which candidates are proposed, so a
     # search may continue with a larger one.
     proposing = {

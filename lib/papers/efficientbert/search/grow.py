@@ -28,10 +28,14 @@ ARITY = (
 
 
 def list_prefix_tokens(node: language.Node) -> list[str]:
-    """Return the prefix list of a formula's tree: each operation is followed by its
-    operands.
+    """Return a formula's syntax tree as a list of symbols in prefix order.
 
-    `W2 gelu(W1 x)` becomes `linear gelu linear x W1 W2`."""
+    Each operation is followed by its operands. A linear map is "linear" with two
+    operands, its input and its weights: `W2 gelu(W1 x)` becomes
+    `linear gelu linear x W1 W2`. Random changes of formulas work on such lists, as in
+    EfficientBERT's public code.
+
+    node: root of the syntax tree."""
     inner = [token for child in node.args for token in list_prefix_tokens(child)]
     return (
         ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
@@ -39,11 +43,12 @@ def list_prefix_tokens(node: language.Node) -> list[str]:
 
 
 def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
-    """Return the tree of a prefix list, or None where the list is no formula of a
-    layer.
+    """Return the syntax tree of a list of symbols in prefix order, or None.
 
-    It is none where a linear map has no weights or those of another layer ("foreign"),
-    or where weights stand in the place of a tensor."""
+    It is the inverse of `list_prefix_tokens`. Random changes may give a list that is no
+    formula, and the result is then None. That is so where "linear" lacks its weights W1
+    or W2, where weights stand in the place of an input, and where "foreign" occurs, a
+    linear map with the size of another layer."""
     left = iter(tokens)
 
     def read_node() -> language.Node:
@@ -64,8 +69,13 @@ def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
 
 
 def find_end_of_subtree(tokens: list[str], start: int) -> int:
-    """Return the index behind the subtree of a prefix list that begins at index
-    `start`."""
+    """Return the index after the last symbol of a subtree, in a formula's prefix list.
+
+    In a prefix list each operation is followed by its operands. So a subtree is the
+    slice from `start` to the result, which can be replaced as a whole.
+
+    tokens: the symbols of the formula, such as ["gelu", "x"].
+    start: index of the root of the subtree."""
     open_ = 1
     while open_:
         open_ += ARITY[tokens[start]] - 1
@@ -76,16 +86,18 @@ def find_end_of_subtree(tokens: list[str], start: int) -> int:
 def mutate_prefix_tokens(
     tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
-    """Return a prefix list after one random change. Most results are no formula and
-    have to be rejected.
+    """Return a copy of a formula's prefix list after random changes.
 
-    Three mutations follow each other, as in the authors' code. A random subtree is
-    replaced by a random full tree of depth 0 to 3. One node, never the root, is
-    replaced by another with as many operands. An operation is inserted above a random
-    subtree.
+    Three mutations follow each other, as in EfficientBERT's public code. A random
+    subtree is replaced by a random full tree of depth 0 to 3. One symbol, never the
+    root, is replaced by another with as many operands. An operation is inserted above a
+    random subtree. Most results are no valid formula, so the caller checks them
+    (`parse_valid_prefix_tokens`) and tries again.
 
-    linear_map_count: how many linear maps the draw has, one for each width of a layer.
-    The first is the layer's own; the others are "foreign" and never accepted.
+    tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
+    linear_map_count: number of linear maps among which a mutation draws. One is
+    "linear". All others are "foreign", a map with the size of another layer, which
+    makes the result invalid.
     draw_uniform: f() -> random number, uniform in [0, 1)."""
 
     def pick_at_random(values: Sequence[str]) -> str:
@@ -134,13 +146,17 @@ def parse_valid_prefix_tokens(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> language.Node | None:
-    """Return the tree of a prefix list, or None where it is no formula of the search
-    space.
+    """Return the syntax tree of a formula's prefix list, or None if it is not allowed.
 
-    The authors' code sees widths that do not fit only in training, where the candidate
-    scores 0. Here such a formula is rejected at once.
+    A random change of a formula is accepted only if it is allowed. The list may have at
+    most 20 symbols, with W1 and W2 once each. The tree has a height of 3 to 7 edges and
+    obeys the rules of `check_formula`. EfficientBERT's code notices widths that do not
+    fit only in training, where the network scores 0; here they are rejected at once.
 
-    hidden_size, inner_size, size_mismatch: as in `check_formula`."""
+    tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
+    widths unchecked.
+    size_mismatch: what happens to operands of different widths: "truncate" or "pad"."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
         return None
@@ -162,11 +178,18 @@ def mutate_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> str:
-    """Return a randomly changed formula that is valid, or the same formula where
-    `max_tries` changes are invalid.
+    """Return a random valid change of a formula, for a search that evolves formulas.
 
-    linear_map_count, draw_uniform: as in `mutate_prefix_tokens`.
-    hidden_size, inner_size, size_mismatch: as in `check_formula`."""
+    Changes are drawn until one is valid. After `max_tries` invalid ones the formula is
+    returned as it was given.
+
+    formula: text such as "W2 gelu(W1 x)".
+    linear_map_count: number of linear maps among which a change draws. All but one have
+    the size of another layer, which makes the change invalid.
+    draw_uniform: f() -> random number, uniform in [0, 1).
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
+    widths unchecked.
+    size_mismatch: what happens to operands of different widths: "truncate" or "pad"."""
     seed = list_prefix_tokens(language.parse(formula))
     for _ in range(max_tries):
         node = parse_valid_prefix_tokens(

@@ -21,12 +21,14 @@ from lib.model.formula import (
 def _list_broken_rules(
     node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch: str
 ) -> Iterator[str]:
-    """Yield an error message for each rule that a formula breaks.
+    """Yield an error message for each rule of the search space that a formula breaks.
 
-    Use the first one only: the code behind it assumes that W1 and W2 occur once each.
+    The rules are those of `check_formula`. Use the first message only: the code after
+    it assumes that W1 and W2 occur once each, and may fail.
 
-    hidden_size, inner_size: d and e as in `check_formula`; None for the first leaves
-    out the rules on widths.
+    node: root of the formula's syntax tree.
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None for the
+    first leaves out the rules on widths.
     size_mismatch: "truncate" cuts operands of different widths to the smaller one,
     "pad" fills up to the larger one."""
     nodes = list(iterate_nodes(node))
@@ -73,16 +75,17 @@ def check_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> Node:
-    """Return the tree of a formula; raise FormulaError that names the fault if no
-    network may have it.
+    """Check a feed-forward network's formula and return its syntax tree.
 
-    W1 and W2 occur once each, W1 first. A linear map is not applied directly to a
-    linear map, nor an activation to an activation, and a binary operation has two
-    different operands. With sizes W1 has to get d channels and W2 e channels, and the
-    result has to have d.
+    Raises FormulaError, which names the fault, where the text is no formula or the
+    search space does not allow it. W1 and W2 must occur once each, W1 first. A linear
+    map must not be applied directly to a linear map, nor an activation to an
+    activation. A binary operation must have two different operands. With sizes, W1 must
+    get d channels, W2 must get e, and the result must have d.
 
-    hidden_size, inner_size: d channels of x, and e channels between W1 and W2; None
-    leaves the channels unchecked.
+    formula: text such as "W2 gelu(W1 x)", or its syntax tree.
+    hidden_size: d, the channels of x; None leaves the channels unchecked.
+    inner_size: e, the channels between W1 and W2.
     size_mismatch: "truncate" cuts operands of different widths to the smaller one,
     "pad" fills up to the larger one."""
     node = parse(str(formula))
@@ -97,10 +100,14 @@ def is_valid_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> bool:
-    """Return whether a formula's tree obeys the rules of `check_formula`, without an
-    error message. It is fast, because a search asks for thousands of formulas.
+    """Return whether a formula's syntax tree obeys the rules of `check_formula`.
 
-    hidden_size, inner_size, size_mismatch: as in `check_formula`."""
+    Unlike `check_formula` it takes no text and raises no error, because a search asks
+    for thousands of formulas.
+
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
+    the channels unchecked.
+    size_mismatch: what happens to operands of different widths: "truncate" or "pad"."""
     return (
         next(_list_broken_rules(node, hidden_size, inner_size, size_mismatch), None)
         is None
@@ -108,10 +115,10 @@ def is_valid_formula(
 
 
 def sort_commutative_operands(node: Node) -> Node:
-    """Return a formula's tree with the operands of add, mul and max in alphabetical
-    order.
+    """Return a formula's syntax tree with the operands of add, mul and max sorted.
 
-    Two formulas that differ only in the order of operands become equal, so duplicates
-    are found. The result may break the rule of `check_formula` that W1 is first."""
+    They are in alphabetical order in all subtrees. Two formulas that differ only in the
+    order of operands become equal, so a search can find duplicates. The result is for
+    comparison alone: it may break the rule that W1 comes before W2."""
     args = tuple(map(sort_commutative_operands, node.args))
     return Node(node.op, tuple(sorted(args, key=str)) if node.op in BINARY else args)

@@ -30,10 +30,15 @@ _checked = lru_cache(maxsize=4096)(check_formula)
 
 @dataclass(frozen=True)
 class Layer:
-    """A Layer is attention and k feed-forward networks after each other, each
-    `LayerNorm(x + f(x))` with the same formula f.
+    """A Layer describes a Transformer layer with searched feed-forward networks.
 
-    Raises Refused for a formula that no network may have."""
+    It is attention, then k feed-forward networks after each other. Each of these is
+    `LayerNorm(x + f(x))` with the same formula f. Raises FormulaError for a formula
+    that the search space does not allow.
+
+    formula: f as text, such as "W2 gelu(W1 x)".
+    stack: the number k.
+    q: divisor of the full inner width; the networks have 1/q of it."""
 
     formula: str  # The formula f, such as "W2 gelu(W1 x)"; a tree is turned into text.
     stack: int = 1  # Number k of feed-forward networks.
@@ -48,17 +53,28 @@ class Layer:
 
     @property
     def width_ratio(self) -> str:
-        """Return the ratio of the inner width to the full one as text: "1" or "1/2"."""
+        """Return the layer's inner width as a share of the full one, as text.
+
+        The text is "1", "1/2" and so on; drawings of networks show it."""
         return "1" if self.q == 1 else f"1/{self.q}"
 
 
 @dataclass(frozen=True)
 class Net:
-    """A Net describes a Transformer encoder whose layers have searched feed-forward
-    networks.
+    """A Net describes a BERT whose layers have searched feed-forward networks.
 
-    Raises Refused where a formula does not fit the widths, or a layer has no inner
-    channel."""
+    It has no weights. Parameters and operations are counted from it, and models are
+    built from it. Raises FormulaError where a formula does not fit the widths, and
+    Refused where a layer has no inner channel.
+
+    hidden: hidden size d.
+    width: full inner width D of the feed-forward networks.
+    heads: number of attention heads.
+    embedding: "plain" as in BERT, or "trigram": 128 channels for a token, and a linear
+    map from three neighbouring tokens to d.
+    mismatch: what happens to operands of different widths in a formula: "truncate" cuts
+    the wider one, "pad" fills up the narrower one.
+    layers: formula and size of each layer."""
 
     hidden: int  # Hidden size d.
     width: int  # Full inner width D of the feed-forward networks.
@@ -86,7 +102,10 @@ class Net:
             )
 
     def count_inner_channels(self, layer: Layer) -> int:
-        """Return the inner channels e = int(D / q) of a layer's feed-forward networks."""
+        """Return the inner channels of a layer's feed-forward networks, int(D / q).
+
+        D is the full inner width of the network, and 1/q is the share of it that the
+        layer has."""
         return self.width // layer.q
 
     def to_json(self) -> Json:
@@ -96,7 +115,10 @@ class Net:
 
 
 def from_json(net_json: Json | Net) -> Net:
-    """Return the Net that `to_json` wrote; a Net is returned as it is."""
+    """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
+
+    A Net is returned as it is, so that callers may have either. Raises FormulaError or
+    Refused for a network that is not allowed."""
     if isinstance(net_json, Net):
         return net_json
     return Net(
@@ -105,22 +127,30 @@ def from_json(net_json: Json | Net) -> Net:
 
 
 def make_bert(layers: int, hidden_size: int, inner_size: int, heads: int = 12) -> Net:
-    """Return a plain BERT encoder of `layers` layers as a Net."""
+    """Return the description (Net) of a plain BERT encoder.
+
+    It has BERT's formula "W2 gelu(W1 x)" and one feed-forward network in each layer. So
+    plain BERTs are counted and drawn like searched networks.
+
+    layers: number of layers."""
     return Net(
         hidden_size, inner_size, heads, "plain", "truncate", (Layer(BERT),) * layers
     )
 
 
 def ffn_parameters(hidden_size: int, inner_size: int) -> int:
-    """Return the number of parameters of one feed-forward network with its LayerNorm:
-    2de + e + 3d."""
+    """Return the number of parameters of one feed-forward network with its LayerNorm.
+
+    It is 2de + e + 3d for d hidden and e inner channels, whatever its formula, since
+    each formula has two linear maps."""
     return 2 * hidden_size * inner_size + inner_size + 3 * hidden_size
 
 
 def attention_parameters(hidden_size: int) -> int:
-    """Return the number of parameters of a layer's attention: 4dd + 6d.
+    """Return the number of parameters of a layer's attention, 4dd + 6d.
 
-    They are the query, key, value and output maps with biases, and the LayerNorm."""
+    Here d is the hidden size. Counted are the query, key, value and output maps with
+    biases, and the LayerNorm."""
     return 4 * hidden_size**2 + 6 * hidden_size
 
 
@@ -131,12 +161,13 @@ def count_embedding_parameters(
     types: int = 2,
     token_embedding_width: int = FACTOR,
 ) -> int:
-    """Return the number of parameters of the embedding: tables of tokens, positions and
-    segments, and a LayerNorm.
+    """Return the number of parameters of a network's embedding.
 
-    With "trigram" the token table is `token_embedding_width` channels wide, and a dense
-    layer maps 3 * factor channels to d.
+    Counted are the tables of tokens, positions and segments, and a LayerNorm. A
+    "trigram" embedding has a token table of `token_embedding_width` channels, and a
+    linear map from three neighbouring tokens to the hidden size.
 
+    net: description of the network.
     vocab, positions, types: the numbers of rows of the three tables."""
     d = net.hidden
     tokens = (
@@ -155,13 +186,16 @@ def count_net_parameters(
 ) -> int:
     """Return the number of parameters of a network, without a task's head.
 
-    Raises Refused for another convention.
+    Raises Refused for an unknown convention.
 
+    net: description of the network, with hidden size d.
     convention: "deployable" counts embedding and layers. "with pooler" adds the d x d
-    pooler, as BERT is usually counted. "with projection" adds instead the map from d to
-    the teacher's width, which serves distillation alone, as EfficientBERT counts.
+    pooler, as BERT is usually counted. "with projection" adds instead the linear map
+    from d to the teacher's hidden size, which is used in distillation alone, as
+    EfficientBERT counts.
     teacher: the teacher's hidden size.
-    embedding_sizes: arguments of `count_embedding_parameters`."""
+    embedding_sizes: rows of the embedding tables (`vocab`, `positions`, `types`) and
+    other arguments of `count_embedding_parameters`."""
     check_allowed("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
@@ -182,13 +216,14 @@ def count_net_parameters(
 def count_macs(
     net: Net, token_count: int = 128, token_embedding_width: int = FACTOR
 ) -> int:
-    """Return the number of multiply-accumulates per token of all matrix products of a
-    network, for sequences of T tokens.
+    """Return the multiply-accumulates per token of all matrix products of a network.
 
-    Counted are the trigram embedding, the attention and the feed-forward networks. Not
-    counted are the pooler, the head and element-wise operations.
+    It is a measure of cost that does not depend on the machine. Counted are the
+    attention, the feed-forward networks and the linear map of a "trigram" embedding.
+    Not counted are the pooler, the head and element-wise operations.
 
-    token_count: T.
+    net: description of the network.
+    token_count: tokens of the sequence, on which the cost of attention depends.
     token_embedding_width: channels of the token table of a "trigram" embedding."""
     d = net.hidden
     layers = sum(

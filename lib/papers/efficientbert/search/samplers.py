@@ -38,8 +38,16 @@ GROWTH = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An Evaluation is a candidate network with its score: a line of a search's
-    history."""
+    """An Evaluation is a candidate network of a search with its score.
+
+    It is a line of the search's history. Later candidates are proposed from all earlier
+    Evaluations.
+
+    candidate: description of the network.
+    key: text that is equal for networks that compute the same.
+    score: the higher the better; 0 for a network that failed.
+    seconds: time to propose and score the network.
+    failed: why it could not be scored; "" where it could."""
 
     candidate: Net
     key: str  # Text that is equal for networks that compute the same.
@@ -51,11 +59,15 @@ class Evaluation:
 def propose_candidate(
     space: Space, history: list[Evaluation], options: Search, rng: np.random.Generator
 ) -> Net | None:
-    """Return the next candidate, one that was not evaluated before.
+    """Return the network that a search evaluates next, one that is new.
 
-    It is None where `options.draws` random draws were all evaluated before.
+    The network depends on the arguments alone, so a search that was stopped continues
+    as if it was not. The result is None where all of `options.draws` random draws were
+    evaluated before; the search then ends.
 
-    history: the evaluations so far, oldest first."""
+    space: the set of networks that the search may evaluate.
+    history: the evaluations (networks with scores) so far, oldest first.
+    options: settings of the search; `method` is "random", "cascade" or "evolution"."""
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
         return mutate_tournament_winner(space, history, seen, options, rng)
@@ -74,11 +86,16 @@ def propose_candidate(
 def fit_region_classifiers(
     space: Space, history: list[Evaluation], options: Search
 ) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
-    """Return the conditions f(features [N, F]) -> bool [N] that a promising candidate
-    fulfils all: one for each classifier of the cascade.
+    """Return classifiers that tell which networks are promising.
 
-    There are none during the first `options.initial` evaluations. After that they are
-    fitted again whenever there are `options.refit` new evaluations."""
+    They are fitted on the scores of earlier networks. Each is a function features [N,
+    F] -> bool [N]. A promising network is accepted by all of them
+    (`fit_classifier_cascade`). The list is empty during the first `options.initial`
+    evaluations. After that the classifiers are fitted again whenever there are
+    `options.refit` new evaluations.
+
+    space: the set of networks, which computes the features of a network.
+    history: the evaluations (networks with scores) so far, oldest first."""
     learned = len(history) - options.initial
     if learned < 0:
         return []
@@ -98,14 +115,17 @@ def draw_candidate_in_region(
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
-    """Return the first random draw that is new and fulfils all conditions.
+    """Return a random new network that all classifiers call promising.
 
-    If none of `options.draws` draws does, it is the new draw that fulfils the most
-    conditions in a row. It is None where no draw is new.
+    It is the first of at most `options.draws` draws that all accept. If there is none,
+    it is the new draw that passes the most classifiers, which are asked in order. The
+    result is None where no draw is new.
 
-    known_keys: keys of the candidates that were evaluated before.
+    space: the set of networks from which is drawn.
+    known_keys: keys of the networks that were evaluated before
+    (`Space.make_duplicate_key`).
     region_classifiers: functions features [N, F] -> bool [N], as
-    `fit_region_classifiers` returns them."""
+    `fit_region_classifiers` returns them; [] accepts every network."""
     best, reached, size = None, -1, BATCH if region_classifiers else 1
     for start in range(0, options.draws, size):
         drawn = [
@@ -131,9 +151,13 @@ def count_consecutive_acceptances(
     candidates: list[Net],
     region_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
 ) -> np.ndarray:
-    """Return for each of N candidates how many conditions it fulfils one after the
-    other from the first, int [N].
+    """Return how many classifiers accept each network before one rejects it, int [N].
 
+    Classifiers are asked in order. The more of them accept a network, the more
+    promising it is.
+
+    space: the set of networks, which computes the features of a network.
+    candidates: N networks.
     region_classifiers: functions features [N, F] -> bool [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
     features = space.make_features(candidates) if region_classifiers else None
@@ -148,18 +172,19 @@ def count_consecutive_acceptances(
 def fit_classifier_cascade(
     feature_bytes: bytes, feature_count: int, scores: tuple[float, ...]
 ) -> tuple[HistGradientBoostingClassifier, ...]:
-    """Return classifiers, each of which finds the better half of what the one before it
-    accepts.
+    """Fit a cascade of classifiers that find promising networks in a search.
 
-    The first learns which samples score at least the median, and the next is fitted on
-    those alone. There is one classifier, and one more above each of 400, 800, 1600 and
-    3200 samples. If the median is the lowest score, only higher scores are good. The
-    cascade ends early where all scores are equal; the authors' code fails there.
-    Classifiers are gradient boosting of scikit-learn with 100 rounds; the authors' code
-    has LightGBM, tuned by 10 trials.
+    The first learns which of N samples score at least the median. The next one is
+    fitted on those samples alone, and so on. There is one classifier, and one more
+    above each of 400, 800, 1600 and 3200 samples. If the median is the lowest score,
+    only higher scores are good. The cascade ends early where all scores are equal;
+    EfficientBERT's code fails there.
 
-    feature_bytes: the bytes of a float64 array [N, feature_count]; bytes can be a key
-    of the cache.
+    The classifiers are gradient boosting of scikit-learn with 100 rounds.
+    EfficientBERT's code has LightGBM, tuned by 10 trials.
+
+    feature_bytes: the bytes of a float64 array [N, feature_count]. Bytes have a hash,
+    so that the result is cached.
     scores: the scores of the N samples."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -190,14 +215,17 @@ def mutate_tournament_winner(
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
-    """Return a mutated copy of the best of `options.tournament` candidates (regularised
-    evolution, Real et al. 2019).
+    """Return a new network by one step of regularised evolution (Real et al. 2019).
 
-    These are drawn with replacement from the last `options.population` evaluations. If
-    `options.draws` mutations give nothing new, it is a new random draw, or None where
-    there is none.
+    It is a mutated copy of the best of `options.tournament` networks, which are drawn
+    with replacement from the last `options.population` evaluations. If none of
+    `options.draws` mutations is new, a random new network is drawn instead. The result
+    is None where that fails too.
 
-    known_keys: keys of the candidates that were evaluated before."""
+    space: the set of networks that the search may evaluate.
+    history: the evaluations (networks with scores) so far, oldest first.
+    known_keys: keys of the networks that were evaluated before
+    (`Space.make_duplicate_key`)."""
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
     parent = max(drawn, key=lambda e: e.score).candidate

@@ -10,15 +10,18 @@ import numpy as np
 
 
 class LayerChoices:
-    """This class is the set of all choices, one option for each layer, whose costs add
-    up to a total in a window.
+    """This class counts and draws combinations of one option for each layer.
 
-    Its attribute `ways[n]` has, for the last n layers: (all sums of their costs,
-    ascending; number of choices below each sum, then the number of all choices). It is
-    computed by convolution. There must be fewer than 2**63 choices.
+    Each option has a cost. Only combinations count whose total cost lies between
+    `min_total` and `max_total`, both included. All of them are equally likely to be
+    drawn. There must be fewer than 2**63 combinations.
 
-    costs_by_layer: for each layer, the cost of each of its options, here parameters.
-    min_total, max_total: the window, both ends included."""
+    Attribute `ways[n]` is (sums [S], counts [S + 1]) for the last n layers: all
+    possible total costs in ascending order, and the number of combinations below each
+    of them, followed by that of all combinations.
+
+    costs_by_layer: for each layer, the cost of each of its options, such as
+    parameters."""
 
     def __init__(
         self, costs_by_layer: list[list[int]], min_total: int, max_total: int
@@ -40,25 +43,33 @@ class LayerChoices:
         self._weights: dict[tuple[int, int], list[float]] = {}
 
     def count_combinations(self) -> int:
-        """Return the number of choices for all layers whose total cost lies in the
-        window."""
+        """Count the choices of an option for each layer whose cost is in the window.
+
+        Their total cost is from `min_total` to `max_total`, both included. A result of
+        0 shows that no network fits."""
         return int(self.count_combinations_from_layer(0, 0))
 
     def count_combinations_from_layer(
         self, first_layer: int, cost_before: int | np.ndarray
     ) -> np.int64 | np.ndarray:
-        """Return how many choices for `first_layer` and the layers after it make the
-        total cost fall in the window.
+        """Count the choices for the last layers that bring the cost into the window.
+
+        The last layers are `first_layer`, counted from 0, and all after it. The window
+        is that of the total cost, `min_total` to `max_total`. Random draws use the
+        counts as weights.
 
         cost_before: the cost of the layers before `first_layer`, one number or an
-        array."""
+        array. The result has its shape."""
         sums, below = self.ways[len(self.costs) - first_layer]
         above = below[np.searchsorted(sums, self.high - cost_before, "right")]
         return above - below[np.searchsorted(sums, self.low - cost_before)]
 
     def draw_choices(self, rng: np.random.Generator) -> list[int]:
-        """Return the index of the option of each layer [L], drawn uniformly from all
-        choices in the window."""
+        """Draw an option for each layer such that the total cost lies in the window.
+
+        Return the indices of the options, one for each of the L layers. All choices in
+        the window are equally likely. At least one must exist
+        (`count_combinations`)."""
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:

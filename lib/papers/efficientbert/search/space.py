@@ -63,28 +63,49 @@ IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
 def make_grammar(stage: str) -> Grammar:
-    """Return the rules by which a stage makes formulas and sizes, as plain JSON.
+    """Return the rules by which a stage of the search makes formulas and sizes.
 
-    They go into the identity of a search, so a search under other rules is not taken
-    for the same one."""
+    They are plain JSON: {"operations", "stacks" (numbers k of stacked feed-forward
+    networks), "ratios" (divisors q of their inner width): lists of what is allowed,
+    "heights": least and most height of a formula's tree, "nodes": most symbols of a
+    formula, "depth": most depth of a random subtree, "tries": random changes before a
+    formula stays as it is}. They are part of the identity of a search, so that a search
+    under other rules counts as another one.
+
+    stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
+    "single" (as stage 1, in one search)."""
     rules = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
     rules = {name: list(values) for name, values in rules.items()}
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
 def find_size_index(layer: Layer) -> int:
-    """Return the number of a layer's id (k, q) among the 16: 4 (k - 1) + q - 1.
+    """Return the index, 0 to 15, of a layer's size among the 16 sizes of the search.
 
-    Raises ValueError for another id."""
+    A size is (k, q): k stacked feed-forward networks with 1/q of the full inner width,
+    with k and q from 1 to 4. The index is 4 (k - 1) + q - 1. Raises ValueError for
+    another size."""
     return IDS.index((layer.stack, layer.q))
 
 
 @dataclass(frozen=True)
 class Space:
-    """A Space is the set of networks that a stage of the search may evaluate.
+    """A Space is the set of networks that an architecture search may evaluate.
 
-    As in the authors' code, stage 2 has no limit of size, because it does not change
-    the ids. Raises Refused where no network is in the window."""
+    It draws, mutates and compares networks of the set. A network's layers have formulas
+    and sizes (k, q): k stacked feed-forward networks with 1/q of the full inner width.
+    Raises Refused for an unknown stage, and where no network has an allowed number of
+    parameters. As in EfficientBERT's code, stage 2 has no limit, because it does not
+    change sizes.
+
+    stage: "stage1" and "single" search formulas and sizes, "stage2" formulas, "stage3"
+    sizes.
+    start: the network from which the search starts. Candidates have its widths, its
+    depth and whatever is not searched.
+    low, high: least and most parameters of a candidate; 0 for no limit.
+    convention: what counts as parameters, as in `count_net_parameters`.
+    tables: sizes of the embedding tables and hidden size of the teacher, for the
+    count."""
 
     stage: str
     # Network that the search starts from. Candidates have its widths and depth. Where the
@@ -106,45 +127,59 @@ class Space:
 
     @property
     def searched_dimensions(self) -> tuple[str, ...]:
-        """Return what this stage of the search changes in a layer: "formula" (that of
-        its feed-forward networks), "ids" (their number and width) or both."""
+        """Return what this stage of the search changes in a layer.
+
+        "formula" is the formula of the feed-forward networks, "ids" is their number and
+        width. "stage1" and "single" change both, "stage2" the formula, "stage3" the
+        ids."""
         return SEARCHED[self.stage]
 
     def to_json(self) -> SpaceDescriptor:
-        """Return this space as plain JSON, which `from_json` reads. Equal spaces have
-        equal JSON, so a search is found again by it."""
+        """Return this set of networks as plain JSON, which `from_json` reads.
+
+        Equal sets have equal JSON. So the history file of a search, which begins with
+        it, shows whether it belongs to the same search. The entry "grammar" has the
+        rules for formulas (`make_grammar`)."""
         return asdict(self) | {
             "start": self.start.to_json(),
             "grammar": make_grammar(self.stage),
         }
 
     def count_net_parameters(self, net: Net) -> int:
-        """Return the number of parameters of a network, counted as for the limits `low`
-        and `high`."""
+        """Return the number of parameters of a network.
+
+        It is to be compared with the bounds `low` and `high`, so it is counted by the
+        convention and the embedding sizes of this space."""
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
     def ffn_parameters_by_size(self) -> list[int]:
-        """Return the number of parameters of a layer's feed-forward networks for each
-        of the 16 ids (k, q)."""
+        """Return the parameters of a layer's feed-forward networks by their size.
+
+        A size is (k, q): k stacked networks with 1/q of the full inner width. The list
+        has the numbers of parameters for all 16 sizes, in the order of
+        `find_size_index`. LayerNorms are included."""
         d, inner = self.start.hidden, self.start.count_inner_channels
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
     def parameters_without_ffns(self) -> int:
-        """Return the number of parameters of a candidate without its feed-forward
-        networks. It is the same for all candidates."""
+        """Return the parameters of a network outside its feed-forward networks.
+
+        Their number is the same for all networks of this space. Only the feed-forward
+        networks then have to be counted for each."""
         return self.count_net_parameters(self.start) - sum(
             self.ffn_parameters_by_size[find_size_index(l)] for l in self.start.layers
         )
 
     @cached_property
     def allowed_size_indices_by_layer(self) -> Sequence[Sequence[int]]:
-        """Return for each layer the numbers (0 to 15) of the ids (k, q) that it may
-        have.
+        """Return for each layer the indices (0 to 15) of the sizes that it may have.
 
-        All 16 are allowed where formulas are searched too. Else they must fit the
-        layer's formula, whose operands depend on the inner width."""
+        A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
+        width, numbered by `find_size_index`. Where formulas are searched too, all 16
+        are allowed. Else the size must fit the layer's formula, as the widths of
+        operands depend on it."""
         layers = self.start.layers
         if "formula" in self.searched_dimensions:
             return [range(len(IDS))] * len(layers)
@@ -158,7 +193,12 @@ class Space:
         ]
 
     def _fits_inner_width(self, candidate_layer: Layer) -> bool:
-        """Return whether a layer's formula is valid at the inner width of its id."""
+        """Return whether a layer's formula is valid at the layer's inner width.
+
+        The operands of some formulas have widths that fit together only at some inner
+        widths.
+
+        candidate_layer: a layer with a formula and a size."""
         return _is_valid_at_layer_sizes(
             candidate_layer.formula,
             self.start.hidden,
@@ -168,9 +208,11 @@ class Space:
 
     @cached_property
     def size_choices_within_bounds(self) -> LayerChoices:
-        """Return the ways to choose the size of each layer (its number of stacked
-        networks and their width) such that the whole network has `low` to `high`
-        parameters: an object that counts them and draws one."""
+        """Return an object that counts and draws the sizes of all layers.
+
+        A layer's size is its number of feed-forward networks and their width. It
+        considers only networks with `low` to `high` parameters. A draw has an index for
+        each layer, into the layer's list in `allowed_size_indices_by_layer`."""
         costs = [
             [self.ffn_parameters_by_size[i] for i in layer_choices]
             for layer_choices in self.allowed_size_indices_by_layer
@@ -184,18 +226,18 @@ class Space:
     def is_within_parameter_bounds(self, net: Net) -> bool:
         """Return whether a network has `low` to `high` parameters.
 
-        In stage 2, which does not change sizes, every network counts as inside."""
+        In stage 2, which does not change sizes, the result is always True."""
         return (
             "ids" not in self.searched_dimensions
             or self.low <= self.count_net_parameters(net) <= (self.high or ENDLESS)
         )
 
     def count_size_choices(self) -> int:
-        """Return in how many ways the layers' ids can be chosen such that the size is
-        in the window.
+        """Count the ways to choose the sizes of all layers within the bounds.
 
-        In stage 3 it is the number of candidates. In stage 2, where ids are fixed, it
-        is 1."""
+        The network has to have `low` to `high` parameters. In stage 3 the result is the
+        number of all candidates, as only sizes are searched. In stage 2 sizes are
+        fixed, and it is 1. If it is 0, the space is empty."""
         return (
             self.size_choices_within_bounds.count_combinations()
             if "ids" in self.searched_dimensions
@@ -205,8 +247,9 @@ class Space:
     def list_starting_networks(self) -> list[Net]:
         """Return the networks that a search evaluates first, before it draws any.
 
-        It is the network that the search starts from, as in the authors' code. In stage
-        2 it is also that network with BERT's formula in every layer."""
+        This is the network from which the search starts, as in EfficientBERT's code. In
+        stage 2 a second one follows, the same network with BERT's formula in every
+        layer. Networks outside of the bounds of parameters are left out."""
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
         nets = (self.start, replace(self.start, layers=plain))[
             : 1 + (self.stage == "stage2")
@@ -216,12 +259,14 @@ class Space:
         ]
 
     def draw_candidate(self, rng: np.random.Generator) -> Net:
-        """Return a random network of this space.
+        """Draw a random network of this space, to be evaluated by a search.
 
-        Ids are uniform over all choices in the size window. Formulas are random changes
-        of BERT's formula or, in stage 2, of the layer's formula in half of the draws.
-        The authors' code draws ids and formulas again until the size fits, which gives
-        the same distribution, since a formula does not change the size."""
+        Sizes of layers are uniform over all choices within the bounds of parameters.
+        Where formulas are searched, each is a random change of BERT's formula. In stage
+        2 half of them are random changes of the layer's present formula instead.
+        EfficientBERT's code draws sizes and formulas again until the number of
+        parameters fits. That gives the same distribution, because the number does not
+        depend on formulas."""
         ids = [find_size_index(l) for l in self.start.layers]
         if "ids" in self.searched_dimensions:
             ids = [
@@ -248,10 +293,13 @@ class Space:
     def _grow_formula(
         self, layer: Layer, seed_formula: str, draw_uniform: Callable[[], float]
     ) -> Layer:
-        """Return a layer with a random change of `seed_formula`, or with `seed_formula`
-        itself where no change is valid.
+        """Return a copy of a layer with a random change of a formula.
 
-        draw_uniform: f() -> random number in [0, 1)."""
+        The formula is `seed_formula` itself where no valid change is found.
+
+        layer: the layer, whose width decides which changes are valid.
+        seed_formula: text such as "W2 gelu(W1 x)".
+        draw_uniform: f() -> random number, uniform in [0, 1)."""
         linears = 1 if self.stage == "stage2" else len(IDS)
         widths = (
             self.start.hidden,
@@ -266,11 +314,13 @@ class Space:
         )
 
     def mutate_net(self, net: Net, rng: np.random.Generator) -> Net:
-        """Return a copy of a network in which one random layer has a new id or a new
-        formula.
+        """Return a mutated copy of a network, for a search by evolution.
 
-        Where the id should change but no other id is possible, it is a new random
-        network."""
+        One random layer gets another size or another formula, with equal probability
+        where the stage searches both. Where the size should change and no other size is
+        possible, the result is a new random network.
+
+        net: a network of this space."""
         if (
             self.searched_dimensions[int(rng.integers(len(self.searched_dimensions)))]
             == "formula"
@@ -287,8 +337,11 @@ class Space:
         )
 
     def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
-        """Return (index of the layer, changed layer) for each change of a single
-        layer's id that keeps the size in the window and fits the layer's formula."""
+        """Return all possible changes of the size of a single layer of a network.
+
+        Each is (index of the layer, changed layer). The layer's formula must be valid
+        at the new size, and the whole network must have `low` to `high` parameters. A
+        mutation takes one of them."""
         return [
             (i, layer)
             for i, old in enumerate(net.layers)
@@ -309,34 +362,42 @@ class Space:
         )
 
     def convert_layers_to_json(self, net: Net) -> LayersJson:
-        """Return the layers of a candidate as plain JSON, for the history file. What
-        candidates share is left out."""
+        """Return the layers of a network as [[formula, k, q], ...].
+
+        A search writes them to its history file. A layer has k stacked feed-forward
+        networks with 1/q of the full inner width. Widths and heads are left out, as all
+        networks of a search share them."""
         return net.to_json()["layers"]
 
     def convert_json_to_net(self, layers_json: LayersJson) -> Net:
-        """Return the candidate whose layers `convert_layers_to_json` wrote."""
+        """Return the network whose layers are given as [[formula, k, q], ...].
+
+        It is the inverse of `convert_layers_to_json`, for reading the history file of a
+        search. Widths and heads are those of the network from which the search
+        starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
     def make_duplicate_key(self, net: Net) -> str:
-        """Return a text that is equal for networks that compute the same, so that a
-        search evaluates none twice.
+        """Return a text that is equal for networks that compute the same.
 
-        The order of operands of add, mul and max does not matter."""
+        By it a search evaluates no network twice. It has the formula and the size of
+        each layer. The order of operands of add, mul and max does not matter."""
         return " | ".join(
             f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
             for l in net.layers
         )
 
     def make_features(self, nets: list[Net]) -> np.ndarray:
-        """Return features of N networks on which a sampler fits its classifiers, float
-        [N, F], as in the authors' code.
+        """Return features of N networks, float [N, F], on which classifiers are fitted.
 
-        Each layer gives its formula's prefix list as numbers, padded with -1 to 20
-        entries. A linear map is written as the number (0 to 15) of the layer's size: its
-        number of stacked networks and their expansion ratio. In stage 2, where sizes
-        are fixed, it is 0. The other symbols (add, mul, max, gelu, ..., x, W1, W2) have
-        the numbers that follow. In stage 3 a layer gives the number of its size
-        alone."""
+        A classifier predicts from them which networks score well. The features are
+        those of EfficientBERT's code: each layer gives 20 numbers, one for each symbol
+        of its formula in prefix order (each operation before its operands), then -1. A
+        linear map gives the index, 0 to 15, of the layer's size (number of stacked
+        networks and their width). In search stage 2, where sizes are fixed, it gives 0.
+        The other symbols (add, mul, max, gelu, ..., x, W1, W2) are numbered on from
+        there. In stage 3, which searches sizes alone, a layer gives only the index of
+        its size."""
         searched = self.searched_dimensions
         rows = [
             [
@@ -376,10 +437,15 @@ def _sort_commutative_operands(formula: str) -> str:
 def _encode_layer_features(
     formula: str, size_index: int, searched_dimensions: tuple[str, ...]
 ) -> list[int]:
-    """Return the numbers that describe one layer (see `Space.make_features`).
+    """Return the integers that describe one layer to classifiers.
 
-    size_index: the number of the layer's id, 0 to 15.
-    searched_dimensions: "formula", "ids" or both."""
+    They are a part of `Space.make_features`. Where only sizes are searched, the list is
+    [size_index]. Else it has 20 entries, a number for each symbol of the formula in
+    prefix order, then -1.
+
+    formula: text such as "W2 gelu(W1 x)".
+    size_index: index, 0 to 15, of the layer's size (`find_size_index`).
+    searched_dimensions: what the stage searches, "formula", "ids" (sizes) or both."""
     if "formula" not in searched_dimensions:
         return [size_index]
     linear, others = (size_index, len(IDS)) if "ids" in searched_dimensions else (0, 1)
@@ -390,6 +456,9 @@ def _encode_layer_features(
 
 
 def from_json(space_json: SpaceDescriptor) -> Space:
-    """Return the Space that `Space.to_json` wrote as JSON."""
+    """Return the Space that `Space.to_json` wrote as JSON.
+
+    A Space is the set of networks that a search may evaluate. The entry "grammar",
+    the rules for formulas, is not read."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})

@@ -43,28 +43,38 @@ def search(
     pretrain: Json | None = None,
     classifier: str | None = None,
 ) -> Json:
-    """Search for the best network of a space, by training each candidate or by scoring
-    subnetworks of a trained supernet.
+    """Search for the best small network on a task (EfficientBERT, section 3.2).
 
-    A candidate's score is the task's first metric on held-out rows: after its training,
-    or the highest during it with `select` "best". With the option `score` "loss" it is
-    `students.make_teacher_agreement_scorer` instead. Every candidate gets the same new
-    classification head; in the authors' code one head goes on from candidate to
-    candidate. Each evaluation is a line of the file `history.jsonl`. The returned
-    metrics are those of the best candidate, and `make_search_result` of it. `is_start`
-    says that no candidate was better than the first network.
+    This function is a step: it does the work of a run and returns its results. Stages 1
+    and 2 of the search train each candidate network briefly. Stage 3 scores subnetworks
+    of a supernet, a trained network whose leading parts are smaller networks.
 
-    Input runs: `start`, a supernet. `before`, optional, the search whose result `net`
-    refers to. To train candidates: `teacher`, fine-tuned on the task, and with a corpus
-    `general`, any BERT. Subnetworks need a teacher only for the score "loss".
+    A score is that of the task's first metric on held-out rows, or exp(-L) of the loss
+    on the teacher's logits with the option `score` "loss". Where the training setting
+    `select` is "best", the highest score during a training counts. Every candidate gets
+    the same new classification head; in EfficientBERT's code one head goes on from
+    candidate to candidate. Each evaluation is a line of the file `history.jsonl`.
 
-    space: JSON of a search.space.Space without its first network.
-    net: that first network, as JSON.
-    search, warmup, pretrain: fields of the options Search, Warmup and Train. Without
-    warmup candidates are subnetworks of the supernet, with its head of the task
-    `classifier`.
-    corpus: a text on which candidates are first trained, with the settings `pretrain`.
-    """
+    The result describes the best network for later runs ("net", "supernet" and "shared"
+    of `make_search_result`). It also has its "score" and "parameters", the number of
+    "evaluations", and "is_start": whether it is the network with which the search
+    started.
+
+    training: the task's rows, the training settings, and the run with its inputs.
+    `start` is a supernet, which gives the first weights. `before`, optional, is the
+    earlier search that found `net`. `teacher`, a model fine-tuned on the task, is
+    needed to train candidates and for the score "loss". `general`, any BERT, is the
+    teacher on a text.
+    space: the set of networks that the search may evaluate, as `make_search_space`
+    returns it.
+    net: the network with which the search starts, as JSON.
+    search: fields of the options Search, such as method and budget.
+    warmup: fields of the options Warmup, by which candidates are distilled; None scores
+    subnetworks without training.
+    corpus: dict of a text on which candidates are trained first; None leaves this out.
+    pretrain: fields of the options Train for that text.
+    classifier: without `warmup`, the task whose classification head of the supernet is
+    used."""
     run, options = training.run, Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
@@ -96,11 +106,15 @@ def search(
 def make_search_result(space: Space, net: Net) -> SearchResult:
     """Return the results of a search that later runs take as arguments, as plain JSON.
 
-    "net" is the network that the search found. "supernet" has the formulas of "net",
-    but the most stacked networks and the full width in each layer. "shared" are fields
-    of the options Shared, by which the supernet is trained: each layer draws its size
-    (k stacked networks, 1/q of the inner width) from all sizes that its formula allows,
-    and the size in "net" with twice the probability of another."""
+    "net" is the network that the search found. "supernet" has the same formulas, and in
+    each layer the most stacked networks and the full width. "shared" has the fields of
+    the options Shared, which say how random subnetworks of this supernet are trained.
+    Each layer draws its size (k stacked networks, 1/q of the inner width) from all
+    sizes that its formula allows. The size in "net" is twice as probable as another.
+
+    space: the set of networks that was searched; its bounds of parameters hold for the
+    subnetworks too.
+    net: the best network."""
     largest = {"stack": max(STACKS), "q": min(QS)}
     full_net = replace(
         net, layers=tuple(replace(layer, **largest) for layer in net.layers)
@@ -122,10 +136,15 @@ def make_search_result(space: Space, net: Net) -> SearchResult:
 def make_model_scorer(
     training: TaskTraining, model: transformers.PreTrainedModel, selection_score: str
 ) -> Callable[[], float]:
-    """Return f() -> the score of a model on the held-out rows, with its weights at the
-    time of the call.
+    """Return f() -> the score of a model on the held-out rows, by which a search ranks.
 
-    selection_score: "" for the task's metric, or "loss", as in the options Search."""
+    The function scores the model with its weights at the time of the call, so it can be
+    called during a training.
+
+    training: the task's rows, the training settings and the teacher.
+    selection_score: "" for the metric by which the training selects its best model, the
+    task's first metric by default; "loss" for exp(-L) of the loss on the teacher's
+    logits."""
     if selection_score == "loss":
         return students.make_teacher_agreement_scorer(training, model)
     return partial(
@@ -137,11 +156,16 @@ def make_model_scorer(
 def make_subnetwork_scorer(
     training: TaskTraining, selection_score: str, classifier_task: str
 ) -> Callable[[Net], float]:
-    """Return f(net) -> score on held-out rows of a subnetwork of the supernet, without
-    training.
+    """Return f(net) -> the score of a subnetwork of a trained supernet.
 
-    selection_score: "" for the task's metric, or "loss", as in the options Search.
-    classifier_task: the task whose head of the supernet is used."""
+    A supernet is a network whose leading parts are smaller networks with shared
+    weights. Stage 3 of the search scores its candidates so, on held-out rows and
+    without training them. The supernet is loaded once, from the run's input `start`.
+
+    training: the task's rows, and the run with its inputs.
+    selection_score: "" for the task's metric, or "loss" for exp(-L) of the loss on the
+    teacher's logits.
+    classifier_task: the task whose classification head of the supernet is used."""
     folder = training.run.inputs["start"].model_folder
     model, training.tokenizer = students.load_classifier(folder, classifier_task)
     judge = make_model_scorer(training, model, selection_score)
@@ -160,13 +184,18 @@ def make_short_training_scorer(
     corpus: CorpusDescriptor | None,
     pretrain: Train | None,
 ) -> Callable[[Net], float]:
-    """Return f(net) -> score on held-out rows of a candidate that inherits weights from
-    the supernet and is then trained for a few epochs.
+    """Return f(net) -> the score of a network after a short training on a task.
 
-    selection_score: "" for the task's metric, or "loss", as in the options Search.
-    distillation: its options.
-    corpus, pretrain: a text on which it is first trained, and the settings of that
-    training; None leaves it out."""
+    Stages 1 and 2 of the search score their candidates so, on held-out rows. The
+    network inherits its first weights from the supernet, the largest network. It is
+    then distilled for a few epochs.
+
+    training: the task's rows, the training settings, and the run with its inputs.
+    selection_score: "" for the task's metric, or "loss" for exp(-L) of the loss on the
+    teacher's logits.
+    distillation: the options of the distillation.
+    corpus: dict of a text on which the network is trained first; None leaves this out.
+    pretrain: the training settings for that text."""
     run, train, numerics = training.run, training.train, training.numerics
     teacher, training.tokenizer = training.teacher
     rows = training.training_rows

@@ -28,7 +28,19 @@ class Surface(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A Recipe has the settings of a surface that the paper leaves open."""
+    """A Recipe says how a surface of Figure 5 is computed where the paper is silent.
+
+    A surface is the output of a network as a function of two inputs, with all weights 1
+    (EfficientBERT, section 4.6).
+
+    average: what replaces LayerNorm: "pair", the mean of input and output of a
+    feed-forward network, or "channels", the mean over the two channels.
+    residual: whether the result of a feed-forward network f is h + f(h), or f(h) alone.
+    width: number of inner channels, "whole" for max(1, int(D / q)) or "real" for the
+    fraction D / q, with D the full inner width for two hidden channels and 1/q a
+    layer's share of it.
+    points: number of points on each axis.
+    low, high: ends of both axes."""
 
     # What replaces LayerNorm: "pair" is the average of the input and the output of the
     # feed-forward network, "channels" the average over the two channels.
@@ -49,18 +61,22 @@ def clip_magnitudes(values: np.ndarray) -> np.ndarray:
 def _make_linear_maps(
     inner_channels: float, width_rule: str
 ) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
-    """Return {"W1", "W2": f(values [..., channels])}, the linear maps whose weights are
-    all 1.
+    """Return the two linear maps of a feed-forward network whose weights are all 1.
+
+    They are {"W1": f, "W2": f}, with f(values [..., input channels]) -> [..., output
+    channels]. Each output channel is the sum of all input channels.
 
     inner_channels: number of inner channels e, maybe a fraction.
-    width_rule: as `Recipe.width`. For "real" the inner layer keeps two channels, and W2
-    weighs each by e / 2."""
+    width_rule: "whole" gives W1 max(1, int(e)) output channels. With "real" W1 has two,
+    and W2 multiplies the sum by e / 2, which allows a fraction. W2 always has two."""
 
     def make_repeated_sum(
         repeat_count: int, factor: float = 1.0
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return f(values) -> the sum over channels times `factor`, in each of
-        `repeat_count` output channels."""
+        """Return a linear map with equal weights.
+
+        It is f(values [..., C]) -> [..., repeat_count]. Each output channel is the sum
+        over the C input channels times `factor`."""
         return lambda a: np.repeat(
             clip_magnitudes(factor * a.sum(-1, keepdims=True)), repeat_count, -1
         )
@@ -79,11 +95,16 @@ def _make_linear_maps(
 
 
 def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
-    """Return the Surface of a network: the coordinates of a
-    square grid of inputs, and the mean output at each.
+    """Return the output of a network with all weights 1 as a function of two inputs.
 
-    A row of z has one value of the second input. The result is deterministic and in
-    float64. Magnitudes are cut at LIMIT (1e90)."""
+    The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
+    section 4.6 and Figure 5). There is no attention. The result has the `coordinates`
+    [N] of either input and the mean outputs, `heights` [N, N], in float64. A row of
+    heights has one value of the second input. Magnitudes are cut at 1e90, so that
+    nothing overflows.
+
+    net: description of the network, with the formula and size of each layer.
+    surface_options: what the paper leaves open, such as the range of the inputs."""
     surface_options = surface_options or Recipe()
     axis = np.linspace(
         surface_options.low, surface_options.high, surface_options.points
@@ -106,23 +127,26 @@ def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> 
 
 
 def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
-    """Return arcsinh(z / 2) / ln 10 for plots, a logarithmic scale with a sign.
+    """Return heights on a logarithmic scale that has a sign, for plots.
 
-    It is linear near 0 and counts decades further out: about 3 at 1000 and -3 at -1000.
-    """
+    The value is arcsinh(z / 2) / ln 10. It is linear near 0 and counts decades further
+    out: about 3 at 1000 and -3 at -1000. So surfaces of very different size can be
+    drawn.
+
+    heights: z, an array of any shape."""
     return np.arcsinh(heights / 2) / np.log(10)
 
 
 def measure_roughness(heights: np.ndarray) -> Roughness:
-    """Return three measures of how uneven a surface is, after z and both axes are
-    scaled to 0 to 1. All are 0 for a constant surface.
+    """Return three measures of how uneven a surface is, all 0 for a constant one.
 
-    "variation" is the total variation of a line parallel to an axis, averaged over all
-    lines; it is 1 if each climbs the whole range once. "steepest" is the largest slope
-    along an axis; it is 1 for a plane that rises along it. "curvature" is the mean
-    absolute second derivative along the axes; it is 0 for a plane.
+    Heights and both axes are scaled to 0 to 1 first. "variation" is the total variation
+    along a line parallel to an axis, averaged over all lines; it is 1 if each line
+    climbs the whole range once. "steepest" is the largest slope along an axis; it is 1
+    for a plane that rises along it. "curvature" is the mean absolute second derivative
+    along the axes; it is 0 for a plane.
 
-    heights: z [N, N]."""
+    heights: z [N, N] at N x N points with equal distances."""
     low, high = heights.min(), heights.max()
     if not high > low:
         return {"variation": 0.0, "steepest": 0.0, "curvature": 0.0}
