@@ -605,10 +605,13 @@ def measure_command(words, **variables):
 
 def list_own_specs(profile, rows_folder, model_folder, seed):
     """Return {model of SIX: its Spec} on a reader's rows."""
-    own = grids.make_reader_profile(profile, str(rows_folder), str(model_folder))
-    (task,) = grids.select_tasks(own, by_profile=frontier.TASKS)
+    reader_profile = grids.make_reader_profile(
+        profile, str(rows_folder), str(model_folder)
+    )
+    (task,) = grids.select_tasks(reader_profile, by_profile=frontier.TASKS)
     return {
-        name: frontier.TABLE[name].make(own, task, HALF).with_seed(seed) for name in SIX
+        name: frontier.TABLE[name].make(reader_profile, task, HALF).with_seed(seed)
+        for name in SIX
     }
 
 

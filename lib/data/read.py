@@ -126,13 +126,11 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
     return folder
 
 
-class Row(NamedTuple):
-    """A Row is a parsed row of a table: an example with its texts and its label.
+class ParsedRow(NamedTuple):
+    """A ParsedRow is a row of a table: an example with its texts and its label.
 
-    place: the file and line of the row, for error messages.
     texts: one or two texts.
-    label: the label as the file spells it.
-    first: the first cell of the row, which names the split in SentEval's files."""
+    label: the label as the file spells it."""
 
     place: str  # File and line, for error messages.
     texts: list[str]
@@ -194,7 +192,7 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
     return _make_official_split(parse_rows(parse_table(path, ".tsv"), layout), layout)
 
 
-def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
+def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
     """Return the rows of a table as Rows: texts and label, found by column names.
 
     Raises Refused, with file and line, where a column is missing, a row has too many or
@@ -244,7 +242,7 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
                 place, given, "texts and a label", "fill it in or drop it"
             )
         parsed_rows.append(
-            Row(place, texts, label, convert_cell_to_text(cells[0], place))
+            ParsedRow(place, texts, label, convert_cell_to_text(cells[0], place))
         )
     if not parsed_rows:
         raise make_content_error(place, "no rows", "one row a line")
@@ -252,7 +250,9 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[Row]:
 
 
 def build_split(
-    rows: list[Row], classes: tuple[str, ...], encode_label: Callable[[Row], float]
+    rows: list[ParsedRow],
+    classes: tuple[str, ...],
+    encode_label: Callable[[ParsedRow], float],
 ) -> Split:
     """Return parsed rows as a Split, with label texts turned into numbers.
 
@@ -260,13 +260,13 @@ def build_split(
     scores.
 
     classes: the class names, or () for scores.
-    encode_label: function from a Row to its class code or score."""
+    encode_label: function from a ParsedRow to its class code or score."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(encode_label, rows)), np.int64 if classes else np.float32)
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
-def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
+def _make_official_split(rows: list[ParsedRow], column_layout: Json) -> Split:
     """Return the Split of the parsed rows of an official task.
 
     Labels of GLUE may be class names or class codes, since some files have names and
@@ -280,7 +280,7 @@ def _make_official_split(rows: list[Row], column_layout: Json) -> Split:
         {str(c): c for c in codes.values()} if column_layout["source"] == "glue" else {}
     )
 
-    def encode_label(row: Row) -> float:
+    def encode_label(row: ParsedRow) -> float:
         value = codes.get(row.label, -1) if classes else parse_number(row.label, -1)
         if not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"

@@ -24,7 +24,7 @@ from lib.data.lines import (
     quote_for_message,
     shorten_path,
 )
-from lib.data.read import Row
+from lib.data.read import ParsedRow
 
 LABELS = {
     *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
@@ -390,7 +390,7 @@ def fit_label_coding(
     location: str,
     label_column: str,
     label_kind: str,
-    rows_by_split: Mapping[str, Sequence[Row]],
+    rows_by_split: Mapping[str, Sequence[ParsedRow]],
 ) -> LabelCoding:
     """Find out whether labels are classes or scores, and how they become numbers.
 
@@ -436,7 +436,7 @@ def fit_label_coding(
 
 
 def _infer_label_kind(
-    rows: Sequence[Row], number_by_label: Mapping[str, float | None]
+    rows: Sequence[ParsedRow], number_by_label: Mapping[str, float | None]
 ) -> str:
     """Return "classes" or "scores", as the spelling of the labels suggests.
 
@@ -486,7 +486,7 @@ def _code_labels_as_scores(
 
 
 def _code_labels_as_classes(
-    rows_by_split: Mapping[str, Sequence[Row]],
+    rows_by_split: Mapping[str, Sequence[ParsedRow]],
     number_by_label: Mapping[str, float | None],
 ) -> LabelCoding:
     """Return the LabelCoding that takes a user's labels as names of classes.

@@ -106,8 +106,8 @@ class Sentence(NamedTuple):
     document: str
 
 
-class Row(NamedTuple):
-    """A Row is an example of a probing task: a sentence with its label.
+class ProbingExample(NamedTuple):
+    """A ProbingExample is an example of a probing task: a sentence with its label.
 
     label: the class name.
     key: all rows of one key, such as a lemma or a document, go to the same split, so
@@ -379,7 +379,9 @@ class _Treebank:
         # such counts differ by less than a factor of two.
         return FrequencyClass(*form[1:], self.times[form].bit_length())
 
-    def make_row(self, task_name: str, sentence: Sentence, rng: Random) -> Row | None:
+    def make_example(
+        self, task_name: str, sentence: Sentence, rng: Random
+    ) -> ProbingExample | None:
         """Return the example that a probing task makes of a sentence.
 
         Returns None where the sentence does not suit the task, such as one without a
@@ -389,23 +391,25 @@ class _Treebank:
         rng: draws which change is made to the sentence, if any."""
         words, label = list(sentence.words), rng.choice("IO")
         if task_name == "Length":
-            return Row(str(bisect_left(BINS, len(words))), sentence.document, words)
+            return ProbingExample(
+                str(bisect_left(BINS, len(words))), sentence.document, words
+            )
         if task_name == "WordContent":
             names = self.names[task_name]
             asked = [word for word in map(str.lower, words) if word in names]
             if len(asked) != 1:
                 return None
-            return Row(str(names.index(asked[0])), " ".join(words), words)
+            return ProbingExample(str(names.index(asked[0])), " ".join(words), words)
         if task_name == "Depth":
             bin = min(max(*compute_depths(sentence), 3), 6) - 3
-            return Row(
+            return ProbingExample(
                 TASKS[task_name].labels[bin], sentence.document, words, len(words)
             )
         if task_name == "TopConstituents":
             code = [*self.names[task_name], format_top_constituents(sentence)].index(
                 format_top_constituents(sentence)
             )
-            return Row(str(code), sentence.document, words)
+            return ProbingExample(str(code), sentence.document, words)
         if task_name == "BigramShift":
             return _make_bigram_shift_row(sentence, words, label, rng)
         if task_name == "OddManOut":
@@ -416,17 +420,21 @@ class _Treebank:
             swapped, longer = swap_coordinate_clauses(sentence) or (None, 0)
             if swapped and label == "I":
                 words, longer = swapped, -longer
-            return Row(label, sentence.document, words, longer) if swapped else None
+            return (
+                ProbingExample(label, sentence.document, words, longer)
+                if swapped
+                else None
+            )
         label_and_key = (
             find_tense(sentence)
             if task_name == "Tense"
             else find_grammatical_number(sentence, _RELATION[task_name])
         )
-        return Row(*label_and_key, words) if label_and_key else None
+        return ProbingExample(*label_and_key, words) if label_and_key else None
 
     def _replace_by_odd_word(
         self, sentence: Sentence, words: list[str], rng: Random
-    ) -> Row | None:
+    ) -> ProbingExample | None:
         forms = [
             pair
             for pair in _iterate_nouns_and_verbs(sentence)
@@ -444,12 +452,12 @@ class _Treebank:
         label, lemma = rng.choice("CO"), sentence.lemmas[i]
         if label == "C":
             words[i], lemma = others[0]
-        return Row(label, lemma, words)
+        return ProbingExample(label, lemma, words)
 
 
 def _make_bigram_shift_row(
     sentence: Sentence, words: list[str], label: str, rng: Random
-) -> Row | None:
+) -> ProbingExample | None:
     free = [kind not in ("PUNCT", "SYM") for kind in sentence.kinds]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [
@@ -460,7 +468,7 @@ def _make_bigram_shift_row(
     i = rng.choice(places)
     if label == "I":
         words[i : i + 2] = words[i + 1], words[i]
-    return Row(label, sentence.document, words)
+    return ProbingExample(label, sentence.document, words)
 
 
 def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
@@ -510,9 +518,9 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
     for index, s in enumerate(treebank.sentences):
         rng = random.Random(f"{task_name}:{' '.join(s.words)}")
         order = rng.random()
-        if row := treebank.make_row(task_name, s, rng):
+        if row := treebank.make_example(task_name, s, rng):
             records.append((order, index, *row))
-    columns = ("order", "index", *Row._fields)
+    columns = ("order", "index", *ProbingExample._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
     rows["part"] = rows["key"].map(
         _assign_keys_to_splits(rows, task_name == "WordContent")
