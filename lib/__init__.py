@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def _find_repository_root() -> _Path | None:
     """Return the root of the repository's checkout that contains the working folder.
 
-    It is None where no checkout does. Else this package is imported from that checkout,
-    even if the Python environment was installed from another one."""
+    This package is then imported from that checkout, even if the Python environment was
+    installed from another one. The result is None outside of any checkout."""
     try:
         place = _Path.cwd()
     except OSError:  # The working folder was deleted.
@@ -171,8 +171,8 @@ def trainer(
 
     count: the number of training rows; 2,000 other rows are for development.
     seed: the seed of the weights and of the training.
-    rows: {"train": Split, "dev": Split} of another task of two classes, in words of the
-    generated sentences (lib.data.grammar)."""
+    rows: {"train": Split, "dev": Split} of another task of two classes. Its texts may
+    have only the words of the generated sentences (lib.data.grammar)."""
     from tempfile import mkdtemp
 
     import transformers
@@ -258,9 +258,9 @@ def save(
     tokenizer: PreTrainedTokenizerFast,
     folder: str | _Path | None,
 ) -> None:
-    """Write a model and its tokenizer to a folder, pruned or otherwise changed too.
+    """Write a model, which may be pruned, and its tokenizer to a folder.
 
-    The operations that changed its architecture are written into the configuration. So
+    Operations that changed the model's architecture are noted in the configuration. So
     `network` and `lib.model.backbone.load` open it with the changed shape.
 
     folder: the new folder; None writes nothing."""

@@ -397,7 +397,8 @@ def show(args: argparse.Namespace) -> None:
     """Print the scores, history, status and metrics of one run.
 
     A run is one training or measurement. With a notebook's name in place of a run,
-    print the answers on its pages. Raises Refused where neither has this name."""
+    print the sentences that sum up the notebook's results. Raises Refused where neither
+    a run nor a notebook has this name."""
     from lib.core.spec import from_json
     from lib.export import card, opened
     from lib.report import site

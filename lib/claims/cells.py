@@ -281,9 +281,9 @@ def parse_cells(cells_text: str) -> list[Cell]:
 def parse_cell(cell_text: str) -> Cell:
     """Parse one comparison of models, such as "Ghost > Prune @ m=3", into a Cell.
 
-    A Cell has the weighted models and the region in which the sum must lie. Raises
-    Refused where the text cannot be parsed, names an unknown measure, or compares
-    scores with weights that do not sum to 0."""
+    A Cell has the models with their weights, and the range in which their weighted sum
+    must lie for the claim to hold. Raises Refused where the text cannot be parsed,
+    names an unknown measure, or compares scores with weights that do not sum to 0."""
     hit = CELL.fullmatch(cell_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"

@@ -44,9 +44,9 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
     """Compute the effects that a paper prints for the comparisons of one of its claims.
 
     Return {(text of a comparison, task): effect}, to be compared with the measured
-    effects. For a mean over tasks, the key has all its tasks with "/" between, so that
-    the printed mean is over the same tasks as the measured one. They are computed from
-    the paper's printed tables by Python expressions in `effects.csv`.
+    effects. The effects are computed from the paper's printed tables by Python
+    expressions in `effects.csv`. For a mean over tasks, the key has all its tasks with
+    "/" between, so that the printed mean is over the same tasks as the measured one.
 
     claim_id: such as "G1"."""
     paper, values = lists.read_claims()[claim_id]["paper"], {}
@@ -115,13 +115,12 @@ class PrintedCells:
     ) -> list[PrintedValue]:
         """Return one column of a printed table, in all rows that the keys select.
 
-        Numbers are exact Fractions, empty cells None, other cells text. Python
-        expressions that check printed numbers call it by the name `col`. Raises Refused
-        where no row fits.
+        Other numbers that the paper prints are checked against it. Numbers are exact
+        Fractions, empty cells None, other cells text. Raises Refused where no row fits.
 
         row_keys: one text for each of the first columns of the table. A row fits where
-        these columns equal the texts or, if no row does, begin with them; "*" fits
-        any."""
+        these columns equal the texts or, if no row does, begin with them; "*" fits any
+        text."""
         rows = self.find_numbered_rows(table_name, row_keys)
         self.texts_read |= {
             (table_name, column_name, i): line[column_name] for i, line in rows
@@ -133,12 +132,12 @@ class PrintedCells:
     ) -> PrintedValue:
         """Return one cell of a printed table: a Fraction, a text, or None if empty.
 
-        Python expressions that check printed numbers call it by the name `cell`. Raises
-        Refused where no row fits the keys, and ValueError where several do.
+        Other numbers that the paper prints are checked against it. Raises Refused where
+        no row fits the keys, and ValueError where several do.
 
         row_keys: one text for each of the first columns of the table. A row fits where
-        these columns equal the texts or, if no row does, begin with them; "*" fits
-        any."""
+        these columns equal the texts or, if no row does, begin with them; "*" fits any
+        text."""
         (value,) = self.read_column(table_name, column_name, *row_keys)
         return value
 
@@ -147,8 +146,8 @@ class PrintedCells:
     ) -> list[Fraction | str]:
         """Return the non-empty cells of a printed table's row in a span of columns.
 
-        Numbers are exact Fractions, other cells text. Python expressions that check
-        printed numbers, such as an average, call it by the name `row`.
+        Numbers are exact Fractions, other cells text. From them a printed average, for
+        example, is computed again and checked.
 
         first_colon_last_column: the span as "A:B", from column A to column B, both
         included.
@@ -165,12 +164,12 @@ class PrintedCells:
         return [value for value in values if value is not None]
 
     def runs_use_printed_settings(self, claim_id: str) -> bool:
-        """Return whether the runs at full size use all printed settings of a claim.
+        """Return whether the runs at full size use all settings that a claim repeats.
 
+        Such a claim repeats settings that its paper prints, such as a learning rate.
         The runs are those of profile `paper`, which has the sizes of the papers. They
         are planned, but need not be made. `settings.csv` lists each setting: the cell
         in which it is printed, and the argument of the runs that must agree with it.
-        Python expressions that check printed numbers call this method `settings`.
 
         claim_id: such as "G115"."""
         lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
@@ -190,8 +189,8 @@ class PrintedCells:
 
         settings_csv_row: the table, column and row of the printed cell, and the step
         (kind of work) and argument of the runs that must agree with it. With the
-        `relation` "is", the printed value must be the only one in all these runs; with
-        "among", one of them."""
+        `relation` "is", all these runs must have the printed value; with "among", at
+        least one of them."""
         rows = filter(None, (settings_csv_row["row"], settings_csv_row["times"]))
         cells = [
             self.read_cell(settings_csv_row["table"], settings_csv_row["column"], row)
@@ -226,8 +225,7 @@ class PrintedCells:
         """Return the keys of a printed table's rows whose printed average is wrong.
 
         It is wrong where it differs from the mean of the row's columns, rounded to one
-        decimal (halves away from zero). Rows with an empty cell are left out. Python
-        expressions that check printed numbers call this method `off`.
+        decimal (halves away from zero). Rows with an empty cell are left out.
 
         first_colon_last_column: the averaged columns as "A:B", from A to B.
         average_column: the column with the printed average.
@@ -258,11 +256,10 @@ def read_setting_values(
 ) -> set[PrintedValue]:
     """Return all values that a setting has in a notebook's runs planned at full size.
 
-    Python expressions that check printed numbers call it by the name `setting`, to
-    compare the values with the printed one. Numbers are exact Fractions, other values
-    text. Full size is the profile `paper`. The values are read from the descriptions
-    (Specs) of all runs of one step (kind of work) that the notebook lists, or that a
-    listed run depends on. Raises Refused where no run has the setting.
+    They are compared with the value that a paper prints. Numbers are exact Fractions,
+    other values text. Full size is the profile `paper`. The values are read from the
+    descriptions (Specs) of all runs of one step (kind of work) that the notebook lists,
+    or that a listed run depends on. Raises Refused where no run has the setting.
 
     dotted_setting_path: the place of the setting in the step's arguments, such as
     "train.epochs".
@@ -302,9 +299,8 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
     """Return all values of a label, such as `seed`, in a notebook's full-size runs.
 
     These are the runs that the notebook lists at profile `paper`, which has the sizes
-    of the papers. Numbers are exact Fractions, other values text. Python expressions
-    that check printed numbers call it by the name `axis`, for example to compare the
-    number of seeds with the printed one."""
+    of the papers. Numbers are exact Fractions, other values text. So the number of
+    seeds, for example, can be compared with the one that a paper prints."""
     labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
         None
     }
@@ -314,9 +310,8 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
 def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
     """Compute an operation of a feed-forward network, such as GELU, at some numbers.
 
-    Python expressions that check a paper call it by the name `operation`, to compare
-    the result with the equation that the paper prints. Raises KeyError for an unknown
-    operation.
+    The result is compared with that of the equation that a paper prints. Raises
+    KeyError for an unknown operation.
 
     operation_name: the name as a paper prints it, such as "Leaky ReLU".
     operands: as many numbers as the operation takes."""
@@ -326,14 +321,14 @@ def apply_named_operation(operation_name: str, *operands: float | Fraction) -> f
 
 
 def call_lib_counting_function(import_path: str, *args: Any, **keywords: Any) -> Any:
-    """Call one of this package's counting functions by its import path.
+    """Call a function of this package by its import path and return its result.
 
-    Return its result. Python expressions that compare it with a printed count call it
-    by the name `ours`, as in ours("papers.efficientbert.search.net:ffn_parameters",
-    768, 3072). An argument that names an encoder, such as "bert-base", is replaced by
-    its Shape (the encoder's sizes).
+    The result, such as a count of parameters, is compared with the one that a paper
+    prints. An argument that names an encoder, such as "bert-base", is replaced by its
+    Shape (the encoder's sizes).
 
-    import_path: a module below `lib`, a colon, and the name of a function in it."""
+    import_path: a module below `lib`, a colon, and the name of a function in it, such
+    as "papers.efficientbert.search.net:ffn_parameters"."""
     module, name = import_path.split(":")
     values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
@@ -344,9 +339,9 @@ def evaluate_expression(
 ) -> Any:
     """Return the value of an expression as a paper prints it, such as "c * x^2".
 
-    "^" is the power, and all names of the module `math` and `max` can be used.
-    Python expressions that check printed numbers call it by the name `given`, as in
-    given("c * x^2", "c = 2", x=3), which is 18.
+    With the constants "c = 2" and the variable x=3 it is 18. "^" is the power, and
+    `max` and all names of the module `math` can be used. The value is compared with
+    what this package computes.
 
     constant_assignments: the printed constants, with "; " between them.
     variables: the values of the other names in the expression."""
@@ -362,7 +357,7 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
     """Return the runs that a notebook lists at profile `paper`, the full size.
 
     Each Row has the labels of a run and its Spec (the description of the run). Checks
-    compare the settings in them with the printed ones; no run is made."""
+    compare the settings in them with those that a paper prints; no run is made."""
     from lib.claims import notebook
 
     (path,) = notebook.find_notebooks([notebook_id])
@@ -377,8 +372,7 @@ def count_encoder_flops_or_parameters(
 ) -> Fraction:
     """Return the FLOPs or the parameters of an encoder as an exact Fraction.
 
-    Python expressions that compare this count with a printed one call it by the name
-    `counted`.
+    The count is compared with the one that a paper prints.
 
     counter_name: a function of `lib.stats.cost`: "flops" or "parameters" for the model,
     "ghost_flops" or "ghost_parameters" for GhostBERT's convolutions alone.

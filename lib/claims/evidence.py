@@ -88,7 +88,8 @@ def list_claim_specs_in_run_order(
 
     Each Spec occurs once. The runs are made in rounds, and each round adds one seed to
     every claim, so that all claims gain seeds evenly if time runs out. Within a round,
-    claims have the order of the plan, and claims without a plan come last.
+    planned claims come first, in the order of the tables of planned seeds; the others
+    follow as given.
 
     claims: statements of the papers that runs test, as rows of `claims.csv`.
     store: where finished runs are looked up."""

@@ -109,8 +109,8 @@ def list_rows_of_notebook(
 
     profile: the size of the experiments, such as "mini".
     seeds: seeds for a notebook that has a parameter `seeds`; () for the notebook's own.
-    With seeds, the notebook's function `recorded` is not called, whose runs are shown
-    without making them."""
+    With seeds, the runs of the notebook's function `recorded`, which it shows without
+    making them, are left out."""
     (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
@@ -264,9 +264,9 @@ def add_sentence_and_axis_label(result: words.Result) -> words.Result:
     """Return a copy of a measured comparison with its texts for pages and figures.
 
     The fields `sentence` and `short` (the axis label) get the comparison in words, with
-    its task and, in the sentence, the claimed region. `same_as` gets the central claim
-    (a main conclusion of a paper) that makes the same comparison, or "". All are from
-    the table `cells.csv`."""
+    its task. In the sentence, the effects for which the claim holds may follow, such as
+    "(at most 0.5)". `same_as` gets the central claim (a main conclusion of a paper)
+    that makes the same comparison, or "". The words are from the table `cells.csv`."""
     words = lists.find_cells_csv_row(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
@@ -350,7 +350,7 @@ def mark_repeated_comparisons(
     Return {claim id: Verdict (a claim with its measured comparisons)}, where `same_as`
     of a repeated comparison names the other claim. Repeats that were known before the
     runs are marked already. Here others are found: differences in points on the same
-    tasks, with the same claimed region and the same estimate to 8 decimals.
+    tasks, with the same estimate to 8 decimals, on which both claims put equal bounds.
 
     verdicts: {claim id: Verdict}. Claims that are not in it are read from the committed
     `verdicts.csv`.
@@ -750,11 +750,11 @@ def make_forest_plot_rows(
     """Return the data of a forest plot: a row for each comparison measured in points.
 
     A comparison that is counted under another claim, or is a single task of a mean, is
-    left out. The columns are `source` ("ours, mini" for all), `at` (claim and axis
-    label), `mean`, `low` and `high` (95 % interval), `printed` (effect of the paper),
-    `interest` (smallest effect of interest where none is printed), `least` and `most`
-    (ends of the region that the paper claims), `seeds` (their number) and `word` (the
-    outcome, such as "agrees").
+    left out. The columns are `source` (always "ours, mini": our runs at profile mini),
+    `at` (claim and axis label), `mean`, `low` and `high` (95 % interval), `printed`
+    (effect of the paper), `interest` (smallest effect of interest where none is
+    printed), `least` and `most` (the effects between which the claim holds), `seeds`
+    (their number) and `word` (the outcome, such as "agrees").
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     import pandas as pd

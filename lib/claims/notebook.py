@@ -393,8 +393,8 @@ def read_notebook_digests() -> dict[str, NotebookDigest]:
     """Return {notebook id: its committed defaults and digest}, from the committed file.
 
     The values are {"parameters": default values, "cells": digest of the other cells}. A
-    notebook that differs from them was edited. It is {} where the file is missing.
-    Raises Damaged where the file has another form."""
+    notebook that differs from them was edited. Without the file, {} is returned. Raises
+    Damaged where the file has another form."""
     if not os.path.lexists(paths.COMMITTED):
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"

@@ -81,9 +81,9 @@ class PlanLine:
 def read_plan(profile: str) -> list[PlanLine]:
     """Return the lines of the plan that was written before the runs of a profile.
 
-    A PlanLine says which runs to make and which comparisons to test, and the lines have
-    the order of the runs. Lines that were dropped to keep to the budget of core-hours
-    are left out. A profile without a plan has [].
+    A PlanLine says which runs to make and which comparisons to test. The lines stand in
+    the order of their numbers. Lines that were dropped to keep to the budget of
+    core-hours are left out. A profile without a plan has [].
 
     profile: the size of the experiments, such as "base"."""
     rows = lists.read_csv_in_published_folder(f"plan_{profile[:]}")
@@ -159,11 +159,11 @@ def list_rows_to_run(
 ) -> list[Row]:
     """Return the runs that a notebook makes at a profile, as Rows.
 
-    A Row has the labels and the description (Spec) of a run. At a profile with a plan
-    they are the runs of the plan's lines. At another one they are all rows of
-    `grid_function`, without those that the paper's settings leave out at this profile.
-    If a user changes an argument of `grid_function`, or brings data, they are all rows
-    of `grid_function`.
+    A Row has the labels and the description (Spec) of a run. If a plan, written before
+    the runs of the profile, has lines for the notebook, they are the runs of its lines.
+    Otherwise they are all rows of `grid_function`, without those that the paper's
+    settings leave out at this profile. If a user changes an argument of
+    `grid_function`, or brings data, they are all rows of `grid_function`.
 
     grid_function: the notebook's function from a profile and further arguments to Rows.
     profile: the size of the experiments, such as "mini".

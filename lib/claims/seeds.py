@@ -119,9 +119,9 @@ def find_planned_comparison_of_models(
     """Find the planned comparison of two models whose difference a table shows.
 
     Return (comparison, is_reversed), or None where no claim of the notebook compares
-    the two. `comparison` has the planned seeds, the claimed region and the effect of
-    interest, by which the table tests the difference. `is_reversed` says that it has
-    the baseline first.
+    the two. `comparison` has the planned seeds, the range of effects for which the
+    claim holds, and the smallest effect of interest, by which the table tests the
+    difference. `is_reversed` says that the comparison has the baseline first.
 
     profile: the size of the experiments, such as "mini".
     method_rows, baseline_rows: the rows of the table with the runs of each model."""

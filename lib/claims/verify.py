@@ -206,8 +206,8 @@ def recompute_committed_files(store: Store) -> dict[Path, str]:
 def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
     """Return {key: other cells} of a CSV text, to compare two versions of it.
 
-    The key is the first KEY (4) cells of a line that are not empty, joined by ", ". The
-    cells of lines with one key are put one after the other."""
+    The key is the first KEY (4) cells of a line, without empty ones, joined by ", ".
+    The other cells are a list of texts; lines with the same key share one list."""
     table = defaultdict(list)
     for line in csv.reader(csv_text.splitlines()):
         table[", ".join(filter(None, line[:KEY]))] += line[KEY:]
@@ -268,8 +268,8 @@ def drop_rows_of_papers_without_code(
 
     Return (committed lines, computed lines), which can then be compared. A notebook on
     several papers lists fewer runs without that paper, so its lines are dropped from
-    both. A line that was not computed is dropped too, except for a notebook on a single
-    installed paper, where it is a fault that must be reported.
+    both. A committed line that was not computed is dropped too, unless it belongs to a
+    notebook on a single installed paper, since its lack there is a fault to report.
 
     committed_cells, computed_cells: {key of a line: its other cells}."""
     pages = {

@@ -378,10 +378,10 @@ class Verdict:
 
     @property
     def first_result(self) -> Result | None:
-        """Return the first measured comparison (Result) of the claim, or None.
+        """Return the Result of the claim's first comparison, or None if there is none.
 
-        Texts quote it alone, since another comparison answers another question. It may
-        be without a measurement."""
+        A Result is a comparison with its measured effect, which may be missing. Texts
+        quote the first alone, since other comparisons answer other questions."""
         return self.results[0] if self.results else None
 
     @property
@@ -565,10 +565,11 @@ def describe_missing_row(missing_model: str, profile: str) -> str:
 
 
 def make_compared_runs_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
-    """Return a hashable key of a comparison: measure, claimed region, weights and runs.
+    """Return a hashable key by which equal comparisons of a claim are found.
 
-    Two comparisons of a claim with the same key are the same and are counted once, even
-    if their texts differ.
+    It has the measure, the range of effects for which the claim holds, the weights of
+    the compared models, and their runs. Comparisons with the same key are counted once,
+    even if their texts differ.
 
     cell: the comparison.
     rows: rows of the compared runs, each with labels and Spec (description of the

@@ -30,8 +30,8 @@ def open_executor(
     resources_of_runs: the cores, GPU and memory of each run that is planned. On this
     machine the largest demands decide how many runs fit at once.
     max_running: the largest number of runs at once. By default it is as many as cores
-    and memory of this machine allow, one on its GPU, or 100 on a cluster. It is never
-    more than the number of runs.
+    and memory of this machine allow, or 1 if a run needs the GPU, and 100 on a cluster.
+    It is never more than the number of runs.
     log_folder: the folder for the logs of Slurm's jobs, which need one."""
     name, _, parameters = backend.partition(":")
     check_known_name("backend", name, BACKENDS)

@@ -65,8 +65,8 @@ class Resources:
 
     cores: the number of CPU cores.
     uses_gpu: whether the run needs a GPU.
-    memory: the peak memory in bytes: of the GPU if the run uses one, else of the
-    machine."""
+    memory: the peak memory in bytes, of the GPU if the run uses one, else of the host.
+    host_memory: the bytes of the host's memory for a run that uses a GPU, else 0."""
 
     cores: int = 1
     uses_gpu: bool = False

@@ -105,8 +105,9 @@ class Ray:
         return done
 
     def close(self) -> None:
-        """Cancel the running calls, wait up to 20 seconds (LAST) for their end, and
-        disconnect from Ray, which kills the others."""
+        """Cancel the running calls and disconnect from Ray.
+
+        Calls that have not ended 20 seconds (LAST) later are killed."""
         for reference in self.running.values():
             self.ray.cancel(reference)
         futures.wait(self.running, LAST)

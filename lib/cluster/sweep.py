@@ -101,7 +101,7 @@ class TimeForecast:
         """Add the measured time of a finished run, to predict the times of other runs.
 
         Committed runs of the kinds `digits` (a training on images) and `latency` are
-        ignored, because small and large ones cannot be told apart by their Specs.
+        ignored, because their Specs do not tell how large the runs were.
 
         spec: the description of the run.
         seconds: its CPU seconds over all cores.
@@ -140,8 +140,8 @@ class TimeForecast:
 
         Committed runs, or records, are results of other machines in the repository. It
         is the time of a run here divided by its time there, as the median over the
-        kinds of runs that were made in both places; 1 without any. Times of committed
-        runs are multiplied by it in forecasts."""
+        kinds of runs that were made in both places. It is 1 where there is no such
+        kind. Times of committed runs are multiplied by it in forecasts."""
         paces = [
             statistics.median(took["run"]) / statistics.median(took["record"])
             for took in self.took.values()
@@ -241,7 +241,8 @@ def make_similar_runs_key(spec: Spec) -> tuple[Any, ...]:
 
     It has the step (kind of work), whether the data are generated toy data, the
     numerics (dtype, threads, device), the step that made the initial model, and whether
-    there is a teacher. Similar runs take about the same time for as many rows."""
+    there is a teacher. Similar runs take about the same time for the same number
+    of rows."""
     begin = spec.inputs.get("start")
     numerics = (spec.args.get("numerics") or {}).values()
     is_generated, is_student = uses_generated_tasks(spec.args), "teacher" in spec.inputs
@@ -427,11 +428,10 @@ class ProgressBar:
         """Return the clock seconds until all runs are made, or None without a forecast.
 
         The forecast of the remaining work is multiplied by the clock seconds that each
-        CPU second has taken so far, as other work may slow the machine. A few slow
-        first seconds have little weight in this ratio.
+        CPU second has taken so far, as other work may slow the machine.
 
-        finished_fractions: the fraction of each run that is done, 0 to 1, in the order
-        of the runs.
+        finished_fractions: the fraction of each run of this progress bar that is done,
+        0 to 1.
         run_statuses: the contents of `status.json` of unfinished runs, which have the
         clock and CPU seconds so far."""
         if (forecasts := self.clock.forecast_seconds(self.todo)) is None:

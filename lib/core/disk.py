@@ -219,9 +219,8 @@ def write_text_file(path: str | Path, text: str, sync_to_disk: bool = True) -> N
 def write_json(path: str | Path, value: Any, sync_to_disk: bool = False) -> None:
     """Write a value as JSON to a file, so that no process sees the file half written.
 
-    sync_to_disk: whether the file is flushed to the disk (fsync). By default it is not.
-    Most such files are results of a training, and all files of its folder are flushed
-    together at its end."""
+    sync_to_disk: whether the file is flushed to the disk (fsync). By default it is not,
+    because all files of a training are flushed together when the training ends."""
     write_text_file(path, json.dumps(value, indent=1) + "\n", sync_to_disk)
 
 

@@ -47,8 +47,8 @@ def execute(
 
     A run is the stored result of one training or measurement. A Spec is its
     description: step (kind of work), arguments, inputs and seed. Where another process
-    is executing the same Spec, this one waits for it. The inputs are other Specs, such
-    as that of the teacher. One that has no run, or whose run has lost its weights, is
+    is executing the same Spec, this process waits. The inputs are other Specs, such as
+    that of the teacher. An input that has no run, or whose run has lost its weights, is
     executed first. An error is written to the run's `status.json`, and raised.
 
     store: finds and writes the folders of runs; by default those of this project.

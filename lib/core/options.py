@@ -180,8 +180,8 @@ class Augment(Option):
     p: the probability that a word is replaced in a new sentence.
     candidates: the number of similar words from which the replacement of a word is
     drawn.
-    neighbours: by what similar words are found for a word of several word pieces: the
-    token "embeddings" of a pretrained model."""
+    neighbours: how similar words are found for a word of several word pieces. The only
+    way, "embeddings", compares token embeddings of a pretrained model."""
 
     # New sentences that are drawn for each sentence; repeated ones are dropped.
     # TinyBERT's code has 10 to 30, by task.

@@ -25,7 +25,7 @@ class Paper:
 
     name: the name of the paper's folder.
     prefix: the first word of the ids of its notebooks, such as "ghostbert".
-    order: the position of the paper where pages list all papers."""
+    order: the position of the paper in lists of all papers."""
 
     name: str  # Name of its folders in lib/papers, notebooks and data/published.
     title: str

@@ -201,9 +201,9 @@ def count_cores() -> int:
 def find_socket_folder() -> str:
     """Return a folder in which Unix sockets of notebooks and workers can be made.
 
-    The path of a socket may have at most 107 bytes. So it is the usual temporary folder
-    if its path is short enough, and else /tmp. Raises OSError, naming the variable
-    TMPDIR, where /tmp cannot be used either."""
+    The path of a socket may have at most 107 bytes. So the result is the usual
+    temporary folder if its path is short enough, and else /tmp. Raises OSError, naming
+    the variable TMPDIR, where /tmp cannot be used either."""
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) <= SHORT:
         return place

@@ -103,8 +103,8 @@ def find_step_function(step_name: str) -> Callable[..., Any]:
     """Return the function that does a kind of work, such as "finetune".
 
     It is called as f(run, **arguments) and returns {metric: value}. `run` is the
-    RunWriter by which it logs and saves files. Its module is imported only now, as it
-    may import torch."""
+    RunWriter by which it logs and saves files. The function's module is imported only
+    now, as it may import torch."""
     step = getattr(import_module(STEPS[step_name].module), step_name)
     if "training" not in signature(step).parameters:
         return step

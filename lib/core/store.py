@@ -328,7 +328,7 @@ class Store:
 
         A Spec is the description of a run (training or measurement). The state is
         "finished", "running", "failed", "stopped", "died" (its process was killed) or
-        "missing" (no attempt). A result in float32 stands for a Spec in bfloat16.
+        "missing" (no attempt). For a Spec in bfloat16 a result in float32 counts too.
         Tables show the state of an experiment without a result."""
         spec, run = self.find_run_or_float32_run(spec)
         status, part = {"state": "missing"}, self.unfinished_folder(spec)
@@ -515,11 +515,10 @@ def explain_failed_input(spec: Spec, input_error: str) -> str:
 class Scratch:
     """A Scratch takes the log and the arrays of a training that is not stored.
 
-    They stay in memory, and only checkpoints are written to its folder. It serves
-    benchmarks and the many short trainings of an architecture search. Its subclass
-    `RunWriter` writes them to disk.
+    They stay in memory; the subclass `RunWriter` writes them to disk instead. A Scratch
+    serves benchmarks and the many short trainings of an architecture search.
 
-    folder: the folder of checkpoints.
+    folder: the folder for checkpoints, if any are written.
     seed: the seed of the training.
     result: the metrics that the training loop returned.
     checkpoint_interval_seconds: by default so long that no checkpoint is written."""
@@ -555,9 +554,9 @@ class Scratch:
     def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
         """Keep named arrays, such as predictions, in memory.
 
-        The subclass `RunWriter` writes them to a file of this name instead.
+        The subclass `RunWriter` writes them to `<file_stem>.safetensors` instead.
 
-        file_stem: the name of the file without its ending.
+        file_stem: a name for these arrays together.
         arrays: {name: array}."""
         self.arrays[file_stem] = arrays
 

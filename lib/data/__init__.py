@@ -305,9 +305,9 @@ def find_checkpoint_folder_with_file(
 ) -> Path | None:
     """Return the local folder of a pretrained checkpoint, if it has a certain file.
 
-    Returns None where no such folder has the file. The folders `data/models` and
-    DATA_ROOT/models are searched, in this order. It tells whether a checkpoint must be
-    downloaded.
+    Returns None where no such folder has the file; the checkpoint must then be
+    downloaded. `data/models` is searched first, then the folder `models` in the folder
+    that the environment variable DATA_ROOT names.
 
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder.
@@ -469,7 +469,7 @@ class FileDigest(NamedTuple):
 
 
 def digest_local_rows(source_name: str, task_name: str) -> RowsDigest:
-    """Return (digest, split names) of the rows of a task on this machine.
+    """Return (digest, names of all splits) of the rows of a task on this machine.
 
     A training run is identified by this digest. The result is cached, as it is needed
     for every planned run: for official rows while the process lives, for a user's files
@@ -488,7 +488,7 @@ def digest_local_rows(source_name: str, task_name: str) -> RowsDigest:
 def digest_rows_cached(
     source_name: str, task_name: str, *file_digests: FileDigest
 ) -> RowsDigest:
-    """Return (digest, split names) of a task's local rows, cached also on disk.
+    """Return (digest, names of all splits) of a task's local rows, cached also on disk.
 
     The cache on disk holds until a data file or the code of this package changes. It
     saves seconds for each command, as most commands need the digests of most tasks.
@@ -532,14 +532,13 @@ def make_data_descriptor(
     committed digests are taken, so that runs can be planned; `load` then raises Absent.
 
     rows: the number of training rows; None takes all that are not held out.
-    held_out: the number of further training rows that are held out, to measure
-    importance and to select models.
-    unseen: the largest number of unseen rows: labelled rows on which models are scored,
-    but never trained or selected.
-    beside: the number of training rows, the first of a fixed random order, that are
-    never unseen rows; these are taken from the rows after them. The default is `rows` +
-    `held_out`. Where the source has official test rows with labels, the default is 0,
-    and they are the unseen rows.
+    held_out: the number of further training rows that are held out of training, such
+    as to select models.
+    unseen: the largest number of unseen rows: labelled rows that serve to score models,
+    not to train or select them.
+    beside: unseen rows are taken from the training rows after the first `beside` rows
+    of a fixed random order. With 0 they are official test rows where the source has
+    such rows with labels; elsewhere 0 means `rows` + `held_out`.
     in_order: whether to train on the first rows of the file and to hold out its last
     ones, instead of random rows.
     words: the least number of words of an unseen row that is taken from training rows.
@@ -604,7 +603,7 @@ def check_enough_rows(
 ) -> None:
     """Raise Refused where a data set has too few rows to train on and to hold out.
 
-    So a training run with too large numbers is refused when it is planned.
+    So a training run that asks for too many rows is refused when it is planned.
 
     data_name: the name of the data set for the message.
     noun_for_message: words that follow the number of available rows in the message,
@@ -693,11 +692,11 @@ def choose_unseen_test_rows(
     """Choose labelled test rows (unseen rows) among the training rows of a task.
 
     It serves tasks whose official test labels are secret. The rows of the split are put
-    into a fixed random order. Models are trained only on the first `skipped_row_count`
-    rows of that order. The unseen rows are the first `max_rows` later rows that share
-    no text with a skipped row (no four consecutive words, no whole shorter text) and
-    have at least `min_words` words. Returns their positions in the split, or fewer
-    where there are no more."""
+    into a fixed random order, whose first `skipped_row_count` rows are left for
+    training. The unseen rows are the first `max_rows` later rows that share no text
+    with a skipped row and have at least `min_words` words, or fewer where there are no
+    more. Two rows share text if they have four consecutive words in common, or if one
+    contains a whole shorter text of the other. Returns positions in the split."""
     order = permute_row_numbers(train_split)
     behind = order[skipped_row_count:]
     if min_words:
@@ -719,8 +718,8 @@ def read_unseen_test_rows(
     unseen_descriptor: {"rows": largest number of unseen rows, "beside": number of
     training rows that are never unseen rows, "words": least number of words, 0 by
     default}. With "beside" 0 the unseen rows are official test rows of the source.
-    Otherwise they are training rows after the first "beside" rows of a fixed random
-    order, with which they share no text."""
+    Otherwise they are rows of the training file that share no text with the first
+    "beside" rows of a fixed random order."""
     beside, count = unseen_descriptor["beside"], unseen_descriptor["rows"]
     if not beside:
         split = import_source(source_name).load_official_test_rows(
@@ -741,7 +740,7 @@ def read_unseen_test_rows(
 def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     """Return the unseen rows (labelled test rows) that a data descriptor names.
 
-    Models are scored on them, but never trained or selected. Raises Refused where their
+    They serve to score models, not to train or select them. Raises Refused where their
     digest differs from that in the descriptor, because the data have changed.
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
@@ -794,10 +793,12 @@ def select_training_candidates(
 ) -> Split:
     """Return the training rows that share no text with the unseen rows (test rows).
 
-    `choose_unseen_test_rows` takes the unseen rows from the same training split, and
-    its docstring explains the arguments. Each seed then draws its own training rows
-    from the result. Two rows share text if they have four consecutive words in
-    common."""
+    Each seed draws its own training rows from the result. Rows share text if they have
+    four consecutive words in common.
+
+    skipped_row_count: how many rows, the first of a random order, are never unseen.
+    max_rows: the largest number of unseen rows, which are taken from `train_split`.
+    min_words: the least number of words of an unseen row."""
     taken = choose_unseen_test_rows(train_split, skipped_row_count, max_rows, min_words)
     rest = np.setdiff1d(np.arange(len(train_split)), taken)
     return train_split.select_rows(

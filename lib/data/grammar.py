@@ -46,8 +46,8 @@ SYNONYM = {
 def are_synonyms(first_word: str, second_word: str) -> bool:
     """Return whether two nouns, or two verbs, of the lexicon are equal or synonyms.
 
-    Two different things in a generated sentence must not be synonyms, so that its
-    meaning is clear. A word that is not in the lexicon has no synonyms."""
+    The lexicon has the words of the generated toy sentences. Two participants of an
+    event must not be named by synonyms, so that the meaning of a sentence is clear."""
     return first_word == second_word or second_word in SYNONYM.get(first_word, ())
 
 

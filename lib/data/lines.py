@@ -327,8 +327,8 @@ def download_dataset(dataset_name: str) -> DatasetDict:
 def list_dataset_rows(dataset: Dataset) -> list[Json]:
     """Return the rows of a `datasets.Dataset` as dicts {column: value}.
 
-    Class names take the place of class codes, as in files. Rows without a class (None
-    or -1), such as test rows with secret labels, are left out."""
+    Class names take the place of class codes. Rows without a class (None or -1), such
+    as test rows with secret labels, are left out."""
     classes = {
         c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
     }

@@ -40,9 +40,10 @@ def shorten_hub_name(checkpoint_name: str) -> str:
 def fetch_checkpoint(checkpoint_name: str) -> Path:
     """Copy a pretrained checkpoint to `data/models/<name>`, and return its folder.
 
-    It comes from DATA_ROOT/models or else from the Hugging Face hub. Raises OSError
-    where the hub cannot be reached. Raises Refused for an unknown name, where the
-    weights are not the official ones, or where a pickle has anything but tensors.
+    It comes from the folder `models` in the folder that the environment variable
+    DATA_ROOT names, or else from the Hugging Face hub. Raises OSError where the hub
+    cannot be reached. Raises Refused for an unknown name, where the weights are not the
+    official ones, or where a pickle has anything but tensors.
 
     checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
     with a pickle (`pytorch_model.bin`), which is not copied, but converted to

@@ -91,8 +91,8 @@ def format_task_title(task_name: str) -> str:
 def files(task_name: str) -> list[Path]:
     """Return the paths of the files from which a user's task is read.
 
-    Their digests tell whether the data have changed. A data set of the hub is
-    downloaded first. Raises Absent where there is no training file.
+    Their digests tell whether the data have changed. A data set of the Hugging Face hub
+    is downloaded first. Raises Absent where there is no training file.
 
     task_name: the line that names a user's data, such as "/data/reviews.csv: body,
     stars: scores"."""
@@ -132,8 +132,8 @@ def read_dataset_line(dataset_line: str) -> UserData:
     cached in this process until a file changes. Raises Absent where files are missing,
     and Refused where columns or rows are not clear.
 
-    dataset_line: a path or a data set of the hub, and perhaps columns, such as
-    "reviews.csv: body, stars: scores" or "hub:owner/name"."""
+    dataset_line: a path or a data set of the Hugging Face hub, and perhaps columns,
+    such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
     place, columns = _divide_dataset_line(dataset_line)
     place = _find_or_download_data(place)
     return _read_files_cached(place, columns, *map(disk.digest_file, files(place)))
@@ -429,7 +429,7 @@ def _drop_empty_rows(rows: Table, required_columns: Sequence[str]) -> FullRows:
 
     Returns (table, remarks for the user on the dropped rows). A model cannot learn from
     a row without text or label, but many such rows point to a wrong column: Refused is
-    raised where more than 5 % of the rows (FEW) have one.
+    raised if they are more than 5 % (FEW) of the rows.
 
     rows: the table, a list of (file and line, cells), with the header first."""
     (file, head), *body = rows

@@ -66,8 +66,9 @@ def _list_files_to_read(official_file: Path) -> list[Path]:
     """Return the files to read in place of an official file of a benchmark.
 
     They are the official file itself if it exists, or else its rows downloaded from the
-    hub (a .jsonl file), or else all files with a part or a reconstruction of it, such
-    as "dev.subset.tsv" for "dev.tsv". The list is empty where there are none."""
+    Hugging Face hub (a .jsonl file), or else all files that have a part of its rows or
+    reconstruct it, such as "dev.subset.tsv" for "dev.tsv". The list is empty where
+    there are none."""
     for path in (official_file, official_file.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -129,8 +130,10 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
 class ParsedRow(NamedTuple):
     """A ParsedRow is a row of a table: an example with its texts and its label.
 
+    place: file and line of the row, for error messages.
     texts: one or two texts.
-    label: the label as the file spells it."""
+    label: the label as the file spells it.
+    first: the first cell of the row, which in SentEval's files tells the split."""
 
     place: str  # File and line, for error messages.
     texts: list[str]
@@ -193,7 +196,7 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
 
 
 def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
-    """Return the rows of a table as Rows: texts and label, found by column names.
+    """Return the texts and the label of each row of a table, found by column names.
 
     Raises Refused, with file and line, where a column is missing, a row has too many or
     too few cells, or a text or a label is empty.

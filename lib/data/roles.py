@@ -223,8 +223,8 @@ def _explain_unused_columns(
 def list_column_name_words(column_name: str) -> set[str]:
     """Return the words in the name of a column, in lower case.
 
-    "reviewText2" gives "review" and "text". Known words tell texts from ids and dates.
-    A word with a final "s" is returned also without the "s", so that plurals match."""
+    "reviewText2" gives "review" and "text". Words such as "review" or "id" tell whether
+    a column has texts. A word with a final "s" is returned also without the "s"."""
     every = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column_name)]
     return {*every, *(word.removesuffix("s") for word in every)}
 

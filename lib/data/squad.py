@@ -26,8 +26,8 @@ class Question(NamedTuple):
     text: the question itself.
     answers: (text, start in the passage in characters) of each accepted answer; []
     where the passage has no answer.
-    is_placed: whether the text of every answer is in the passage at its start. A
-    question where it is not cannot be used for training."""
+    is_placed: whether the passage has each answer's text at the given start. A question
+    without that cannot be used for training."""
 
     name: str
     text: str
@@ -43,8 +43,8 @@ def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
     """Return the questions in SQuAD's files as one Split, with all answers checked.
 
     Raises Refused, with the file, where a file has another layout. Raises it with the
-    question where an answer is not in the passage at its start, or where a question of
-    SQuAD1 has no answer.
+    question where the passage does not have an answer's text at the given start, or
+    where a question of SQuAD1 has no answer.
 
     task_name: "SQuAD1" or "SQuAD2".
     json_paths: files with the questions of one split."""

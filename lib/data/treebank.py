@@ -206,12 +206,12 @@ def _find_target_word(
     """Find the word whose tense or number a probing task asks about: (label, lemma).
 
     The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. The word is the
-    first at `main_clause_depth`. Where no word has that depth, it is the word nearest
-    to the root, provided that all words agree in tense or number, so that the answer is
-    clear. Returns None otherwise.
+    first candidate at `main_clause_depth`. Where none has that depth, it is the one
+    nearest to the root, provided that all candidates agree in tense or number, so that
+    the answer is clear. Returns None otherwise.
 
-    part_of_speech: "VERB" or "NOUN".
-    feature_by_position: {position of a word: its tense or number, such as "Past"}.
+    part_of_speech: "VERB" or "NOUN"; other candidates are never chosen.
+    feature_by_position: {position of a candidate: its tense or number, such as "Past"}.
     main_clause_depth: the depth in the dependency tree of the main clause's verb, the
     root (0), or of its subject and object (1)."""
     level = compute_depths(sentence)
@@ -490,8 +490,8 @@ UNSEEN = tuple(TASKS)
 def load_official_test_rows(task_name: str, folder: Path | str) -> Split:
     """Return the test rows of a probing task, as a Split.
 
-    Models are scored on them, but never trained or selected. The test rows share no
-    sentence with the other splits. Raises Absent where the treebank is missing.
+    They serve to score models, not to train or select them. They share no sentence with
+    the other splits. Raises Absent where the treebank is missing.
 
     task_name: one of SentEval's ten probing tasks, such as "Tense".
     folder: the folder of the treebank."""

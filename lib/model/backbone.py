@@ -115,7 +115,7 @@ def save(
     Operations that changed the model's layers, such as pruning, are listed in the saved
     configuration, because the weights alone do not say how to build the layers.
 
-    folder: the folder to write; None writes nothing, where only metrics are stored."""
+    folder: the folder to write; None writes nothing, for runs that save no weights."""
     if folder is None:
         return
     done = get_surgery_operations(model)
@@ -140,11 +140,11 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
     The model is in float32 and eval mode, and has the class that was saved. Operations
     that had changed it, such as pruning, are applied before its weights are loaded.
-    Where the file has only the weights of an encoder, the model is a bare encoder, even
+    Where only the weights of an encoder were saved, the model is a bare encoder, even
     if the configuration names a head (that of all-mpnet-base-v2 names a masked LM).
 
-    Raises Refused, naming the folder and the first tensors, where weights and
-    configuration do not fit each other, and where a file cannot be read."""
+    Raises Refused, naming the folder, where weights and configuration do not fit each
+    other, and where a file cannot be read."""
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
     if "For" in name:

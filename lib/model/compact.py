@@ -72,8 +72,8 @@ def fold_dead_units_into_bias(
     outgoing weights is added to the bias of the next layer, so the unit can then be
     removed without a change of the outputs.
 
-    Returns the indices of the units that are not dead, rising; the first unit where all
-    are dead.
+    Returns the indices of the units that are not dead, in ascending order. If all are
+    dead, the list is [0], as a layer must keep one unit.
 
     incoming_weights: weights that compute the N units from I inputs,
     [N * rows_per_unit, I].

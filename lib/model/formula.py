@@ -113,8 +113,8 @@ _APPLIED = re.compile(
 class FormulaError(ValueError):
     """FormulaError is raised for text that is no formula of a feed-forward network.
 
-    It is also raised for a formula that the search space of an architecture search does
-    not allow. An example of a formula is "W2 gelu(W1 x)"."""
+    A formula is the function that the network computes, such as "W2 gelu(W1 x)". The
+    error is also raised for a formula that an architecture search does not allow."""
 
 
 @dataclass(frozen=True)

@@ -394,8 +394,9 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
 
     Ghost modules are convolutions that generate additional features. Causes are options
     that exclude each other, a position that is named twice or has a ghost module
-    already, and a position "qk" or "v" (attention maps or contexts of pruned heads)
-    where the heads were not pruned in the way that it needs."""
+    already, a position "qk" or "v" (attention maps or contexts of pruned heads) without
+    pruned heads, and a pruning of heads that left other projections unpruned than the
+    settings need."""
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,
@@ -476,8 +477,8 @@ def add_ghost_modules(
     not fit this model, and for a position that has a ghost module already.
 
     seed: the seed from which kernels are drawn.
-    ghost_options: the fields of a Ghost, such as kind="dwconv" (depthwise convolution),
-    positions=["o"] (output projection), kernel=3 (its size)."""
+    ghost_options: the fields of Ghost, the class of the settings, such as kind="dwconv"
+    (depthwise convolution), positions=["o"] (output projection), kernel=3 (size)."""
     settings = Ghost(**ghost_options)
     config: Any = model.config
     total = config.num_attention_heads

@@ -251,8 +251,7 @@ def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
     """Rename the parts of a DistilBERT's transformer layer as in BERT, in place.
 
     So the same pruning code works on both. BERT has a dropout after the output
-    projection of attention and DistilBERT has none, so there the dropout is an
-    identity."""
+    projection of attention. DistilBERT has none, and gets an identity in its place."""
     attention, ffn = layer.attention, layer.ffn
     projection = attention._modules.pop("out_lin")
     for name in ("query", "key", "value"):

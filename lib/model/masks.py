@@ -217,7 +217,7 @@ class Mask(nn.Module):
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
     def compute_penalty(self) -> torch.Tensor:
-        """Return a penalty on the trained scores S, a loss term that closes masks.
+        """Return a penalty on the trained scores S, a loss term that favours pruning.
 
         It is the mean over the matrix of sigmoid(S) for the method "soft". For "l0" it
         is the mean probability that a mask is not 0, sigmoid(S - b ln(-l / r)), with l

@@ -108,9 +108,9 @@ class LayerMix(nn.Module):
     def weights(self) -> torch.Tensor:
         """Return the weights [L + 1] of the hidden states in the sum, softmax(alpha).
 
-        They leave out gamma, the trained factor of the sum. In the control "mean" all
-        are equal; in the control "embedding" the embedding output has 1 and all layers
-        have 0."""
+        They leave out gamma, the trained factor of the sum. In a mix without trained
+        weights they are fixed: for the kind "mean" all are equal; for "embedding" the
+        embedding output has 1 and all layers have 0."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -120,8 +120,8 @@ class LayerMix(nn.Module):
     ) -> torch.Tensor:
         """Return the weighted sum [B, T, H] of L + 1 hidden states.
 
-        The control "embedding" returns the mean of the embedding output over the real
-        tokens of each row, at every token, instead of the sum.
+        A mix of the kind "embedding", which has no trained weights, returns the mean of
+        the embedding output over the real tokens of each row, at every token, instead.
 
         states: the L + 1 hidden states [B, T, H], embedding output first.
         mask: the attention mask [B, T], 1 for real tokens; None where all tokens are
@@ -245,8 +245,8 @@ def add_layer_mix(
 
     norm: over what states are normalised before they are summed: "layers" (the states
     of each token and channel), "layers_affine" (the same, then a trained scale and
-    shift), "channels" (those of each token), "tokens" (all tokens and channels of the
-    batch) or "none".
+    shift), "channels" (the channels of each token), "tokens" (all tokens and channels
+    of the batch) or "none".
     init: how the weights' logits alpha are initialised: a function of torch.nn.init
     without its last "_".
     dropout: the rate of dropout on each normalised state.

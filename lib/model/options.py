@@ -192,7 +192,7 @@ class Option:
 
         Its message has the class, the field, its value and the reason.
 
-        reason: why the value is not allowed, or what would be."""
+        reason: why the value is not allowed, or which values are."""
         return Refused(
             f"{type(self).__name__}.{field_name} is {getattr(self, field_name)!r}; {reason}"
         )
@@ -257,20 +257,21 @@ class Ghost(Option):
     def unpruned_projections(self) -> tuple[str, ...]:
         """Return which projections must keep all heads when heads are pruned.
 
-        These are "v" (values) and "o" (output projection). A ghost module at position
-        "qk" or "v" is a convolution that generates the attention maps or contexts of
-        the pruned heads, so matrices that read these heads are still needed (GhostBERT
+        A ghost module is a convolution. At position "qk" it generates the attention
+        maps of the pruned heads, which still need "v" (values) and "o" (output
+        projection). At "v" it generates their contexts, which still need "o" (GhostBERT
         section 4.2). The tuple is empty for other positions."""
         if "qk" in self.positions:
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
     def check_fits_model(self, is_pruned: bool) -> None:
-        """Raise Refused where these settings do not fit each other or a model.
+        """Raise Refused where ghost module settings clash or do not fit a model.
 
-        Attention maps ("qk") take the kind "conv2d" alone; "qk" and "v" exclude each
-        other and need a model with pruned heads; more than one feature is allowed at
-        "o" and "ffn2" alone.
+        Ghost modules are convolutions that generate additional features. The position
+        "qk" (attention maps) takes the kind "conv2d" alone; "qk" and "v" (contexts)
+        exclude each other and need a model with pruned heads; more than one feature is
+        allowed at "o" and "ffn2" alone.
 
         is_pruned: whether heads of the model have been pruned."""
         inside, wrong = {"qk", "v"} & set(self.positions), ""

@@ -25,7 +25,7 @@ PartCounts = dict[str, int]
 def get_encoder(model: nn.Module) -> AnyModule:
     """Return the encoder of a model without the task head: embeddings and L layers.
 
-    The pooler, where there is one, belongs to it."""
+    The returned encoder includes the pooler, where the model has one."""
     return model.base_model
 
 

@@ -29,7 +29,8 @@ class Network(nn.Module):
 
     These are the linear maps W1 (hidden_size to inner_size) and W2 (back), dropout and
     LayerNorm. The function that combines them is a formula such as "W2 gelu(W1 x)". All
-    networks of a transformer layer share it, so it is stored in their Stack."""
+    networks of a transformer layer share it, so it is stored in the Stack, the module
+    that contains them."""
 
     def __init__(
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
@@ -219,10 +220,10 @@ def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
     The model must have the hidden size and number of layers of `net`. Weights are drawn
     from torch's random state.
 
-    net: the architecture as JSON: {"hidden": hidden size, "width": largest number of
-    inner channels, "heads", "mismatch": "truncate" or "pad" for operands of different
-    widths, "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
-    networks, q], where each network has width // q inner channels}."""
+    net: the architecture as JSON, with {"hidden": hidden size, "width": largest number
+    of inner channels, "mismatch": "truncate" or "pad" for operands of different widths,
+    "layers": for each layer [formula such as "W2 gelu(W1 x)", number of networks, q],
+    where each network has width // q inner channels}."""
     config: Any = model.config
     before = count_parameters(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob

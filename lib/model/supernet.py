@@ -26,8 +26,10 @@ Net = Any
 def convert_net_to_json(net: Net | NetJson) -> NetJson:
     """Return the description of an EfficientBERT architecture (a net) as a JSON dict.
 
-    The keys are "hidden" (size), "heads", "width" (inner channels), "embedding",
-    "mismatch" (of operands' widths) and "layers" (feed-forward networks of each layer).
+    The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
+    inner channels), "embedding" ("plain" or "trigram"), "mismatch" ("truncate" or "pad"
+    for operands of different widths in a formula) and "layers": for each layer [formula
+    such as "W2 gelu(W1 x)", number of feed-forward networks, divisor of the width].
 
     net: an object with the method `to_json`, or the dict itself."""
     return net if isinstance(net, dict) else net.to_json()
@@ -36,8 +38,10 @@ def convert_net_to_json(net: Net | NetJson) -> NetJson:
 def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
     """Return the architecture of an EfficientBERT model (its net) as a JSON dict.
 
-    The keys are "hidden" (size), "heads", "width" (inner channels), "embedding",
-    "mismatch" (of operands' widths) and "layers" (feed-forward networks of each layer).
+    The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
+    inner channels), "embedding" ("plain" or "trigram"), "mismatch" ("truncate" or "pad"
+    for operands of different widths in a formula) and "layers": for each layer [formula
+    such as "W2 gelu(W1 x)", number of feed-forward networks, divisor of the width].
     Raises Refused for a model that has no stacks of feed-forward networks."""
     for op in get_surgery_operations(model):
         if op["op"] == "stack":

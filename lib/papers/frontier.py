@@ -383,8 +383,8 @@ def label_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
     with the FLOPs budget, such as "Width 3/12". Lines of other runs, such as searches,
     are left out.
 
-    runs_frame: a line for each run, with the columns kind, model (the method) and m
-    (the budget in twelfths)."""
+    runs_frame: a line for each run, with the columns kind ("model" for trained models),
+    model (the method) and m (the budget in twelfths)."""
     runs_frame = runs_frame[runs_frame["kind"] == "model"]
     names = map(format_label, runs_frame["model"], runs_frame["m"].astype(int))
     return runs_frame.assign(method=runs_frame["model"], model=list(names))

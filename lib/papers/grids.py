@@ -714,8 +714,9 @@ def make_common_run_arguments(
 
     A Spec is the description of a run. The arguments are {"data": which rows,
     "numerics": dtype, threads and device}, for question answering "span" (how passages
-    are cut into windows), and `further_arguments`. The settings "train" (of a training)
-    and "importance" (of a ranking of heads) are adapted to a user's own data.
+    are cut into windows), and `further_arguments`. Of the latter, `train` (settings of
+    a training) and `importance` (of a ranking of heads) are adapted to a user's own
+    data: `adapt_options_to_reader_data` gives few rows more epochs, for example.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
@@ -793,7 +794,7 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
     and metrics are {} before it has run. It counts FLOPs: a training step is three
     forward passes of the whole encoder, and a run that only reads the rows is one pass.
     The mean number of tokens of a row is that in the metrics, if it is there, else that
-    of the data. The result is None without such data, as other run times are known.
+    of the data. The result is None for the papers' data, as their run times are known.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder."""
@@ -930,8 +931,8 @@ def list_columns_by_task(
     """Return {task: Columns}, the metrics that a table of scores has for each task.
 
     A Column is a metric on one of the task's splits. A task has the metrics that the
-    paper prints, or else its first one. At "mini" and "base" it has a single one, so
-    that each task counts once in a mean.
+    paper prints for it, or else the first metric of the task. At "mini" and "base" only
+    the first of the printed metrics is taken, so that each task counts once in a mean.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.

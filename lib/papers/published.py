@@ -230,7 +230,7 @@ def _select_remarks_on_places(
 def read_inconsistent_printed_values(
     paper: str, *places_in_paper: str
 ) -> list[dict[str, str]]:
-    """Return the printed values of a paper that its own numbers do not give.
+    """Return the printed values of a paper that do not follow from its other numbers.
 
     Each is a dict of text with the keys table, row, column, printed, computed and
     reason, from the paper's `misses.csv`. An example is a FLOPs count that does not

@@ -110,8 +110,9 @@ def plan_student_surgery(
     Specs (descriptions of runs) that they need. The operations are a cut to the width,
     if heads are to go, and the addition of ghost modules (GhostBERT's convolutions).
     The runs are "teacher" and, for a cut, "importance", which ranks heads and neurons.
-    Linear layers whose pruned parts a ghost module generates are not cut (GhostBERT,
-    section 4.2). Raises Refused for a width or ghosts that the encoder cannot have.
+    If a ghost module generates attention maps or contexts of removed heads, the
+    matrices that these heads need are not cut (GhostBERT, section 4.2). Raises Refused
+    for a width or ghosts that the encoder cannot have.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_paper_heads: the width, such as 3 of 12 heads.

@@ -104,8 +104,8 @@ class Page:
     used: {name of a run: how it was made, or why it is missing}.
     files: names of the files that were written.
     noted: remarks that were shown, so that none is shown twice.
-    sentences: sentences on differences between models, for the answer below the title.
-    ends: a sentence on the lowest and the highest score, also for the answer."""
+    sentences: sentences on differences between models, to be shown below the title.
+    ends: a sentence on the lowest and the highest score, for the same place."""
 
     id: str
     values: Json
@@ -271,8 +271,8 @@ class Page:
 
         Rows and columns without any value are dropped. If nothing is left, a sentence
         says that nothing is measured yet, and no file is written. The page can have
-        fewer columns than the file, since it leaves out printed scores of tasks that
-        were not measured (`lib.report.tables.arrange_columns_for_page`).
+        fewer columns than the file, since it leaves out the paper's scores on tasks
+        that were not measured (`lib.report.tables.arrange_columns_for_page`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         header levels.
@@ -398,7 +398,7 @@ class Page:
     ) -> None:
         """Show paired differences between models as a forest plot with printed values.
 
-        It also keeps a sentence on each difference, for the answer below the page's
+        It also keeps a sentence on each difference, to be shown below the page's
         title. A difference without an Estimate (mean with 95 % interval) is left out,
         and so is its printed value. Where no difference has the three seeds that an
         interval needs, a sentence replaces the figure. At the profile toy (tiny
@@ -425,7 +425,7 @@ class Page:
     def add_difference_sentences(
         self, estimates_by_row: plot.EstimatesByRow, difference_label: str
     ) -> None:
-        """Keep a sentence on each measured difference, for the answer below the title.
+        """Keep a sentence on each measured difference, for the text below the title.
 
         An example is "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." Only
         differences at the page's own profile (size of the experiments) get one.
@@ -606,7 +606,7 @@ def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
 
 
 def list_caveats(runs: Runs) -> list[str]:
-    """Return sentences that warn the readers of a page of scores that can mislead.
+    """Return sentences that warn a page's readers of scores that can mislead.
 
     They name seeds whose score lies far from the median of their model. For sentence
     similarity (STS-B) they also give the correlation that the encoder reaches without
@@ -712,14 +712,14 @@ def explore_with_widgets(
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
 
-    On a page there is no kernel to draw again, so the figure is one picture: each
+    An HTML or Markdown page cannot draw again, so it has one picture, in which each
     argument has the function's default or, without one, the first value of its widget.
     Nothing is shown where a widget has an empty list of values.
 
     draw_figure: it returns the figure, or None if it only prints.
     argument_drawn_beforehand: an argument whose widget is a list of values. An HTML
-    page has one picture for each value, and the reader chooses among them without a
-    kernel or a script.
+    page then has one picture for each value, and the reader chooses among them without
+    a kernel or a script.
     widget_options: {argument of `draw_figure`: its widget, in a form that
     ipywidgets.interact takes}, such as a list of values or (lowest, highest)."""
 
@@ -773,8 +773,8 @@ def explore_model_differences(
     JupyterLab, and with fewer than two models, nothing is shown.
 
     runs: the results of a notebook's experiments.
-    columns: the metrics of tasks that the paper's table prints. A task without any is
-    scored by its first metric.
+    columns: metrics that the paper's table prints. A task that has no metric there is
+    scored by its first one.
     word_for_model: how the axis label calls a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:

@@ -116,9 +116,9 @@ class PageBuilder:
     def page_json(self) -> PageJson | None:
         """Return the JSON summary that the notebook's last cell wrote, or None.
 
-        It has the answer, the parameters, the runs and the files of the page. It is
-        None where the JSON file is missing or unreadable, or where an HTML file was
-        written only in part."""
+        The summary has the page's answer (sentences with the main result), parameters,
+        runs and files. The result is None where the JSON file is missing or unreadable,
+        or where an HTML file was written only in part."""
         is_complete = (
             split_html_and_digest(self.html_path).digest or not self.html_path.exists()
         )
@@ -133,8 +133,8 @@ class PageBuilder:
     def note_failure(self, reason: str) -> None:
         """Note why the page could not be made, and delete its outdated HTML file.
 
-        The index of pages shows the reason. In it, paths of this machine's folders are
-        replaced by placeholders."""
+        The index of pages shows the reason. Paths of this machine's folders in the
+        reason are replaced by placeholders."""
         self.failed = paths.hide_local_paths(reason)
         self.html_path.unlink(missing_ok=True)
 
@@ -423,11 +423,12 @@ def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
 def convert_to_html(
     notebook_path: Path, notebook_json: NotebookNode, page_json: PageJson
 ) -> str:
-    """Return the HTML page of an executed notebook, with its answer below the title.
+    """Return the HTML page of an executed notebook.
 
-    Equations become drawings, and links to notebooks become links to their pages. The
-    cells of `notebook_json` are changed in place. Raises ValueError where an equation
-    cannot be typeset.
+    The answer, sentences with the main result, stands below the title. Equations become
+    drawings, and links to notebooks become links to their pages. The cells of
+    `notebook_json` are changed in place. Raises ValueError where an equation cannot be
+    typeset.
 
     notebook_path: the notebook's file in the repository.
     notebook_json: the executed notebook.
@@ -496,10 +497,10 @@ def convert_to_markdown(
 ) -> str:
     """Return an executed notebook as a Markdown page, for a code host such as GitHub.
 
-    It has the title, the answer, the texts and the outputs that have a form in
-    Markdown. Code is left out, and so are cells after the one that shows the tested
-    claims. The page of a notebook that explains a method also has the code of its
-    tables and figures, and all later cells without widgets.
+    It has the title, the answer (sentences with the main result), the texts and the
+    outputs that have a form in Markdown. Code is left out, and so are cells after the
+    one that shows the tested claims. For a notebook that explains a method, the code of
+    tables and figures is kept, and all cells but those with widgets are used.
 
     notebook_json: the executed notebook.
     title: the heading of the page.

@@ -226,9 +226,10 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
     twelfths), seeds (their number), score (in points), low and high (its 95 % interval,
     from SEEDS (3) seeds on), flops, parameters and bytes (each in millions), ms
     (milliseconds of 8 sentences of 128 tokens, if measured), source (where the numbers
-    come from), runs (names of the runs), and gap, gap_low, gap_high, beside and budget
-    (a comparison with width pruning, see `lib.papers.frontier.make_points_table`). The
-    frame is empty where there are no runs.
+    come from), runs (names of the runs), gap (the score minus that of the narrowest
+    width-pruned model with at least as many FLOPs), gap_low and gap_high (ends of its
+    interval), beside (that model) and budget (its width in twelfths). The frame is
+    empty where there are no runs.
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
@@ -329,9 +330,10 @@ def read_verdicts_frame() -> pd.DataFrame:
     """Return a DataFrame of all comparisons that test the papers' claims, a row each.
 
     It is the file `verdicts.csv` with a further column `paper` (title of the paper). A
-    row has the measured difference, its 95 % interval, the printed value, the region
-    that the paper claims, and an outcome such as "agrees". Numbers that are missing are
-    nan. A comparison that several claims share has one row."""
+    row has the measured difference, its 95 % interval, the printed value, the bounds
+    within which the paper's claim holds (0 and nan for "> 0"), and an outcome such as
+    "agrees". Numbers that are missing are nan. A comparison that several claims share
+    has one row."""
     rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
@@ -345,9 +347,9 @@ def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
     """Return an interactive forest plot of comparisons that test the papers' claims.
 
     A row shows our estimate with its 95 % interval, the printed value as a diamond, and
-    the region that the paper claims as a shade. A reader chooses the paper, the unit of
-    the differences (such as points), where the runs are from, and the outcomes (such as
-    "agrees").
+    the values for which the paper's claim holds (such as > 0) as a shade. A reader
+    chooses the paper, the unit of the differences (such as points), where the runs are
+    from, and the outcomes (such as "agrees").
 
     comparisons: the frame of `read_verdicts_frame`."""
     traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
@@ -412,7 +414,8 @@ def format_comparison_hover(row: Mapping[Any, Any]) -> str:
     """Return the hover text of a point in a forest plot of comparisons, as HTML lines.
 
     It has the claim of the paper, what is compared, our estimate, the printed value,
-    the claimed region, the number of seeds, and the outcome with its reason.
+    the values for which the claim holds (such as > 0), the number of seeds, and the
+    outcome with its reason.
 
     row: a row of `read_verdicts_frame`, which is a comparison that tests a claim."""
     lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
@@ -463,12 +466,12 @@ def plot_model_differences(
     """Return an interactive figure of the differences of models from a baseline.
 
     A point is a model's score minus the baseline's, with a 95 % interval, in a colour
-    for its width (kept attention heads). Printed differences are diamonds. A reader
-    chooses the task and where the runs are from.
+    for its width (kept attention heads). Differences that the paper prints are
+    diamonds. A reader chooses the task and where the runs are from.
 
     differences: tables of `compute_model_differences`, concatenated.
-    printed_differences: {"model, width, task": printed score of `baseline_model` minus
-    the model's, in points}, from `lib.papers.published.compute_printed_differences`.
+    printed_differences: {"model, width, task": the paper's score of `baseline_model`
+    minus the model's, in points}. They are drawn with the opposite sign.
     notebook_id: id of the notebook that has the numbers in a table; points link to
     it."""
     traces, layout = (
@@ -557,7 +560,7 @@ def plot_turnable_surfaces(
 def describe_best_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
-    It gives the scores of both models with intervals, for the answer below a page's
+    It gives the scores of both models with intervals, to be shown below a page's
     title. The task is the first one in the table that has intervals, else the first of
     all. Raises Refused where the unpruned model was not run on this task.
 

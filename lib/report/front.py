@@ -147,8 +147,8 @@ def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
     """Return whether a comparison counts in the totals on a paper's central claims.
 
     It must test a central claim of this paper at the profile mini (size of the
-    experiments). A comparison that another claim shares and counts is not counted
-    again, nor is a single task beside the mean over tasks.
+    experiments). A comparison that several claims share counts for one of them alone.
+    A comparison on a single task does not count if its mean over tasks does.
 
     verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
     claim = lists.read_claims()[verdict_row["claim"]]
@@ -297,7 +297,7 @@ def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
 def list_answer_sentences_of_paper(
     paper: str, verdicts_by_id: Mapping[str, Verdict]
 ) -> list[str]:
-    """Return the sentences that answer the summary page of a paper.
+    """Return sentences with the main results of a paper, for its summary page.
 
     At most two give measured comparisons of its central claims. The last one counts the
     outcomes, such as "agrees", of all comparisons of central claims.

@@ -303,8 +303,8 @@ def make_forest_plot_data(
 
     The columns are source, at (name of the row), mean, low and high (95 % interval),
     printed (value in the paper), interest (smallest effect of interest, where nothing
-    is printed), least and most (ends of the region that the paper claims, infinite
-    where it is open), seeds (their number) and word (empty here). What is missing is
+    is printed), least and most (bounds within which the paper's claim holds, 0 and
+    infinity for "> 0"), seeds (their number) and word (empty here). What is missing is
     nan, and so is an interval of fewer than SEEDS (3) seeds. An Estimate of None has no
     row.
 
@@ -326,9 +326,9 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw differences in points as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
-    interest, a shade the region that the paper claims. A grey dot has fewer than SEEDS
-    (3) seeds. Differences beyond FAR (20) points have a second panel with another
-    scale.
+    interest, a shade the values for which the paper's claim holds (such as > 0). A grey
+    dot has fewer than SEEDS (3) seeds. Differences beyond FAR (20) points have a second
+    panel with another scale.
 
     comparisons: a frame with the columns of `make_forest_plot_data`. The text in its
     column `word`, such as "agrees", stands beside the row.

@@ -179,7 +179,7 @@ class Report:
     def split_pages_that_need_no_runs(self) -> PagesWithoutRuns:
         """Return (recorded, methods), two lists of the pages that wait for no run.
 
-        Pages in `recorded` show committed or printed numbers, so they are quick. Pages
+        Pages in `recorded` show numbers that exist already, so they are quick. Pages
         in `methods` explain a method and train a small model themselves, so they come
         later. Summaries of papers lead `recorded`, since the first summary tests all
         claims, and other summaries reuse the cached result."""
@@ -215,10 +215,11 @@ class Report:
         return any(builder.failed for builder in self.builders)
 
     def iterate_first_answers(self) -> Iterator[str]:
-        """Yield a line with the first sentence of each page's answer, if it has one.
+        """Yield a line with the first sentence below the title of each page, if any.
 
-        The line begins with the notebook's id. A command prints the lines at its end,
-        so that the user need not open the pages."""
+        The sentence gives the page's main result, and the line begins with the
+        notebook's id. A command prints the lines at its end, so that the user need not
+        open the pages."""
         for builder in self.builders:
             for line in (builder.page_json or {}).get("answer", ())[:1]:
                 yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
@@ -270,12 +271,12 @@ class Report:
 
 
 def describe_notebook_answers(notebook_name: str) -> list[str]:
-    """Return lines with the answers on the pages of a notebook, the newest page first.
+    """Return lines with the main results on a notebook's pages, the newest page first.
 
     A notebook has a page for each profile (size of the experiments) and each change of
-    its parameters or data. Each page gives what was changed, its answer and its path.
-    Where there is no page, a line names the command that makes it. The list is empty
-    where no notebook's name contains `notebook_name`."""
+    its parameters or data. Each page gives what was changed, the sentences below its
+    title, and its path. Where there is no page, a line names the command that makes it.
+    The list is empty where no notebook's name contains `notebook_name`."""
     try:
         matches = notebook.find_notebooks([notebook_name])
     except Refused:
@@ -297,8 +298,8 @@ def write_profile_index(
 ) -> None:
     """Write index.html, the list of all pages at a profile (size of the experiments).
 
-    It lists standard pages by paper, then experiments, which are pages with changed
-    parameters or data. It also has the main findings.
+    It lists standard pages by paper, then pages with changed parameters or data. It
+    also has the main findings.
 
     profile: such as "mini".
     builders: the pages of a running command. All other pages are listed as they are on
@@ -359,7 +360,7 @@ def make_index_entry(
 
     A template draws the entry. The fields are those of `builder`, and name (notebook
     id), title, short (title without the paper), failed (why the page could not be made,
-    or ""), body (the page's JSON summary with its answer, or None), how (the command
+    or ""), body (the JSON summary that the notebook wrote, or None), how (the command
     that makes it), waits (how many runs it waits for) and href (the link).
 
     profile: size of the experiments, such as "mini".

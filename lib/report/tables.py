@@ -82,18 +82,19 @@ class Runs:
     A collected frame is a DataFrame with a row for each experiment: its labels (such as
     task, model and seed), its finished run or None, and the metrics of the run.
 
-    current: the collected frame at the notebook's own profile.
-    recorded: the collected frame at mini, for comparison. Its runs are only looked up.
+    current: the collected frame at `profile`.
+    recorded: the collected frame at the profile mini, for comparison. Its runs are only
+    looked up.
     profile: size of the experiments, which is toy, mini, base or paper.
-    page: id of the notebook. Comparisons that are planned for it use the planned seeds;
-    with "" all seeds are used."""
+    page: id of the notebook. Where it tests a paper's claim, only the seeds that were
+    planned for the test are used; with "" all seeds are."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
     # Name of the profile, or a `ReaderProfile` with a reader's own data or model.
     profile: str
-    # Id of the notebook. Comparisons that its claims plan take the planned seeds; ""
-    # takes all seeds.
+    # Id of the notebook, by which the seeds planned for its tests of claims are found;
+    # with "" all seeds are used.
     page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
@@ -173,10 +174,10 @@ class Runs:
         (width, model) where the experiments have a width (kept attention heads). The
         text is "81.2 ± 0.4 (3)": mean and standard deviation in points, number of
         seeds. A source is text such as "this run, toy" or "recorded, mini".
-        `compare.join_tables_by_row` puts the tables beside the printed one.
+        `compare.join_tables_by_row` puts the tables beside the paper's.
 
-        columns: the metrics of tasks that the paper's table prints. A task without any
-        has its first metric."""
+        columns: metrics that the paper's table prints. A task that has no metric there
+        has its first one."""
         return [
             compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(scale, columns), source
@@ -198,8 +199,8 @@ class Runs:
         among them), `source` (where a run is from, such as "recorded, mini") and
         `scale` (its profile, the size of the experiments).
 
-        columns: the metrics of tasks that the paper's table prints. A task without any
-        has its first metric.
+        columns: metrics that the paper's table prints. A task that has no metric there
+        has its first one.
         transform_points: a function applied to the scores of each source, such as
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
@@ -226,13 +227,14 @@ class Runs:
         % interval. A group without a pair is left out, and so is one in which at least
         half of a model's runs fail to learn (`estimate_difference_of_frames`). If the
         difference was planned as a test of a claim, only the planned seeds count, and
-        the Estimate also has the region that the paper claims.
+        the Estimate also has the bounds within which the claim holds,
+        (0, inf) for "> 0".
 
         method, baseline: names of the models; `baseline` is subtracted.
         group_column: a label of the experiments by which they are grouped. With several
         labels a group is a tuple of values.
-        columns: the metrics of tasks that the paper's table prints. A task has their
-        mean or, without any, its first metric."""
+        columns: metrics that the paper's table prints. A task is scored by the mean of
+        its metrics there; if it has none there, by its first metric."""
         estimates = {}
         for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
@@ -281,7 +283,7 @@ class Runs:
         at least half of a model's runs fail to learn: they score no better than chance,
         or less than half of the unpruned model's score. If the difference was planned
         as a test of a claim, only the planned seeds count, and the Estimate also has
-        the region that the paper claims.
+        the bounds within which the claim holds, (0, inf) for "> 0".
 
         method_frame, baseline_frame: rows with task, seed, model and run.
         columns_by_task: {task: its metrics}.
@@ -335,8 +337,8 @@ class Runs:
         compared with the one baseline.
 
         baseline: one of `names_of_models`, such as "Prune, 3/12".
-        columns: the metrics of tasks that the paper's table prints. A task has their
-        mean or, without any, its first metric."""
+        columns: metrics that the paper's table prints. A task is scored by the mean of
+        its metrics there; if it has none there, by its first metric."""
         estimates = {}
         for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
@@ -374,8 +376,8 @@ class Runs:
         mean difference in points, positive where `method` is better, and its 95 %
         interval.
 
-        columns: the metrics of tasks that the paper's table prints. A task has their
-        mean or, without any, its first metric."""
+        columns: metrics that the paper's table prints. A task is scored by the mean of
+        its metrics there; if it has none there, by its first metric."""
         estimates, models = (
             {},
             [frame["model"] for _, frame, _ in self.source_frames],

@@ -128,14 +128,14 @@ def list_answer_sentences(
     judged_profile: str = "",
     prefix_of_comparison: str = "",
 ) -> list[str]:
-    """Return the answer of a page as at most MOST (4) sentences, each with its numbers.
+    """Return the main results of a page as at most MOST (4) sentences with numbers.
 
-    Only the first of these kinds that the page has is taken: comparisons of a paper's
-    central claims, with an interval; differences that the page draws, with an interval;
-    comparisons of central claims with too few seeds for an interval; comparisons of
-    lesser claims, where no central one is shown; all drawn differences. A page without
-    any of them says why nothing is measured, and how many printed numbers are equal to
-    what is computed here.
+    They stand below its title. Only the first of these kinds that the page has is
+    taken: comparisons of a paper's central claims, with an interval; differences that
+    the page draws, with an interval; comparisons of central claims with too few seeds
+    for an interval; comparisons of lesser claims, where no central one is shown; all
+    drawn differences. A page without any of them says why nothing is measured, and how
+    many printed numbers are equal to what is computed here.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.

@@ -72,8 +72,8 @@ class Column:
     def predictions_file_stem(self) -> str:
         """Return the name, without suffix, of a run's file with the predictions.
 
-        The score is computed from these predictions: "predictions" for development
-        rows, and otherwise "predictions_" with the name of the split."""
+        It is "predictions" for development rows, and otherwise "predictions_" with the
+        name of the split. A run's score is computed from this file."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
@@ -88,8 +88,8 @@ def pair_runs_of_models(
     Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
     labels and the predictions of both models on the same examples; its `task` is the
     title of the Column. A run that is missing, collapsed (scored no better than
-    chance), or lacks the split of a Column makes no Pair. Runs of different dtypes make
-    one only if both exist in float32.
+    chance), or lacks the split of a Column makes no Pair. Where dtypes differ, a
+    bfloat16 run is replaced by its repetition in float32, or without one makes no Pair.
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
@@ -113,9 +113,9 @@ def pair_rows(
 
     Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
     labels and the predictions of both models on the same examples. A seed at which one
-    of the two collapsed (scored no better than chance) makes no Pair. Runs of different
-    dtypes make one only if both exist in float32. Raises Refused where two runs were
-    evaluated on different examples.
+    of the two collapsed (scored no better than chance) makes no Pair. Where dtypes
+    differ, a bfloat16 run is replaced by its repetition in float32, or without one
+    makes no Pair. Raises Refused where two runs were evaluated on different examples.
 
     method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
     Run with the stored result, None if missing).
@@ -233,11 +233,11 @@ def select_runs_of_one_dtype(
 def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence on how many comparisons were made in which dtype, as a list.
 
-    The list is empty where all runs have one dtype. Readers see by it which comparisons
-    were dropped for a mixture of dtypes.
+    The sentence also says how many comparisons were dropped, because their runs had
+    different dtypes. The list is empty where all runs have one dtype.
 
-    compared_rows: lists of rows of runs. In each list, runs of one task and seed are
-    compared."""
+    compared_rows: lists of dicts with "task", "seed" and "run" (a Run with the stored
+    result, or None). In each list, the runs of one task and seed are compared."""
     counts = Counter()
     groups = [
         group
@@ -262,9 +262,10 @@ def read_unseen_rows_descriptor(run: Run) -> Json | None:
 
     Unseen rows are labelled rows that neither training nor the choice of settings used.
     They are scored together with the development rows, for narrower intervals. The keys
-    are "rows" (their number), "digest" (hash of their content), "beside" (number of
-    training rows kept apart from them, 0 if they are official test rows) and, where
-    short rows were left out, "words" (least number of words)."""
+    are "rows" (number of unseen rows), "digest" (hash of their content), "beside"
+    (number of training rows that must not become unseen rows, 0 if the unseen rows are
+    official test rows) and, where short rows were left out, "words" (least number of
+    words in a row)."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
@@ -364,7 +365,7 @@ def make_collapsed_mask(
 
     frame: a row for each run, with the columns task and run (a Run with the stored
     result, None if missing).
-    columns_by_task: {task: its Columns (metrics on splits)}; the first one decides."""
+    columns_by_task: {task: its Columns (metrics on splits)}; only the first is used."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [
         run and measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
@@ -386,8 +387,8 @@ def read_development_score(run: Run | None, column: Column) -> float:
 def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
     """Return a run's score by a metric on all its rows, from 0 to 1; nan without one.
 
-    On the development split, unseen rows count too: labelled rows on which no run
-    trained or selected. More rows give narrower intervals. A metric that was not
+    On the development split, unseen rows count too: labelled rows that neither training
+    nor the choice of settings used. More rows give narrower intervals. A metric not
     computed on unseen rows, such as the share of remaining weights, is returned as
     recorded.
 
@@ -532,7 +533,7 @@ FAR = 10.0
 def describe_outlying_seeds(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[str]:
-    """Return a warning for each model and metric of which few seeds move the mean.
+    """Return a warning for each model and metric with a few outlying seeds.
 
     A seed is outlying if its score is more than FAR (10) points from the median over
     seeds. There is no warning with fewer than three seeds, or where half or more are

@@ -35,7 +35,8 @@ class Measure:
     values: an expression over the names of a run's metrics, such as "100 * remaining".
     by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
     of_all: f(a frame of runs for each model, {task: its metrics}, text) -> an Estimate
-    (a number with its interval) or None. The text may name what is measured, or be "".
+    (a number with its interval) or None. The text names, for example, one of several
+    models that a run timed; it is "" where nothing has to be named.
     unit: the unit as text.
     resolution: the number of which all values are multiples; 0 for none.
     null: the value that means no effect, 1 for a ratio.
@@ -70,7 +71,7 @@ def list_collapsed_flags(
 
     frame: a row for each run, with the columns task and run (a Run with the stored
     result, never None).
-    columns_by_task: {task: its Columns (metrics on splits)}; the first one decides."""
+    columns_by_task: {task: its Columns (metrics on splits)}; only the first is used."""
     return [
         compare.measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)

@@ -28,8 +28,8 @@ def compute_metric(metric: str, predictions: ArrayLike, labels: ArrayLike) -> fl
     Tables and tests of differences use the same computation (`lib.stats.paired`). F1 is
     that of class 1 of two, as GLUE scores MRPC and QQP; the Matthews correlation takes
     any number of classes. Raises Refused for an unknown metric, for values that are not
-    finite, without rows, for shapes that do not fit, and for a label below 0 that is no
-    class.
+    finite, without rows, for shapes that do not fit, and for class labels below 0, as
+    rows of unlabelled test splits have them.
 
     metric: "accuracy", "f1", "matthews", "pearson" or "spearman".
     predictions: classes or values [N], or logits [N, C].

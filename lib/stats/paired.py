@@ -173,8 +173,8 @@ def compute_weighted_scores(
     to 1 (-1 to 1 for "matthews", "pearson" and "spearman"), and 0 where the metric is
     undefined. Raises Refused for an unknown metric.
 
-    predictions: M arrays of classes or values [N], or logits [N, C]. For a metric of
-    answer spans (MARKS) they are the scores [N] of the questions.
+    predictions: M arrays of classes or values [N], or logits [N, C]. For "exact" and
+    "span_f1" (answer spans) they are the scores [N] of the questions.
     labels: [N].
     weights: how often each sample has each example, [D, N]."""
     check_known_name(
@@ -522,7 +522,8 @@ def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Esti
 
     values: one for each seed, [n].
     resolution: the number of which all values are multiples, such as 1 for epochs; 0
-    for none. The variance of rounding, a twelfth of its square, is added to theirs."""
+    for none. The variance of rounding, resolution ** 2 / 12, is added to the variance
+    of the values."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:

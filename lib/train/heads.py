@@ -115,10 +115,10 @@ def score_logits_of_unseen_split(
     """Score a model's logits on unseen rows, and pack its predictions in few bytes.
 
     Unseen rows are labelled test rows that training and model selection never use.
-    Returns ({metric: value}, {name: array}) with one array: "bits" (predicted classes
-    of a task of two, eight rows a byte), "classes" (predicted classes), or "scores" of
-    a regression in float16. Metrics of a regression are computed from these rounded
-    scores, so that they can be computed again from the saved array.
+    Returns ({metric: value}, {name: array}) with one array: "bits" (predicted classes,
+    eight rows a byte) where the task has two classes, "classes" where it has more, or
+    "scores" in float16 for a regression. Metrics of a regression are computed from
+    these rounded scores, so that they can be computed again from the saved array.
 
     task: says the classes and metrics.
     split: the unseen rows with their labels.

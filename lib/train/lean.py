@@ -102,8 +102,7 @@ def use_dropout_by_random_bytes(
 
     This is faster than PyTorch's dropout. Rates become multiples of 1 / 256. Attention
     is computed without a fused kernel, because PyTorch's fused one draws its own mask
-    element by element. The attention of GhostBERT's generated heads keeps PyTorch's
-    dropout.
+    element by element.
 
     is_enabled: False leaves the model unchanged."""
     layers = [

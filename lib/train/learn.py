@@ -231,16 +231,17 @@ def train_and_save(
     """Train a model on a task, score it, save it, and return its metrics.
 
     The model is changed in place. Its predictions are saved too. Where the setting
-    `select` is "best", the weights with the best score during the training are taken:
-    the score on the held-out rows if `scored_splits` has them, and else on the
-    development rows.
+    `select` is "best", the weights with the best score during the training are taken.
+    The score is that on "held_out" (training rows that are not trained on) if
+    `scored_splits` has this split, and else that on the development rows "dev".
 
     training: the rows of the task, the settings, and the run whose folder is written.
     objective: a context manager that yields the loss function, f(batch, row numbers) ->
     {"loss": scalar, ...}.
     callbacks: additions to the training, such as pruning masks, which also finish the
     model after the last step.
-    scored_splits: beginnings of the names of splits on which the model is scored.
+    scored_splits: the splits on which the model is scored, by name or beginning of the
+    name; "dev" includes MNLI's "dev_mm".
     allows_divergence: what happens at a loss that is not finite: True returns the
     metric `diverged` and saves no predictions; False raises FloatingPointError."""
     run, rows, judges = (
@@ -280,8 +281,8 @@ def save_predictions(
 ) -> Metrics:
     """Score a model on every split, save its predictions, and return {metric: value}.
 
-    Metrics and files of a split have its name in theirs, such as "unseen.accuracy" and
-    "predictions_unseen"; those of the split "dev" (development rows) do not.
+    The names of metrics and files contain the split, such as "unseen.accuracy" and
+    "predictions_unseen", except for the split "dev" (development rows).
 
     run: the folder to write to.
     scorers: {split name: f() -> ({metric: value}, arrays to save)} of the model.
@@ -362,8 +363,9 @@ class Trainer:
         """Train a model in place, and return the log of the training.
 
         The log's `result` is a dict with the number of "steps", "examples_per_second"
-        and metrics of the callbacks; its `read_log("curve")` has the loss over the
-        steps. Raises FloatingPointError where the loss is not finite.
+        and metrics of the callbacks; its `read_log("curve")` returns {"step", "loss",
+        ...: array [n]} of n logged steps. Raises FloatingPointError where the loss is
+        not finite.
 
         loss: f(batch, row numbers) -> {"loss": scalar, ...}; by default the loss on the
         labels (`make_label_loss`).

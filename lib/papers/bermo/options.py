@@ -68,9 +68,9 @@ class Mix(Option):
 class Prune(Option):
     """This class has the settings of pruning during fine-tuning, by masks on weights.
 
-    A threshold moves from an initial to a final value and closes the masks (Sanh et al.
-    2020; BERMo, section 2.3 and Tables 6 to 11). Raises Refused for a value that is not
-    allowed.
+    A threshold moves from an initial to a final value, so that masks remove ever more
+    weights (Sanh et al. 2020; BERMo, section 2.3 and Tables 6 to 11). Raises Refused
+    for a value that is not allowed.
 
     method: what decides on a weight: its "magnitude", or a learned score: "movement"
     keeps the highest scores, "soft" those above a threshold, and "l0" draws masks from
@@ -83,8 +83,8 @@ class Prune(Option):
     with the final one at the end, as multiples of w.
     lr, init: learning rate and initial value of the scores.
     final_lambda: weight of the penalty on scores, at the final threshold.
-    target: the share of weights to keep, to which a controller of the penalty's weight
-    leads; 0 for no controller.
+    target: the share of weights to keep, which a controller reaches by changing the
+    penalty's weight; 0 for no controller.
     overlong: what happens where both warm-ups take all steps: "refuse" is an error,
     "jump" changes the threshold at once."""
 

@@ -43,8 +43,8 @@ class Masks(loop.Callback):
     """This class prunes a model while it is trained, by a mask on each linear layer.
 
     The constructor puts masks on the linear layers of the encoder. The training loop
-    calls the methods in each step. A threshold that changes by a schedule closes the
-    masks step by step. After the last step, they are multiplied into the weights.
+    calls the methods in each step. By a threshold that follows a schedule, the masks
+    remove ever more weights. After the last step, they are multiplied into the weights.
 
     Raises Refused where the warm-ups of the schedule do not fit the number of steps."""
 
@@ -220,7 +220,7 @@ def compute_pruning_metrics(
 
 
 class LayerMix(loop.Callback):
-    """This class puts a layer mix into a model when it is made, and trains the mix.
+    """This class puts a layer mix into a model, and trains the mix with the model.
 
     A layer mix is a learned weighted sum of the outputs of all layers, in place of the
     last layer's output (BERMo, section 3.1). The training loop calls the method

@@ -211,8 +211,9 @@ def make_pruning_settings(
 
     Train has epochs, learning rate and the like, and Prune the schedule that removes
     weights. They are those of the profile, with the changes that the arguments ask for.
-    With few epochs there may be no steps between the warm-up before the pruning and the
-    one after it. The threshold then jumps to its final value, as in the public code.
+    The threshold that decides which weights are pruned is constant in a warm-up at the
+    start and at the end. If few epochs leave no steps between the two, it jumps, as in
+    the public code of movement pruning.
     Raises Refused for an unknown method, a kept share that is not above 0 and at most
     1, and a task without settings.
 

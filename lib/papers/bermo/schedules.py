@@ -78,15 +78,14 @@ def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
 
 
 def compute_planned_score_level(step: int, first_step: int, total_steps: int) -> float:
-    """Return where a score should be at a step, from 1 at the start to 0 at the end.
+    """Return the planned value, at a step, of the score that decides what is pruned.
 
     Pruning by scores keeps the wanted share of weights if the k-th largest score, with
-    k the number of weights to keep, ends at the final threshold. The level is that
-    score, scaled to 1 at its initial value and 0 at the threshold. A controller
-    (`compute_next_penalty_weight`) holds it to this plan. The plan is 1 up to step
-    `first_step`, then falls along a parabola that ends with slope 0, because scores
-    move less and less as the learning rate falls. It never rises, since a penalty
-    cannot raise a score.
+    k the number of weights to keep, ends at the final threshold. The result is a value
+    for this score, scaled to 1 at its initial value and 0 at the threshold. A
+    controller (`compute_next_penalty_weight`) holds the score to this plan. The plan is
+    1 up to step `first_step`, then falls to 0 along a parabola that ends with slope 0,
+    because scores move less and less as the learning rate falls.
 
     step: number of the step, from 0.
     total_steps: number of all steps of the training."""
@@ -106,9 +105,9 @@ def compute_next_penalty_weight(
     `penalty_weight * exp(20 * (score_error - previous_score_error) + score_error)`, cut
     to within a factor of 1e4 of `initial_penalty_weight`.
 
-    score_error: how far the score that decides on the kept share is above its plan
-    (`compute_planned_score_level`), as a share of the way from its initial value to the
-    threshold.
+    score_error: how far the k-th largest score, with k the number of weights to keep,
+    is above its plan (`compute_planned_score_level`), as a share of the way from the
+    initial score to the threshold.
     previous_score_error: the error at the last change."""
     move = PROPORTIONAL * (score_error - previous_score_error) + INTEGRAL * score_error
     return min(

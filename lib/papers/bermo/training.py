@@ -42,7 +42,8 @@ def fineprune(
     learned.
     targets: fields of the options Targets, which say whether the loss is on labels, on
     the teacher's logits or on both.
-    alpha: where it is on both, the weight of the teacher's part; labels have 1 - alpha.
+    alpha: weight of the loss on the teacher's logits, where `targets` asks for both
+    losses; the loss on labels has the weight 1 - alpha.
     prune: fields of the options Prune; None trains without pruning.
     mix: fields of the options Mix; None leaves the mix out.
     frozen: what is not trained, "embeddings" or "encoder" (embeddings and all layers);

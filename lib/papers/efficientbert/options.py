@@ -24,8 +24,8 @@ class Search(Option):
     method: how candidates are proposed: "random"; "cascade", random draws that a
     cascade of classifiers accepts; or "evolution".
     budget: number of candidates that are evaluated.
-    draws: random draws after which the search for a new candidate that the cascade
-    accepts is given up.
+    draws: most random draws (for evolution: mutations) in which one new candidate is
+    sought.
     initial: random candidates before the cascade is first fitted.
     refit: evaluations between two fits of the cascade.
     encoding: "index" where the cascade is fitted on the formulas of the feed-forward

@@ -357,9 +357,9 @@ def stages_1_and_2_supernet_spec(profile: str) -> Spec:
     """Describe the run that pre-trains the supernet for search stages 1 and 2.
 
     The supernet is the largest network of the search space, from which the candidates
-    of these stages inherit their first weights. It reads Wikipedia alone at "paper",
-    and else the text of all pre-trainings. The Spec is the frozen description of this
-    run. Its seed is 0, so runs of all seeds share the result.
+    of these stages inherit their first weights. The text is Wikipedia alone at "paper",
+    and the profile's default text at "toy" and "mini". The Spec is the frozen
+    description of this run. Its seed is 0, so runs of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
@@ -371,12 +371,12 @@ def pretrained_network_spec(
 ) -> Spec:
     """Describe the run that pre-trains a published network on text.
 
-    Trainings on tasks start from its model. Most networks inherit their first weights
-    from the supernet, the largest network of the search space. Networks with BERT's
-    embedding, "MobileBERT_TINY shape" and "EfficientBERT w/o Warm-up KD" start from
-    random weights instead. At "paper" the baseline TinyBERT_4 is a published
-    checkpoint. The Spec is the frozen description of this run. Its seed is 0, so runs
-    of all seeds share the result.
+    Trainings on tasks start from the model of this run. Most networks inherit their
+    first weights from the supernet, the largest network of the search space. Networks
+    with BERT's embedding, "MobileBERT_TINY shape" and "EfficientBERT w/o Warm-up KD"
+    start from random weights instead. At "paper" the baseline TinyBERT_4 is not
+    trained: its run takes a published checkpoint. The Spec is the frozen description of
+    this run. Its seed is 0, so runs of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     network_name: the network's name in EfficientBERT's tables.
@@ -534,8 +534,8 @@ def make_subnetwork_options(profile: str) -> Shared:
     The supernet is the largest network, and its leading parts are smaller networks with
     shared weights. Each training step takes one of them, with a number of parameters
     within the bounds for candidates. Each layer draws a pair (k, q), k stacked
-    feed-forward networks with 1/q of the full inner width, from all 16 pairs. The pair
-    that EfficientBERT's stage 2 found is twice as likely as another.
+    feed-forward networks with 1/q of the full inner width, with k and q from 1 to 4.
+    The pair that EfficientBERT's stage 2 found is twice as likely as another.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     every = [(k, q) for k in STACKS for q in QS]
@@ -551,9 +551,11 @@ def make_split_descriptor(
 ) -> DataDescriptor:
     """Return the dict that says which rows of a task are trained on and held out.
 
-    A search scores its candidates on the held-out rows, which no run trains on. At
-    "paper" the training rows are the first of the file and the held-out ones the last.
-    Elsewhere all come in a fixed random order.
+    It has "source", "task" and "digest" of the data, and the counts "rows" (to train
+    on) and "held_out" where they are set. A search scores its candidates on the
+    held-out rows. At "paper", marked by "in_order": True, the training rows are the
+    first of the file and the held-out rows the last. At "toy" and "mini" both are
+    random rows, the same in each run.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     row_count: number of training rows; None takes all that are not held out.
@@ -732,7 +734,8 @@ def make_table_of_scores(
 
     printed_rows: {row: {("published", column): value}}, as `read_printed_table` returns
     it.
-    runs: the results of one notebook, with a DataFrame for each set of runs.
+    runs: our results; its `source_frames` has for each set of runs (source, DataFrame
+    with a row for each run, profile).
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]

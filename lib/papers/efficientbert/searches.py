@@ -97,8 +97,9 @@ def make_proxy_task_descriptor(
 ) -> DataDescriptor:
     """Return the dict that says on which rows a search trains and scores candidates.
 
-    They are rows of the one task of the search. Candidates are trained on some of its
-    training rows, and scored on others that are held out.
+    It has "source", "task" and "digest" of the data, and the counts "rows" (to train
+    on) and "held_out" (to score on) where they are set. The task is the one task of the
+    search. At "paper" the entry "in_order": True takes rows in the order of the file.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     row_count: number of rows to train on; None takes all that are not held out.
@@ -173,7 +174,7 @@ def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
     finds. The Spec is the frozen description of this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    search: Spec of that earlier stage. Each of its seeds gets a supernet."""
+    search: Spec of that earlier stage."""
     spec = efficientbert.stage_3_supernet_spec(profile)
     args = {"network_output": "supernet", "shared": Output("search", "shared")}
     return use_searched_network(

@@ -185,9 +185,10 @@ def make_distillation_objective(
 ) -> AbstractContextManager[loop.Loss]:
     """Return a context manager that yields the loss of EfficientBERT's distillation.
 
-    The loss is f(batch, row numbers) -> {"loss": scalar, and its parts}. It compares
-    attention scores and hidden states with the teacher's and, if there are labels, the
-    logits too. Leaving the context removes the hooks that record these states.
+    The loss is f(batch, row numbers) -> {"loss": the total; "hidden", "embedding",
+    "attention", "prediction": its parts}, all scalars. The parts compare hidden states,
+    embeddings, attention scores and, if there are labels, logits with the teacher's.
+    Leaving the context removes the hooks that record these states.
 
     distillation: options of the loss.
     numerics: dtype of the computation.
@@ -224,10 +225,10 @@ def make_student_for_task(
 ) -> PreTrainedModel:
     """Return a student model with the head that a task needs, ready to be distilled.
 
-    With no architecture, a start model that was pruned, or changed in another way, is
-    the student itself. Else a new model is made, which inherits weights of the start
-    model (`make_student`). Either has a linear map `projection` from its hidden size to
-    the teacher's.
+    Without an architecture, a start model that an earlier run changed, such as by
+    pruning, is the student itself. Else a new model is made, which inherits weights of
+    the start model (`make_student`). Either has a linear map `projection` from its
+    hidden size to the teacher's.
 
     run: the run that is made; its input `start`, optional, is the start model.
     student_architecture: description of the student's network; None takes that of the
@@ -431,10 +432,10 @@ def make_training_callbacks(
 class CurveAndProjectionSaving(loop.Callback):
     """This class saves loss curve and projection of a student when its training ends.
 
-    The training loop calls its method once. The file `curve` gets the loss, its parts
-    and their "step", at about 500 steps. The projection, a linear map to the teacher's
-    hidden size, is saved beside the model and removed from it, since only distillation
-    uses it."""
+    The training loop calls its method once. The file `curve` gets arrays [N]: the loss,
+    its parts, and "step", the numbers of the N (about 500) logged steps. The
+    projection, a linear map to the teacher's hidden size, is saved beside the model and
+    removed from it, since only distillation uses it."""
 
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
         self.run, self.student = run, student
@@ -501,7 +502,7 @@ def draw_subnetwork(
     weights. The result depends on seed and step alone, so a resumed training draws the
     same. Each layer draws (k, q): k stacked feed-forward networks with 1/q of the full
     inner width. All layers are drawn again until the number of parameters is within the
-    bounds, as in EfficientBERT's code. Raises Refused where none of 10,000 draws is.
+    bounds, as in EfficientBERT's code. Raises Refused after 10,000 failed draws.
 
     full_net: description of the supernet.
     sharing: `choices` has the pairs (k, q) of each layer, and `window` the least and

@@ -63,8 +63,8 @@ def warmup(
     It saves the model and the predictions on development and held-out rows, and on
     unseen rows (never trained or selected on). It also saves the array `curve`, the
     loss over the steps. Metrics are the scores on these rows and the number of
-    parameters. Where the training keeps its best model, that is the best one on
-    held-out rows, if there are any.
+    parameters. With the training setting `select` "best" the saved weights are those
+    with the best score on held-out rows; if no rows are held out, on development rows.
 
     training: the task's rows, the training settings, and the run with its inputs.
     `teacher` is fine-tuned on the task. `start` is a model whose weights are inherited,
@@ -304,8 +304,9 @@ def encode_corpus(
 
     Text from files gives a row for each document, paired with another document. There
     are up to 5 different sets of rows, one for each epoch and used in turn, as in
-    EfficientBERT's code. `make_batches` is f(epoch) -> lists of row numbers. It is None
-    for generated text, which has one set of rows and the usual order of batches.
+    EfficientBERT's code. The result has the rows as `encoded`, and `make_batches`,
+    f(epoch) -> lists of row numbers. The latter is None for generated text, which has
+    one set of rows and the usual order of batches.
 
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
     as in BERT's pre-training. Text in files has {"text": name, "digest", "documents":

@@ -10,9 +10,9 @@ from lib.papers.ghostbert import recipes
 def make_paper_ghost_options(**options: Any) -> Ghost:
     """Return the options of GhostBERT's ghost module, some of them changed.
 
-    A ghost module is a cheap convolution that adds features to a pruned layer. Formulas
-    that check the paper's printed FLOPs and parameters call this function, by the name
-    `ghost`.
+    A ghost module is a cheap convolution that adds features to a pruned layer. The
+    options are those of the paper, so that its printed FLOPs and numbers of parameters
+    can be checked.
 
     options: fields of Ghost with other values, such as features=1."""
     return recipes.make_ghost_options("paper", **options)

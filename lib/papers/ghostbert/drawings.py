@@ -85,8 +85,9 @@ def format_score_losses(
     """Return a phrase that sums up a figure of pruned models with and without ghosts.
 
     Ghosts are features that cheap convolutions add to a pruned model. The phrase says
-    at how many widths they score higher or lower than pruning alone, where the 95 %
-    interval of the difference excludes 0, and which seeds lie below the figure's axis.
+    at how many widths models with ghosts score higher or lower than those without, by a
+    difference whose 95 % interval excludes 0. It names the seeds that lie below the
+    figure's axis.
 
     rows_by_seed: a line for each model, width and seed, with the columns model, m (kept
     heads), seed and lost (score minus that of the whole model, in points).

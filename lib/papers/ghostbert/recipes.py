@@ -125,7 +125,7 @@ def select_table_widths(
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that compare widths.
 
-    A width is the number of heads, in twelfths, that each layer keeps. The result has
+    A width is the share of heads, in twelfths, that each layer keeps. The result has
     the chosen widths, or else those of the profile, but not those at which the encoder
     would keep no whole number of heads. Raises Refused where none is left.
 
@@ -138,7 +138,7 @@ def list_swept_widths(
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that vary one setting at a time.
 
-    A width is the number of heads, in twelfths, that each layer keeps. The result has
+    A width is the share of heads, in twelfths, that each layer keeps. The result has
     the given widths, or else those of the profile, but not those at which the encoder
     would keep no whole number of heads. Raises Refused where none is left.
 
@@ -306,8 +306,8 @@ def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
     The table compares kinds of ghost modules, convolutions that add features to a
     pruned model. The result is {row of the table: {field of the options Ghost: value}},
     such as {"Conv2D": {"kind": "conv2d"}}. In Conv1D_S, which mixes channels, and
-    Conv1D_F, which mixes tokens, the softmax is over all weights that make one output.
-    The paper leaves this open.
+    Conv1D_F, which mixes tokens, the softmax that normalises a kernel is over all
+    weights of one output value. The paper leaves this open.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}

@@ -59,9 +59,9 @@ def compute_target_cost_ratio(
     """Return the FLOPs target of one step of a pruning search, as a share from 0 to 1.
 
     The share is of the unpruned model's FLOPs. It starts at 1 and reaches
-    `final_cost_ratio` at the last step, so that the search prunes gradually. The rules
-    in section 7.4 of the report on pruning by differentiable NAS are corrected: they
-    rise where they must fall, and do not reach the last value.
+    `final_cost_ratio` at the last step, so that the search prunes gradually. The report
+    on pruning by differentiable NAS prints rules (section 7.4) by which the share would
+    rise, or miss the last value; they are corrected here.
 
     step: number of the step, from 0 to total_steps - 1.
     schedule: "additive" falls on a straight line, "multiplicative" geometrically;
@@ -134,9 +134,9 @@ class Control:
     A gate multiplies a part of the model, such as a head, by the mask sigmoid(alpha).
     It is on where the mask is above 0.99. The Control switches gates until the model
     costs `options.ratio` of what it costs with all gates on. It stores no alphas: its
-    methods take them and return changed ones. The constructor raises Refused for a cost
-    below that of one gate in each region; a region is the gates of one kind in one
-    layer, (layer, kind).
+    methods take them and return changed ones. A region is the gates of one kind in one
+    layer, (layer, kind). The constructor raises Refused for a target cost below that of
+    one gate in each region.
 
     options: settings of the search.
     sizes: {region: number of gates}, in the order of the N gates.
@@ -291,11 +291,12 @@ class Control:
         """Return the alphas [N] after a step of the original switching rule.
 
         It is the rule of the report on pruning by differentiable NAS. A gate is a mask
-        sigmoid(alpha) on a part of the model. In each group of gates those with the
-        largest absolute gradients (the share `options.share`) change by 10 against the
-        sign of their gradient. Alphas are then clipped to [-5, 5], so each of these
-        gates switches at once or stays as it is. Where all gates of one kind in one
-        layer would be off, the one with the smallest gradient stays on.
+        sigmoid(alpha) on a part of the model. In each layer and kind, or among all
+        gates, the share `options.share` with the largest absolute gradients is taken.
+        The alphas of these gates change by 10 against the sign of their gradient and
+        are clipped to [-5, 5], so each gate switches at once or stays as it is. Where
+        all gates of one kind in one layer would be off, the one with the smallest
+        gradient stays on.
 
         gradients: of the loss by alpha [N]."""
         new = alphas.copy()
@@ -342,16 +343,17 @@ class Control:
         region_offsets: np.ndarray,
         max_share_of_group: float,
     ) -> GateNumbers:
-        """Return the numbers of the gates that may switch off, in the order to do so.
+        """Return the numbers of the gates that may switch off, as an ordered array.
 
         A gate is a mask on a part of a model. A pruning search switches gates off in
-        this order until the cost is at its target. Gates that are on and have a
-        positive gradient come first and alternate between regions, the gates of one
-        kind in one layer. The others follow by their gradient per cost saved.
+        this order until the cost is at its target. Of the gates that are on, those with
+        a positive gradient come first. They alternate between regions (the gates of one
+        kind in one layer), and within a region the largest gradient is first. The other
+        gates follow, the largest gradient per cost saved first.
 
         is_on, gate_alphas, gate_gradients: of all gates [N].
-        region_offsets: a number in [0, 1) for each region; regions with smaller ones
-        come first.
+        region_offsets: a random number in [0, 1) for each region, which shifts its
+        turns in the alternation.
         max_share_of_group: largest share that may switch of the gates of one region, or
         of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, gate_gradients, -np.inf)
@@ -374,15 +376,17 @@ class Control:
         region_offsets: np.ndarray,
         max_share_of_group: float,
     ) -> GateNumbers:
-        """Return the numbers of the gates that may switch on, in the order to do so.
+        """Return the numbers of the gates that may switch on, as an ordered array.
 
         A gate is a mask on a part of a model. The result has gates that are off and
         have a negative gradient, so that opening them lowers the task's loss. A pruning
-        search switches them on in this order while the cost is below its target.
+        search switches them on in this order while the cost is below its target. They
+        alternate between regions (the gates of one kind in one layer), and within a
+        region the most negative gradient is first.
 
         is_on, gate_gradients: of all gates [N].
-        region_offsets: a number in [0, 1) for each region, the gates of one kind in one
-        layer; regions with smaller ones come first.
+        region_offsets: a random number in [0, 1) for each region, which shifts its
+        turns in the alternation.
         max_share_of_group: largest share that may switch of the gates of one kind in
         one layer, or of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, np.inf, gate_gradients)
@@ -409,14 +413,14 @@ class Control:
         """Return gates in an order that alternates between layers and kinds of gates.
 
         A gate is a mask on a part of a model, a region the gates of one kind in one
-        layer. Wherever the order is cut off, each region has had about the same share
-        of its gates (systematic sampling). So a pruning search does not empty one layer
-        or kind first. Within a region the gates with the largest priority come first.
+        layer. Of the n given gates of a region, the one with the p-th largest priority
+        (p from 0) gets the position (p + offset of the region) / n. The result is
+        sorted by position. So a pruning search takes about the same share of each
+        region, and does not empty one layer or kind first.
 
         gate_numbers: the gates to order, numbers from 0 to N - 1.
         gate_priorities: of all gates [N].
-        region_offsets: a number in [0, 1) for each region; regions with smaller ones
-        come first."""
+        region_offsets: a random number in [0, 1) for each region."""
         gate_numbers = gate_numbers[
             np.lexsort((-gate_priorities[gate_numbers], self.region[gate_numbers]))
         ]
@@ -539,12 +543,12 @@ def sample_random_gates(
 ) -> GateMask:
     """Return which gates a random architecture has on, bool [N], at a target cost.
 
-    A gate is a mask on a head or a neuron; gates that are off are pruned. It is the
-    control for a search: it shows whether the search does better than chance at the
-    same FLOPs. Every gate has the same chance, so layers end up similar. Raises Refused
-    for a target out of reach.
+    A gate is a mask on a head or a neuron; gates that are off are pruned. The random
+    architecture is the control for a search: it shows whether the search does better
+    than chance at the same FLOPs. Every gate has the same chance, so layers end up
+    similar. Raises Refused for a target out of reach.
 
-    gate_options: settings of a search, of which the target cost `ratio` counts.
+    gate_options: settings of a search, such as `ratio`, the target share of the FLOPs.
     gate_count_by_region: {(layer, kind of gate): number of gates}.
     count_flops_of_mask_sums: f({(layer, kind): sum of masks}) -> FLOPs."""
     control = Control(
@@ -565,10 +569,9 @@ def sample_random_gates_of_counts(
 ) -> GateMask:
     """Return which gates a random architecture of given layer sizes has on, bool [N].
 
-    A gate is a mask on a head or a neuron; gates that are off are pruned. Where the
-    sizes are those that a search found, it shows whether it matters which heads and
-    neurons stay. For one seed it ranks gates by the same random numbers as
-    `sample_random_gates`.
+    A gate is a mask on a head or a neuron; gates that are off are pruned. With the
+    layer sizes that a search found, the random architecture shows whether it matters
+    which heads and neurons of a layer stay.
 
     gate_count_by_region: {(layer, kind of gate): number of gates}.
     kept_count_of_each_region: how many gates of each (layer, kind) stay on, in the

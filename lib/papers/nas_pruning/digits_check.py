@@ -121,7 +121,7 @@ def train_with_gates(
     returned holds the gates. Its method `trim_gates_at_end` then corrects their number
     to the target.
 
-    run: takes the log and the seed.
+    run: the run that is being made; it has the seed and takes the log.
     images_and_labels: [uint8 [M, height, width], int64 [M]] of the M training images.
     gate_settings, perceptron_settings: settings of the search and of the training."""
     pixels, labels = images_and_labels

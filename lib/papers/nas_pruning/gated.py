@@ -40,8 +40,8 @@ def masked_flops(
 ) -> float:
     """Return the FLOPs of an encoder where all heads and neurons have the same mask.
 
-    Below 1 it is an expected cost. The report on pruning by differentiable NAS prints
-    model sizes with the mask sigmoid(5) of the start of a search, so its numbers can be
+    The report on pruning by differentiable NAS prints the FLOPs of most models with the
+    mask sigmoid(5), which gates have at the start of a search. So its numbers can be
     checked. Counted are the matrix products and the pooler, for one sequence.
 
     shape: sizes of the encoder.

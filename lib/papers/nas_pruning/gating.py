@@ -257,8 +257,8 @@ def list_kept_gate_counts(
 ) -> list[int]:
     """Return how many heads or neurons a pruned model keeps in each layer.
 
-    The counts have the order of `gate_count_by_region`, for a random architecture with
-    the same layer sizes.
+    The counts have the order of `gate_count_by_region`. From them a random architecture
+    with the same layer sizes is drawn.
 
     kept_indices: {"heads": L lists of kept indices, "neurons": L lists}.
     gate_count_by_region: {(layer, kind): number before pruning}, where `kind` is

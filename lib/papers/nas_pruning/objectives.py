@@ -70,13 +70,13 @@ def make_hidden_state_objective(
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss on hidden states, summed over pairs of layers.
 
-    A `with` block gets it once. The loss is f(batch, row numbers) -> {"loss": scalar,
-    "layers", "attention"}. "layers" has the mean squared errors of the embedding output
-    and of the layers' outputs. "attention" has those of attention scores before the
-    softmax, if the options ask for it. A student narrower than its teacher gets a
-    linear layer to the teacher's width. It is trained with the student and removed
-    afterwards, as in TinyBERT's code. Raises Refused where neither number of layers
-    divides the other.
+    It is used as `with make_hidden_state_objective(...) as loss`. The loss is f(batch,
+    row numbers) -> {"loss": scalar, "layers", "attention"}. "layers" has the mean
+    squared errors of the embedding output and of the layers' outputs. "attention" has
+    those of attention scores before the softmax, if the options ask for it. A student
+    narrower than its teacher gets a linear layer to the teacher's width. It is trained
+    with the student and removed afterwards, as in TinyBERT's code. Raises Refused where
+    neither number of layers divides the other.
 
     training: the task's rows and the teacher."""
     teacher, _ = training.teacher
@@ -111,10 +111,10 @@ def make_two_stage_objective(
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss that changes after half of the training steps.
 
-    A `with` block gets it once. It compares hidden states with the teacher's in the
-    first half and logits in the second, so that both stages of TinyBERT's distillation
-    fit into one run. The loss is f(batch, row numbers) -> {"loss": scalar, further
-    terms to log}.
+    It is used as `with make_two_stage_objective(...) as loss`. The loss compares hidden
+    states with the teacher's in the first half and logits in the second, so that both
+    stages of TinyBERT's distillation fit into one run. It is f(batch, row numbers) ->
+    {"loss": scalar, further terms to log}.
 
     training: the task's rows and the teacher.
     options: whether attention scores are matched too, and padded tokens are left
@@ -146,9 +146,9 @@ class LossSwitchedHalfway(loop.Callback):
 def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
     """Return for each of L layers the original indices of a pruned student's heads.
 
-    A teacher of the unpruned size has its heads at these indices, so that attention
-    scores of each student head are compared with the same head of the teacher. A
-    student that was not pruned has all indices."""
+    They are the indices that the heads had before pruning. By them the attention scores
+    of each student head are compared with those of the same head of the unpruned
+    teacher. A student that was not pruned has all indices."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
     for op in get_surgery_operations(student):
         if op["op"] == "keep" and "heads" in op:

@@ -146,9 +146,9 @@ def distilled_spec(
     """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
 
     Its teacher is BERT-base fine-tuned on the task. The first of two stages matches
-    hidden states, the second TinyBERT's loss on logits. It is compared with Table 3 of
-    the report on pruning by differentiable NAS. At "paper" both stages use augmented
-    rows (section 6.1.1).
+    hidden states, the second matches logits as TinyBERT does. The model's scores are
+    compared with Table 3 of the report on pruning by differentiable NAS. At "paper"
+    both stages use augmented training rows (section 6.1.1 of the report).
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the TinyBERT, such as "TinyBERT-4L".
@@ -172,8 +172,8 @@ def make_train_settings(
 ) -> Train:
     """Return the training settings of a task at one size of experiment.
 
-    For STS-B, where the best model of a training is chosen, it is chosen by the mean of
-    both correlations, as in TinyBERT's code.
+    If the settings keep the best model of a training, then for STS-B it is the one with
+    the highest mean of both correlations, as in TinyBERT's code.
 
     settings_by_profile: {profile: settings of one kind of training}.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
@@ -462,8 +462,8 @@ def magnitude_spec(
 
     Each round zeroes the smallest weights, sets the kept ones back to the pre-trained
     ones, and fine-tunes. It is the rival of searched networks in Table 10 of the report
-    on pruning by differentiable NAS. Raises Refused for a share that no round ends
-    with.
+    on pruning by differentiable NAS. The kept share falls from round to round, at
+    "mini" 0.8, 0.6, 0.4 and 0.3. Raises Refused for a share that no round has.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_share: share of the encoder's weights that are kept at the end, 0 to 1.
@@ -522,7 +522,7 @@ def sample_model_entry_for_latency(
     it]}. The measurement builds the model with random weights and times its forward
     passes.
 
-    flops_ratio: its share of the whole model's FLOPs, 0 to 1.
+    flops_ratio: FLOPs of the pruned model as a share of the whole model's, 0 to 1.
     shape_of_whole_model: a key of lib.stats.cost.SHAPES, such as "tinybert-4"."""
     full = SHAPES[shape_of_whole_model]
     widths = {"heads": full.heads, "ffn": full.ffn}
@@ -561,8 +561,8 @@ def select_reachable_flops_ratios(
 ) -> list[float]:
     """Return those target shares of the FLOPs that a pruning search can reach.
 
-    A search keeps one head and one neuron in each layer, so small encoders reach large
-    shares alone. Raises Refused where none is reachable.
+    A search keeps at least one head and one neuron in each layer, so small encoders
+    cannot reach small shares. Raises Refused where none is reachable.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     requested_ratios: shares from 0 to 1; by default those of the report on pruning by

@@ -55,7 +55,7 @@ def retrain(
 
     It is one stage of the training that follows a pruning search; the report on pruning
     by differentiable NAS has two, with different losses (sections 5.4 and 5.5). It
-    returns the metrics of a fine-tuning, the number of parameters, and `flops` of one
+    returns metrics such as scores, the number of parameters, and `flops` of one
     sequence of 128 tokens.
 
     training: the run that is being made, with rows and inputs. Its input `start` gives
@@ -86,8 +86,8 @@ def imp(
     while pruned weights stay zero. This is the procedure of the public code of Chen et
     al. 2020, "The Lottery Ticket Hypothesis for Pre-trained BERT Networks", which
     prunes another tenth of all weights in each round. The report on pruning by
-    differentiable NAS compares its networks with it (Table 10). It returns the metrics
-    of a fine-tuning and the number of parameters.
+    differentiable NAS compares its networks with it (Table 10). It returns metrics
+    such as scores and the number of parameters.
 
     training: the run that is being made, with rows and inputs. Its input `start` is the
     round before, or for the first round the dense fine-tuned model. `origin` is the

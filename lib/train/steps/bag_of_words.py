@@ -22,11 +22,11 @@ from lib.train import heads
 def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
     """Score simple baselines without an encoder, by which a compressed model is judged.
 
-    Returns development scores, the first metric of the task: "majority" predicts the
-    most frequent class or the mean score, "bag_of_words" is a linear model over word
-    counts, with a fixed regularisation (C = 0.3, or ridge 10 for a regression). The
-    latter is left out for answer spans, and for training rows of one class.
-    "train_rows" and "dev_rows" are numbers of rows.
+    Returns a dict with the first metric of the task on the development rows for two
+    baselines: "majority" predicts the most frequent class or the mean score, and
+    "bag_of_words" is a linear model over word counts, with a fixed regularisation. The
+    latter is left out for answer spans, and for training rows of one class. Further
+    keys are "train_rows" and "dev_rows", the numbers of rows.
 
     run: the folder of this run, for writing.
     data: JSON that says which rows of which task are used.
@@ -82,8 +82,9 @@ def truncate_texts(
 def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row as a sparse matrix, for a linear model.
 
-    It is [rows, features]. Rows of two texts have the counts of both texts, the number
-    of words that both share, and the number of words that are new in the second text.
+    It is [rows, features]. For two texts the features are the counts of the first text,
+    those of the second, and two sums: words that both share, and words that are new in
+    the second.
 
     counter: scikit-learn's CountVectorizer, fitted on the training texts.
     split: the rows."""

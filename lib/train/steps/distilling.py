@@ -132,9 +132,9 @@ def list_matches(
 ) -> list[Match]:
     """Return which hidden states GhostBERT's distillation loss L_distill compares.
 
-    They are the embedding output, and in each pair of layers the outputs of attention
-    and feed-forward block (section 2.3). A Match has a kind of state, pairs of layers
-    and a distance.
+    They are the embedding output and, for each pair of a student's and a teacher's
+    layer, the outputs of attention and feed-forward block (section 2.3). A Match has a
+    kind of state, pairs of layers and a distance.
 
     distil: settings: whether padded tokens are left out."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
@@ -154,8 +154,8 @@ def build_distillation_objective(
     """Make GhostBERT's distillation loss L_distill, a distance between hidden states.
 
     Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar, and
-    its terms}. The teacher runs on each batch or, where the run has an input `states`,
-    its states are read from disk. These exist only for training rows without
+    its terms}. The teacher runs on each batch. But where the run has an input `states`,
+    the teacher's states are read from disk, which needs training rows without
     augmentation.
 
     training: the rows, the run with its inputs (earlier results), and the dtype.

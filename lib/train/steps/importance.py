@@ -150,8 +150,8 @@ def compute_importance_by_method(
 
     The result is (heads [L, A], neurons [L, F]); those of low importance are then
     pruned. Each module of lib.methods has a pruning method. `options.by` names the one
-    whose `compute_importance_scores` is called. This function gets the model in eval
-    mode, with gradients of the loss summed over all batches.
+    whose `compute_importance_scores` is called with the model. Before the call, the
+    model is set to eval mode and gets gradients of the loss, summed over all batches.
 
     encoded: the tokenised rows with labels, over which the loss is taken.
     options: settings: the method, and the size of a batch.

@@ -121,7 +121,7 @@ def sample_sentence_pairs(texts: list[str], seed: int) -> SentencePairs:
     """Make pairs of sentences for BERT's next-sentence prediction.
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
-    second sentence follows the first. Every other passage gets the second sentence of
+    second sentence follows the first. Half of the passages get the second sentence of
     another passage. It is chosen among eight random ones as that which shares most
     words with the first sentence, so that common words do not reveal the label.
 

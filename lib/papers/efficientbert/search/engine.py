@@ -55,7 +55,8 @@ def search_networks(
 
     space: the set of networks that the search may evaluate.
     score_net: f(network) -> score above 0, the higher the better. A network has score 0
-    where it raises FloatingPointError or FormulaError, or gives no finite number.
+    where the function raises FloatingPointError or FormulaError (invalid formula of a
+    feed-forward network), or gives no finite number.
     options: the method and budget of the search.
     seed: seed of the proposals.
     history_path: the file of earlier evaluations. It is made anew where it belongs to
@@ -95,9 +96,9 @@ def score_candidate(
     """Return the score of a network in a search, and the reason if it failed.
 
     A network fails where `score_net` raises FloatingPointError (its training diverges)
-    or FormulaError (its formula does not fit), or gives no finite number. It then has
-    score 0 and an error message as `failure_reason`, which is else "". So one failure
-    does not end the search."""
+    or FormulaError (the formula of a feed-forward network is invalid), or gives no
+    finite number. It then has score 0 and an error message as `failure_reason`, which
+    is else "". So one failure does not end the search."""
     try:
         score = float(score_net(candidate))
     except (FloatingPointError, FormulaError) as error:

@@ -23,8 +23,8 @@ def _list_broken_rules(
 ) -> Iterator[str]:
     """Yield an error message for each rule of the search space that a formula breaks.
 
-    The rules are those of `check_formula`. Use the first message only: the code after
-    it assumes that W1 and W2 occur once each, and may fail.
+    The rules are those of `check_formula`. Callers take the first message alone, since
+    the checks after it assume that the earlier ones passed, and may fail.
 
     node: root of the formula's syntax tree.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None for the

@@ -64,8 +64,8 @@ class Net:
     """A Net describes a BERT whose layers have searched feed-forward networks.
 
     It has no weights. Parameters and operations are counted from it, and models are
-    built from it. Raises FormulaError where a formula does not fit the widths, and
-    Refused where a layer has no inner channel.
+    built from it. Raises FormulaError where a layer's formula cannot be computed with
+    the given widths, and Refused where a layer has no inner channel.
 
     hidden: hidden size d.
     width: full inner width D of the feed-forward networks.
@@ -117,8 +117,8 @@ class Net:
 def from_json(net_json: Json | Net) -> Net:
     """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
 
-    A Net is returned as it is, so that callers may have either. Raises FormulaError or
-    Refused for a network that is not allowed."""
+    A Net is returned as it is, so that callers may have either. Raises FormulaError for
+    an invalid formula, and Refused where a layer has no inner channel."""
     if isinstance(net_json, Net):
         return net_json
     return Net(

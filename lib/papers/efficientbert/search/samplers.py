@@ -175,10 +175,10 @@ def fit_classifier_cascade(
     """Fit a cascade of classifiers that find promising networks in a search.
 
     The first learns which of N samples score at least the median. The next one is
-    fitted on those samples alone, and so on. There is one classifier, and one more
-    above each of 400, 800, 1600 and 3200 samples. If the median is the lowest score,
-    only higher scores are good. The cascade ends early where all scores are equal;
-    EfficientBERT's code fails there.
+    fitted on those samples alone, and so on. Up to 400 samples there is one classifier,
+    and one more above each of 400, 800, 1600 and 3200. If the median is the lowest
+    score, only higher scores are good. The cascade ends early where all scores are
+    equal; EfficientBERT's code fails there.
 
     The classifiers are gradient boosting of scikit-learn with 100 rounds.
     EfficientBERT's code has LightGBM, tuned by 10 trials.

@@ -137,9 +137,9 @@ class Space:
     def to_json(self) -> SpaceDescriptor:
         """Return this set of networks as plain JSON, which `from_json` reads.
 
-        Equal sets have equal JSON. So the history file of a search, which begins with
-        it, shows whether it belongs to the same search. The entry "grammar" has the
-        rules for formulas (`make_grammar`)."""
+        Equal sets have equal JSON. A search writes this JSON into the first line of its
+        history file, so that the file of another search is recognised. The entry
+        "grammar" has the rules for formulas (`make_grammar`)."""
         return asdict(self) | {
             "start": self.start.to_json(),
             "grammar": make_grammar(self.stage),
@@ -178,8 +178,8 @@ class Space:
 
         A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
         width, numbered by `find_size_index`. Where formulas are searched too, all 16
-        are allowed. Else the size must fit the layer's formula, as the widths of
-        operands depend on it."""
+        are allowed. Else only those are allowed at whose inner width the layer's
+        formula is valid."""
         layers = self.start.layers
         if "formula" in self.searched_dimensions:
             return [range(len(IDS))] * len(layers)
@@ -293,7 +293,7 @@ class Space:
     def _grow_formula(
         self, layer: Layer, seed_formula: str, draw_uniform: Callable[[], float]
     ) -> Layer:
-        """Return a copy of a layer with a random change of a formula.
+        """Return a copy of a layer whose formula is a random change of `seed_formula`.
 
         The formula is `seed_formula` itself where no valid change is found.
 
@@ -395,9 +395,9 @@ class Space:
         of its formula in prefix order (each operation before its operands), then -1. A
         linear map gives the index, 0 to 15, of the layer's size (number of stacked
         networks and their width). In search stage 2, where sizes are fixed, it gives 0.
-        The other symbols (add, mul, max, gelu, ..., x, W1, W2) are numbered on from
-        there. In stage 3, which searches sizes alone, a layer gives only the index of
-        its size."""
+        The other symbols (add, mul, max, gelu, ..., x, W1, W2) have numbers from 16 on,
+        in stage 2 from 1 on. In stage 3, which searches sizes alone, a layer gives only
+        the index of its size."""
         searched = self.searched_dimensions
         rows = [
             [

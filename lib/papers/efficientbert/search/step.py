@@ -49,11 +49,12 @@ def search(
     and 2 of the search train each candidate network briefly. Stage 3 scores subnetworks
     of a supernet, a trained network whose leading parts are smaller networks.
 
-    A score is that of the task's first metric on held-out rows, or exp(-L) of the loss
-    on the teacher's logits with the option `score` "loss". Where the training setting
-    `select` is "best", the highest score during a training counts. Every candidate gets
-    the same new classification head; in EfficientBERT's code one head goes on from
-    candidate to candidate. Each evaluation is a line of the file `history.jsonl`.
+    A score is the task's first metric on held-out rows or, with the option `score`
+    "loss", exp(-L) of the loss L on the teacher's logits there. Where the training
+    setting `select` is "best", the highest score during a training counts. Every
+    candidate gets the same new classification head; in EfficientBERT's code one head
+    goes on from candidate to candidate. Each evaluation is a line of the file
+    `history.jsonl`.
 
     The result describes the best network for later runs ("net", "supernet" and "shared"
     of `make_search_result`). It also has its "score" and "parameters", the number of
@@ -136,7 +137,7 @@ def make_search_result(space: Space, net: Net) -> SearchResult:
 def make_model_scorer(
     training: TaskTraining, model: transformers.PreTrainedModel, selection_score: str
 ) -> Callable[[], float]:
-    """Return f() -> the score of a model on the held-out rows, by which a search ranks.
+    """Return f() -> the score of a model on the held-out rows, for use in a search.
 
     The function scores the model with its weights at the time of the call, so it can be
     called during a training.
