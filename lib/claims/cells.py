@@ -157,8 +157,8 @@ class Cell:
 def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
     """Return the model's name in a row of an experiment table, as comparisons write it.
 
-    It is the row's label `model`. Where that is not a text, it is the label `network`,
-    or None without one."""
+    It is the row's label `model`. Where that is not a text, the label `network` is
+    returned, or None if the row has no such label."""
     return (
         grid_row.get("model")
         if isinstance(grid_row.get("model"), str)
@@ -272,9 +272,10 @@ def parse_comparison_side(
 def parse_cells(cells_text: str) -> list[Cell]:
     """Parse the comparisons of a claim, with "; " between them, into Cells.
 
-    A Cell is one comparison of models and the region in which its value must lie. The
-    text is the column `cells` of `claims.csv`, the table of the papers' claims. Raises
-    Refused, which quotes the comparison, for one that cannot be parsed."""
+    A Cell is one comparison of models and the range of its values for which the claim
+    holds. The text is the column `cells` of `claims.csv`, the table of the papers'
+    claims. Raises Refused, which quotes the comparison, for one that cannot be
+    parsed."""
     return [parse_cell(part) for part in cells_text.split("; ") if part]
 
 

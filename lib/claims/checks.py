@@ -421,9 +421,9 @@ class FormulaResult(NamedTuple):
 def evaluate_formula(paper: str, formula: str) -> FormulaResult:
     """Evaluate a formula that checks a number which a paper prints.
 
-    Return (value, texts_read). The latter has the printed cells that the formula read,
-    {(table, column, row number): text}, so that a check can show which cells it rests
-    on.
+    Return (value, texts_read). `texts_read` has the printed cells that the formula
+    read, {(table, column, row number): text}, so that a check can show which cells it
+    rests on.
 
     paper: the name of its folder, such as "ghostbert".
     formula: a Python expression with functions for printed cells, settings and counts,

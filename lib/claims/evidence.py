@@ -43,7 +43,7 @@ def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
 
     Without ids they are all claims whose runs are made here: the central claims (the
     main conclusions of the papers) and the repository's own questions. Raises Refused,
-    with the nearest id, for an id that is none of them.
+    with the nearest id, for any other id.
 
     claim_ids: such as ["G1", "N1"]."""
     by_id = {
@@ -60,9 +60,9 @@ def list_claim_specs_by_seed(
     """Return {seed: the Specs of the runs that test a claim at this seed, each once}.
 
     A Spec is the description of a run, and the seeds are the planned ones. The runs of
-    a seed are compared, so they have one dtype. If all of them were made in bfloat16,
-    or all in float32, it is that dtype. Otherwise it is float32 on a processor without
-    instructions for bfloat16, and else the planned dtype.
+    a seed are compared, so they have one dtype. If all of them were made in the planned
+    dtype, or all in float32, these runs are taken. Otherwise the dtype is float32 on a
+    processor without instructions for bfloat16, and else the planned one.
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     store: where finished runs are looked up."""
@@ -312,9 +312,9 @@ class SavedWeights:
     def is_read_by_running_process(self, spec: Spec) -> bool:
         """Return whether a running process reads the weights of a run.
 
-        It may start a training from them, so they must not be deleted. If the
-        description of any running run is unreadable, it is True, since the answer is
-        then unknown.
+        The process may start a training from them, so they must not be deleted. If the
+        description of any running run is unreadable, the result is True, since the
+        answer is then unknown.
 
         spec: the description of the run whose weights are meant."""
         for part in self.store.list_unfinished_folders():

@@ -104,8 +104,9 @@ def list_rows_of_notebook(
     """Return the runs that one notebook lists at a profile, as Rows.
 
     A Row has the labels of a run and its Spec (the description of the run). At profile
-    mini they are all runs that the notebook shows. At another profile they are the runs
-    that it makes, since runs that it shows without making them are always at mini.
+    mini the result has all runs that the notebook shows. At another profile it has only
+    those that the notebook makes, since runs that a notebook shows without making them
+    are always at mini.
 
     profile: the size of the experiments, such as "mini".
     seeds: seeds for a notebook that has a parameter `seeds`; () for the notebook's own.
@@ -277,11 +278,11 @@ def add_sentence_and_axis_label(result: words.Result) -> words.Result:
 
 
 def format_claimed_effect_range(result: words.Result) -> str:
-    """Return the region in which a claim says that the effect lies, as text.
+    """Return the values of the effect for which a claim holds, as text.
 
     It stands behind the comparison in words, such as " (at most 0.5)" or " (within −0.5
-    to 0.5)". It is "" where these words suffice: for a single value, and where a claim
-    says only in which direction the effect goes.
+    to 0.5)". The result is "" where these words suffice: for a single value, and where
+    a claim says only in which direction the effect goes.
 
     result: a measured comparison."""
     low, high = result.cell.bounds
@@ -300,10 +301,10 @@ def format_claimed_effect_range(result: words.Result) -> str:
 
 
 def format_claimed_bound(claimed_bound: float) -> str:
-    """Return an end of the region that a claim allows, as text with up to six digits.
+    """Return an end of the range of effects for which a claim holds, as text.
 
-    An example is "0.5". It is not rounded to the digits of a table, since the test
-    compares with this number."""
+    It has up to six digits, such as "0.5". It is not rounded to the digits of a table,
+    since the test compares with this number."""
     return f"{claimed_bound:g}".replace("-", "−")
 
 
@@ -349,8 +350,9 @@ def mark_repeated_comparisons(
 
     Return {claim id: Verdict (a claim with its measured comparisons)}, where `same_as`
     of a repeated comparison names the other claim. Repeats that were known before the
-    runs are marked already. Here others are found: differences in points on the same
-    tasks, with the same estimate to 8 decimals, on which both claims put equal bounds.
+    runs are marked already. This function finds others: differences in points on the
+    same tasks, with the same estimate to 8 decimals, on which both claims put equal
+    bounds.
 
     verdicts: {claim id: Verdict}. Claims that are not in it are read from the committed
     `verdicts.csv`.
@@ -432,9 +434,9 @@ def list_central_claims(paper: str | None = None) -> list[str]:
 def list_notebook_claims(notebook_id: str) -> list[str]:
     """Return the ids of the claims that a notebook's page shows.
 
-    These are the claims that name the notebook and are tested by runs or by a formula.
-    A claim whose comparisons are all counted under other claims is left out, as it
-    would show nothing new."""
+    These are the claims that name the notebook and are tested by runs or by an
+    expression on printed numbers. A claim whose comparisons are all counted under other
+    claims is left out, as it would show nothing new."""
     return [
         id
         for id, line in lists.read_claims().items()
@@ -474,8 +476,8 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     A comparison is one test of a paper's claim. There is one row for each comparison on
     a task, as {column: text} with the columns of HEAD, such as `estimate`, `low` and
     `high` (95 % interval), `p` (p-value) and `word` (the outcome, such as "agrees").
-    Without the file it is []. Comparisons with models of a paper whose code was deleted
-    are left out."""
+    Without the file the result is []. Comparisons with models of a paper whose code was
+    deleted are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
@@ -501,7 +503,8 @@ def digest_notebook_records(notebook_id: str) -> str:
     It has 12 characters. A committed page (the executed notebook as text) stores it, so
     a page older than its results is recognised. The digest covers the names of the
     notebook's recorded runs, and the estimates and outcomes of its claims. For a
-    notebook that summarises a paper or all papers, it covers the claims of these."""
+    notebook that summarises a paper or all papers, it covers all claims of that paper
+    or of all papers."""
     names = {row["run"] for row in read_run_index() if row["page"] == notebook_id}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()

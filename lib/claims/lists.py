@@ -23,8 +23,8 @@ def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
     """Return the rows of a CSV file below `data/published` as dicts of text.
 
     The folder has the papers' printed tables and claims, the plans of runs ("plan_...")
-    and the results of trial runs ("trials_..."). The latter two may be missing and then
-    have no rows. Rows of a paper whose code was deleted are left out.
+    and the results of trial runs ("trials_..."). Plans and results of trial runs may be
+    missing and then have no rows. Rows of a paper whose code was deleted are left out.
 
     table_name: the path without its suffix, such as "bermo/claims"."""
     path = PUBLISHED / f"{table_name}.csv"

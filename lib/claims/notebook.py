@@ -356,10 +356,10 @@ def format_committed_notebook(notebook_json: str) -> str:
 
 
 def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
-    """Return {"parameters": default values, "cells": digest of the other cells}.
+    """Return a description of a notebook, by which an edited notebook is recognised.
 
-    This describes a notebook briefly. The dicts of all notebooks are committed, so that
-    a page made from an edited notebook is recognised."""
+    It is {"parameters": default values, "cells": digest of all cells but the one with
+    these values}. The dicts of all notebooks are committed, for comparison."""
     others = []
     for cell in json.loads(format_committed_notebook(notebook_path.read_text()))[
         "cells"
@@ -392,9 +392,9 @@ def digest_json(value: object) -> str:
 def read_notebook_digests() -> dict[str, NotebookDigest]:
     """Return {notebook id: its committed defaults and digest}, from the committed file.
 
-    The values are {"parameters": default values, "cells": digest of the other cells}. A
-    notebook that differs from them was edited. Without the file, {} is returned. Raises
-    Damaged where the file has another form."""
+    The values are {"parameters": default values, "cells": digest of all cells but the
+    one with these values}. A notebook that differs from them was edited. Without the
+    file, {} is returned. Raises Damaged where the file has another form."""
     if not os.path.lexists(paths.COMMITTED):
         return {}
     fix = "take it from git, or write it with `python -m lib tidy`"
@@ -435,8 +435,8 @@ def list_changed_parameters(
 ) -> list[str]:
     """Return the parameters of a notebook that differ from the committed defaults.
 
-    By it, the HTML page of a notebook with changed parameters gets a folder of its own
-    and does not replace the page with the defaults.
+    A notebook with changed parameters gets a separate folder for its HTML page, so that
+    this does not replace the page with the defaults.
 
     parameter_values: {parameter: value}; a parameter that is left out counts as
     unchanged."""
@@ -515,8 +515,8 @@ def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | Non
     The list of all pages is made from these summaries, which are dicts. Their keys
     include `profile` (size of the experiments), `answer` (sentences on what was found),
     `differs` (sentences on differences from the standard page) and `files` (names of
-    the page's files). It is None where the file is missing, cut off, or written by
-    another version of this code.
+    the page's files). The result is None where the file is missing, cut off, or written
+    by another version of this code.
 
     folder: the folder of the page."""
     path = folder / f"{notebook_id}.json"

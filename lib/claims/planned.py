@@ -62,8 +62,8 @@ class PlanLine:
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
         """Return the rows of a notebook's list of runs that this line of the plan runs.
 
-        They have one of its models, tasks and seeds, and fulfil its conditions on
-        labels. A line that waits for later results has none.
+        These rows have one of the models, tasks and seeds of the line, and fulfil its
+        conditions on labels. A line that waits for later results runs no rows.
 
         grid_rows: Rows, each with the labels and the description (Spec) of a run."""
         place = cells.parse_row_conditions(self.where)
@@ -160,10 +160,10 @@ def list_rows_to_run(
     """Return the runs that a notebook makes at a profile, as Rows.
 
     A Row has the labels and the description (Spec) of a run. If a plan, written before
-    the runs of the profile, has lines for the notebook, they are the runs of its lines.
-    Otherwise they are all rows of `grid_function`, without those that the paper's
-    settings leave out at this profile. If a user changes an argument of
-    `grid_function`, or brings data, they are all rows of `grid_function`.
+    the runs of the profile, has lines for the notebook, the result has the runs of
+    these lines. Otherwise it has all rows of `grid_function`, without those that the
+    paper's settings leave out at this profile. If a user changes an argument of
+    `grid_function`, or brings data, the result always has all rows of `grid_function`.
 
     grid_function: the notebook's function from a profile and further arguments to Rows.
     profile: the size of the experiments, such as "mini".

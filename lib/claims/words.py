@@ -137,10 +137,10 @@ class Result:
     def tested_effect(self) -> float | None:
         """Return the effect against which the interval is tested.
 
-        It is the printed effect; without one, the smallest effect of interest. The
-        measured effect is weaker if its interval ends before this value. It is in the
-        unit of the comparison, and None where it equals no effect or lies outside the
-        region that the paper claims."""
+        It is the effect that the paper prints or, where it prints none, the smallest
+        effect of interest. The measured effect is weaker if its interval ends before
+        this value. The result is None where this value means no effect, or where the
+        claim does not hold for it, as for -1 under the claim "> 0"."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
         usable = (
@@ -176,10 +176,10 @@ class Result:
         """Return how the 95 % interval stands to the paper's claim, in a fixed phrase.
 
         The first rule that fits counts. "not measured": there is no interval. "agrees":
-        the interval lies inside the region that the paper claims for the effect. "the
-        other way round": it lies outside. "no such effect here": it excludes the tested
-        effect (the printed one or the smallest of interest) towards no effect. "too
-        noisy to say": all else."""
+        the claim, such as "> 0", holds for all values in the interval. "the other way
+        round": it holds for none. "no such effect here": all values are weaker than the
+        tested effect (the printed one or the smallest of interest). "too noisy to say":
+        all else."""
         if self.why_unmeasured:
             return NOT_MEASURED
         (low, high), e = self.cell.bounds, self.estimate
@@ -194,9 +194,10 @@ class Result:
     def interval_excludes_tested_effect(self) -> bool:
         """Return whether the whole interval is weaker than the tested effect.
 
-        The tested effect is the printed one or, without it, the smallest effect of
-        interest. The 95 % interval excludes it and lies on that side of it where "no
-        effect" is."""
+        The tested effect is the effect that the paper prints or, where it prints none,
+        the smallest effect of interest. The 95 % interval then excludes this effect, on
+        the side of "no effect". The result is False without an interval or a tested
+        effect."""
         e, aim = self.estimate, self.tested_effect
         if e is None or aim is None:
             return False
@@ -206,10 +207,10 @@ class Result:
     def effect_strength_against_printed(self) -> str:
         """Return "weaker than printed" or "stronger than printed", or "".
 
-        It qualifies a result that agrees with the claim, where the 95 % interval
-        excludes the effect that the paper prints. Where the paper prints none, it is
-        "weaker than the effect of interest" if the interval excludes that effect. In
-        all other cases it is ""."""
+        The phrase qualifies a result that agrees with the claim, where the 95 %
+        interval excludes the effect that the paper prints. Where the paper prints none,
+        the phrase is "weaker than the effect of interest" if the interval lies below
+        the smallest effect of interest. In all other cases the result is ""."""
         e, (low, high) = self.estimate, self.cell.bounds
         if self.verdict_word != AGREES or self.tested_effect is None or e is None:
             return ""
@@ -244,10 +245,10 @@ class Result:
     def p_value(self) -> float | None:
         """Return the two-sided p-value of the test behind this comparison's outcome.
 
-        For "agrees" and "the other way round" the null value is an end of the region
-        that the paper claims: the interval excludes it. For "no such effect here" it is
-        the printed effect or the smallest of interest (`tested_effect`). For "too noisy
-        to say" it is the largest p of all these tests. It is None without an
+        For "agrees" and "the other way round" the null value is an end of the range for
+        which the claim holds, such as 0 for "> 0". For "no such effect here" it is the
+        printed effect or the smallest of interest (`tested_effect`). For "too noisy to
+        say" the largest p of all these tests is returned. The result is None without an
         interval."""
         word, e, aim = self.verdict_word, self.estimate, self.tested_effect
         if word == NOT_MEASURED or e is None:
@@ -293,9 +294,9 @@ class Result:
     def measured_effect_text(self) -> str:
         """Return the effect with its 95 % interval as text: "+0.3 [−0.1, 0.8]".
 
-        For shares of runs it is the counts, such as "8 of 8 against 0 of 8". With too
-        few seeds for an interval it is the mean and their number, and without an
-        estimate "–"."""
+        For shares of runs the text has the counts, such as "8 of 8 against 0 of 8".
+        With too few seeds for an interval it has the mean and the number of seeds.
+        Without an estimate it is "–"."""
         e = self.estimate
         if self.counts:
             return self.counts
@@ -381,7 +382,7 @@ class Verdict:
         """Return the Result of the claim's first comparison, or None if there is none.
 
         A Result is a comparison with its measured effect, which may be missing. Texts
-        quote the first alone, since other comparisons answer other questions."""
+        quote only this comparison, since the others answer other questions."""
         return self.results[0] if self.results else None
 
     @property
@@ -406,7 +407,8 @@ class Verdict:
         """Return how many runs of the claim's first comparison collapsed, in brackets.
 
         A run has collapsed if it scores no better than chance. Templates of pages quote
-        this text; it is "" where none has."""
+        this text, such as " (2 of 9 runs of 30 % IMP collapsed)". The result is ""
+        where no run collapsed."""
         return (
             f" ({self.first_result.collapsed})"
             if self.first_result and self.first_result.collapsed
@@ -486,8 +488,9 @@ class JudgingInputs:
     ) -> float | None:
         """Return the known effect of a comparison, averaged over its tasks.
 
-        If a task has no value of its own, it is the value for all these tasks together,
-        or None without one.
+        A task without a value in `effects` gets the value under the task "". If that is
+        missing too, the value under `task_or_tasks` as a whole is returned, or None if
+        `effects` lacks this as well.
 
         effects: the printed effects or the smallest effects of interest, as {(text of a
         comparison, task): effect}.

@@ -63,13 +63,13 @@ class TimeForecast:
     The function `prior` estimates seconds by a count of the run's work, such as its
     rows. The prediction is the prior of the new run, times the median over finished
     runs of (measured seconds / prior), so that finished runs on fewer or more rows
-    count too. Without a finished run it is the prior itself. Committed runs (results of
-    other machines in the repository) are scaled to the speed of this machine. At most
-    300 runs of a step (kind of work) are read.
+    count too. Without a finished run the prediction is the prior itself. Committed runs
+    (results of other machines in the repository) are scaled to the speed of this
+    machine. At most 300 runs of a step (kind of work) are read.
 
     store: the folders of finished runs.
-    prior: f(Spec, metrics of its finished run, or {} before it) -> core seconds;
-    without it, similar runs are expected to take the same time."""
+    prior: f(Spec, metrics of its finished run, or {} before it has run) -> core
+    seconds; without `prior`, similar runs are expected to take the same time."""
 
     def __init__(
         self, store: Store, prior: Callable[[Spec, Json], float] | None = None

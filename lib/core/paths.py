@@ -130,8 +130,8 @@ def list_folders_by_environment_variable() -> FolderByVariable:
 def find_folder_environment_variable(path: str | Path) -> str:
     """Return the environment variable that moves the folder which a path lies in.
 
-    An error about the path can then name it as a fix. It is such as "RUNS_ROOT" or
-    "TMPDIR", and "" where no variable moves the folder.
+    An error about the path can then name it as a fix. The result is a name such as
+    "RUNS_ROOT" or "TMPDIR", or "" where no variable moves the folder.
 
     path: the path of a file or folder."""
     for name, root in list_folders_by_environment_variable().items():

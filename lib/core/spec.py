@@ -130,7 +130,7 @@ class Spec:
         """Return {name, such as "teacher": Spec} of the runs that this run needs.
 
         A Spec is the description of a run. An input without a seed takes the seed of
-        this one, so that models that are compared at one seed share their teacher."""
+        this Spec, so that models that are compared at one seed share their teacher."""
         return {
             name: spec if spec.seed is not None else spec.with_seed(self.seed)
             for name, spec in self.inputs.items()

@@ -108,8 +108,8 @@ class Run:
     def model_folder(self) -> Path:
         """Return the path of the folder with the model's weights and tokenizer.
 
-        It is missing where the weights were not saved. `lib.model.backbone.load` opens
-        it."""
+        The folder is missing where the weights were not saved.
+        `lib.model.backbone.load` opens the model."""
         return self.folder / "model"
 
     def read_arrays(self, file_name: str) -> Arrays:
@@ -286,10 +286,10 @@ class Store:
         """Return (Spec, its result or None), where float32 may replace bfloat16.
 
         A Spec is the description of a run. Some processors have no bfloat16, so a
-        result in float32 may stand for a Spec in bfloat16. A Spec that has a result
-        itself is returned with it. Otherwise the same Spec in float32 is returned where
-        that has a result. Where neither has one, the Spec to execute comes with None.
-        It is in float32 on a processor without bfloat16 instructions.
+        result in float32 may stand for a Spec in bfloat16. If the Spec has a result,
+        both are returned. Otherwise the same Spec in float32 is returned with its
+        result. If there is no result either, the Spec to execute is returned with None;
+        on a processor without bfloat16 instructions this is the Spec in float32.
 
         needs_weights: whether only a result with its weights counts, if this kind of
         work saves weights."""
@@ -304,10 +304,10 @@ class Store:
     def rename_finished_run_folder(self, spec: Spec) -> Run:
         """Rename the folder of a run that has just finished, and return the run.
 
-        It was called `<seed>.part` and becomes `<seed>`, so that an unfinished run is
-        never taken for a finished one. An older run with the final name, which is
-        damaged or has no weights, is deleted. If the process is killed or the power is
-        lost meanwhile, the new run is complete under one of the two names.
+        The folder was called `<seed>.part` and becomes `<seed>`, so that an unfinished
+        run is never taken for a finished one. An older run with the final name, which
+        is damaged or has no weights, is deleted. If the process is killed or the power
+        is lost meanwhile, the new run is complete under one of the two names.
 
         spec: the description of the run."""
         final = self.runs / spec.name

@@ -369,8 +369,8 @@ def digest_checkpoint(checkpoint_name: str) -> str:
 
     It is computed from the local files (`digest_weights`). Where they are missing, it
     is the committed official digest, so that a machine without the checkpoint can still
-    find the training runs that started from it. Raises FileNotFoundError without
-    either."""
+    find the training runs that started from it. Raises FileNotFoundError where both are
+    missing."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),

@@ -259,10 +259,10 @@ def _count_values_fixed_by_label(
 ) -> dict[str, int]:
     """Return {column: number of different values} of columns that the label determines.
 
-    In such a column, rows of one label always have the same value. With several values
-    it would give the label away, and with one it is constant; neither is a useful text.
-    The result is empty where more than half of the labels are different, so that
-    nothing can be concluded.
+    In such a column, rows of one label always have the same value. A column with
+    several values would give the label away, and a column with one value is constant.
+    Neither is a useful text. The result is empty where more than half of the labels are
+    different, so that nothing can be concluded.
 
     rows: the table, a list of (file and line, cells), with the header first."""
     columns = _group_cells_by_column(rows, header)
@@ -366,8 +366,9 @@ def _find_longest_columns(cells_by_column: Mapping[str, Sequence[str]]) -> list[
 
 
 def _find_probable_label(cells_by_column: Mapping[str, Sequence[str]]) -> str:
-    """Return the column with the fewest different values, but at least two, which is
-    probably the label; "" without any.
+    """Return the column that is probably the label, or "" if there is none.
+
+    It is the column with the fewest different values, but at least two.
 
     cells_by_column: {column: cells}."""
     counts = {

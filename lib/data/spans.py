@@ -138,8 +138,8 @@ def find_best_spans(
     logit. Margins are float64 [N], the score of "no answer" minus the score of the best
     span. "No answer" is scored as a span of token 0, [CLS], in the window where this
     score is lowest. The best span is returned even where the margin is positive, so
-    that the caller decides about "no answer". Without a valid span it is -1 and -1, and
-    the margin is infinite. Raises Refused for logits that are NaN.
+    that the caller decides about "no answer". Where no span is valid, start and end are
+    -1, and the margin is infinite. Raises Refused for logits that are NaN.
 
     start_logits, end_logits: a logit for each token: W arrays, at least as long as
     their windows, or one array with W rows.

@@ -122,7 +122,8 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     It is {"text": corpus name, "digest", "documents": number of documents}, without
     "documents" if all are used. `load` reads the text from it. Where the corpus is
     missing, the digest is the committed official one, so that training runs that were
-    made on other machines are found; FileNotFoundError is raised without one.
+    made on other machines are found; FileNotFoundError is raised where no digest is
+    committed.
 
     document_count: the number of documents from the start of the corpus; None takes
     all."""

@@ -30,8 +30,8 @@ def cut(
     (GhostBERT 2.3, Hou et al. 2020). Rows of the query, key and value projections and
     of the first feed-forward matrix are removed with their biases. Columns of the
     output projection and of the second feed-forward matrix are removed, and their
-    biases stay. Heads and neurons are put in order of falling importance. It is the
-    operation named "cut" in the list of changes that is saved with a model.
+    biases stay. Heads and neurons are put in order of falling importance. This change
+    is the operation named "cut" in the list of changes that is saved with a model.
 
     Returns the kept indices {"heads": L lists of M, "neurons": L lists of M * F / A},
     and with `whole` also {"others": L lists of the A - M removed heads}. Raises Refused
@@ -155,8 +155,8 @@ def keep_heads_neurons_or_dimensions(
     """Prune a model in place to given heads, neurons or dimensions of each layer.
 
     The indices come, for example, from an architecture search. The outputs equal those
-    of the whole model with the removed parts set to zero. It is the operation named
-    "keep" in the list of changes that is saved with a model.
+    of the whole model with the removed parts set to zero. This change is the operation
+    named "keep" in the list of changes that is saved with a model.
 
     Returns the numbers that are left in each layer, {kind: [L]}. Raises Refused, naming
     the layer, where a list is empty, has an index twice, or has one that does not

@@ -120,8 +120,9 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
     """Put gates on every layer of a model in place, and return {kind: number of gates}.
 
     A gate is a trained mask sigmoid(alpha), with alpha = 5 at the start, by which an
-    architecture search finds what to prune. Numbers are summed over all layers. It is
-    the operation named "gates" in the list of changes that is saved with a model.
+    architecture search finds what to prune. Numbers are summed over all layers. This
+    change is the operation named "gates" in the list of changes that is saved with a
+    model.
 
     regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
     query, key and value projections) and "qkv" (the dimensions "qk" of queries and

@@ -469,8 +469,8 @@ def add_ghost_modules(
     """Put GhostBERT's ghost modules into each layer of a model, in place.
 
     Ghost modules are cheap convolutions that generate additional features, so that a
-    pruned model gets back some of its score. It is the operation named "ghost" in the
-    list of changes that is saved with a model. Returns {"modules": their number,
+    pruned model gets back some of its score. This change is the operation named "ghost"
+    in the list of changes that is saved with a model. Returns {"modules": their number,
     "parameters": number of their parameters}.
 
     Raises Refused, before anything changes, for options that do not fit together or do

@@ -29,7 +29,8 @@ class Int8(nn.Module):
     """An Int8 is a linear layer with an int8 weight, made from a trained linear layer.
 
     The weight is int8 [O, I], with a float32 scale for each row [O]; the bias [O] stays
-    float32. It takes about a quarter of the memory, and cannot be trained."""
+    float32. It takes about a quarter of the memory of a float32 layer, and cannot be
+    trained."""
 
     scale: torch.Tensor
 
@@ -57,8 +58,8 @@ def quantise_linear_layers(model: nn.Module) -> PartCounts:
 
     It needs no training. Layers of subclasses of nn.Linear stay in float. It must be
     the last change of a model, as an int8 model cannot be trained. Returns {"matrices":
-    number of layers that were quantised}. It is the operation named "int8" in the list
-    of changes that is saved with a model."""
+    number of layers that were quantised}. This change is the operation named "int8" in
+    the list of changes that is saved with a model."""
     number = 0
     for layer in get_layers(model):
         for path, module in list(layer.named_modules()):

@@ -113,8 +113,8 @@ class SelfAttention(DistilBertSelfAttention):
     """A SelfAttention is a DistilBERT's self-attention without its output projection.
 
     In BERT the output projection is a module of its own. With that structure here, the
-    same pruning code works on both. It is a subclass of transformers' class, because
-    transformers finds the modules that return attention maps by their class."""
+    same pruning code works on both models. It is a subclass of transformers' class,
+    because transformers finds the modules that return attention maps by their class."""
 
     # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
@@ -180,8 +180,9 @@ class Intermediate(nn.Module):
 class Layer(TransformerBlock):
     """A Layer is a transformer layer of a DistilBERT whose parts have BERT's names.
 
-    So the same pruning code works on both. It is a subclass of transformers' class,
-    because transformers finds the modules that return hidden states by their class."""
+    So the same pruning code works on both models. It is a subclass of transformers'
+    class, because transformers finds the modules that return hidden states by their
+    class."""
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(
@@ -250,7 +251,7 @@ def rename_attention_parts_as_bert(
 def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
     """Rename the parts of a DistilBERT's transformer layer as in BERT, in place.
 
-    So the same pruning code works on both. BERT has a dropout after the output
+    So the same pruning code works on both models. BERT has a dropout after the output
     projection of attention. DistilBERT has none, and gets an identity in its place."""
     attention, ffn = layer.attention, layer.ffn
     projection = attention._modules.pop("out_lin")

@@ -238,10 +238,10 @@ def add_layer_mix(
 ) -> PartCounts:
     """Let a model's head read a trained weighted sum of all layers' hidden states.
 
-    The sum replaces the last hidden state (BERMo section 3.1). It is the operation
-    named "mix" in the list of changes that is saved with a model. Returns {"states":
-    number of states in the sum, "parameters": number of new parameters}. Raises Refused
-    for a model that has such a sum already.
+    The sum replaces the last hidden state (BERMo section 3.1). This change is the
+    operation named "mix" in the list of changes that is saved with a model. Returns
+    {"states": number of states in the sum, "parameters": number of new parameters}.
+    Raises Refused for a model that has such a sum already.
 
     norm: over what states are normalised before they are summed: "layers" (the states
     of each token and channel), "layers_affine" (the same, then a trained scale and

@@ -51,8 +51,9 @@ class Network(nn.Module):
         """Return the network's two linear maps with only some of its inner channels.
 
         The dict is {"W1": function from H to the first `inner_channel_count` inner
-        channels, "W2": function back to H}. In a supernet a smaller network uses the
-        weights of the larger one so."""
+        channels, "W2": function back to H}. In a supernet (one network that contains
+        all candidates of a search) a smaller network so uses the weights of a larger
+        one."""
         first, second = self.W1, self.W2
         if inner_channel_count < first.out_features:
             first = partial(
@@ -72,8 +73,9 @@ class Norm(nn.Module):
     """A Norm applies the LayerNorm of the last active feed-forward network of a layer.
 
     The layer has several such networks in a row (a Stack). How many of them are active
-    changes while a supernet is trained. This module stays the same, so that a hook on
-    it always records the output of the layer."""
+    changes while a supernet (one network that contains all candidates of a search) is
+    trained. This module stays the same, so that a hook on it always records the output
+    of the layer."""
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
@@ -91,9 +93,9 @@ class Stack(nn.Module):
 
     Each network computes LayerNorm(x + dropout(f(x))) for x [B, T, H], with weights of
     its own and a formula f that an architecture search finds (EfficientBERT section
-    3.1). In a supernet only a part of the networks and channels is active.
-    `activate_smaller_stack` must be called before the first forward pass, as it sets
-    the formula.
+    3.1). In a supernet (one network that contains all candidates of the search) only a
+    part of the networks and channels is active. `activate_smaller_stack` must be called
+    before the first forward pass, as it sets the formula.
 
     hidden_size, inner_size: H, and the inner channels of each network.
     network_count: k."""
@@ -122,9 +124,9 @@ class Stack(nn.Module):
     ) -> None:
         """Choose which feed-forward networks of this stack compute, and their formula.
 
-        In a supernet the first `network_count` networks, with their first
-        `inner_channel_count` inner channels, form a candidate network. Raises Refused
-        where the stack has fewer.
+        In a supernet (one network that contains all candidates of a search) the first
+        `network_count` networks, with their first `inner_channel_count` inner channels,
+        form a candidate network. Raises Refused where the stack has fewer.
 
         formula: the function f of the networks, such as "W2 gelu(W1 x)".
         size_mismatch: for operands of different widths in f, "truncate" cuts the wider
@@ -188,8 +190,8 @@ def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
     """Put a smaller embedding in place of a model's token embedding, in place.
 
     The new one is a TrigramEmbedding, as in MobileBERT: a narrow table, and a linear
-    layer over the embeddings of each token and its two neighbours. It is the operation
-    named "trigram" in the list of changes that is saved with a model. Returns
+    layer over the embeddings of each token and its two neighbours. This change is the
+    operation named "trigram" in the list of changes that is saved with a model. Returns
     {"parameters": change of the number of parameters}.
 
     width: the width of the new table."""
@@ -212,8 +214,8 @@ def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
 def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
     """Put EfficientBERT's searched feed-forward networks into each layer, in place.
 
-    Each layer gets a stack of networks instead of its usual one. It is the operation
-    named "stack" in the list of changes that is saved with a model. Returns
+    Each layer gets a stack of networks instead of its usual one. This change is the
+    operation named "stack" in the list of changes that is saved with a model. Returns
     {"networks": number of networks in all layers, "parameters": change of the number of
     parameters}.
 

@@ -67,7 +67,7 @@ class TokenizerIds:
     It is compared with an encoder's embedding tables before any training.
 
     size: one more than the largest id.
-    pad: the id of padding; -1 without one, None for an unknown kind of tokenizer.
+    pad: the id of padding; -1 if there is none, None for an unknown kind of tokenizer.
     types: the number of token types that a pair of texts gets, 1 or 2."""
 
     size: int
@@ -368,7 +368,8 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
     It reads tokenizer.json, or else vocab.txt or vocab.json. Raises Refused for a
     tokenizer.json without a vocabulary.
 
-    tokenizer_json: the content of the folder's tokenizer.json, {} without one."""
+    tokenizer_json: the content of the folder's tokenizer.json, {} if that is
+    missing."""
     if (folder / VOCABULARIES[0]).exists():
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:

@@ -152,8 +152,8 @@ def width_pruned_layer_mix_spec(
     """Return the Spec (description of a run) of a pruned student with a layer mix.
 
     The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
-    its last stage of training, so the combination of two papers is compared with each
-    alone.
+    its last stage of training, so the combination of two papers is compared with either
+    paper alone.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_twelfths: the share of heads and neurons that each layer keeps, times
@@ -395,11 +395,11 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
 
     The first columns are task, model, method, m (the FLOPs budget in twelfths), seeds
     (their number) and kind (of the method). `score` is in points; its 95 % interval
-    `low` to `high` covers seeds and examples, with one seed examples alone. `flops`,
-    `parameters` and `bytes` are means over seeds, in millions. `gap` is the score minus
-    that of the model named in `beside`, the narrowest width-pruned model with at least
-    as many FLOPs, whose width in twelfths is `budget`. From three seeds on `gap_low` to
-    `gap_high` is the interval of the gap.
+    `low` to `high` covers the choice of seeds and examples, or of examples alone if
+    there is one seed. `flops`, `parameters` and `bytes` are means over seeds, in
+    millions. `gap` is the score minus that of the model named in `beside`, the
+    narrowest width-pruned model with at least as many FLOPs, whose width in twelfths is
+    `budget`. From three seeds on `gap_low` to `gap_high` is the interval of the gap.
 
     runs_frame: a line for each run, with its labels and metrics.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
@@ -517,7 +517,7 @@ def compare_to_width_pruned(
 
     runs_frame: a line for each run of one task.
     point_row, baseline_row: lines of `make_points_table`, of the model and of the
-    width-pruned one; without the latter all columns are unknown.
+    width-pruned one; where `baseline_row` is None, all columns are unknown.
     column: the metric that is compared."""
     columns = {
         "budget": np.nan,

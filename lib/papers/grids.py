@@ -621,9 +621,9 @@ def pick_values(
 ) -> dict[str, Value]:
     """Return {label: value} for the chosen labels, in the order of `values_by_label`.
 
-    Without a choice it has all of them. Notebooks use it for what a user selects, such
-    as the labels "Width" and "NAS" of two compression methods. Raises Refused for an
-    unknown label, with a list of the known ones.
+    If no labels are chosen, the result has all values. Notebooks use this function for
+    what a user selects, such as the labels "Width" and "NAS" of two compression
+    methods. Raises Refused for an unknown label, with a list of the known ones.
 
     label_noun: what a label is, such as "method", for the error message."""
     for name in chosen_labels:
@@ -714,9 +714,9 @@ def make_common_run_arguments(
 
     A Spec is the description of a run. The arguments are {"data": which rows,
     "numerics": dtype, threads and device}, for question answering "span" (how passages
-    are cut into windows), and `further_arguments`. Of the latter, `train` (settings of
-    a training) and `importance` (of a ranking of heads) are adapted to a user's own
-    data: `adapt_options_to_reader_data` gives few rows more epochs, for example.
+    are cut into windows), and `further_arguments`. Of these, `train` (settings of a
+    training) and `importance` (of a ranking of heads) are adapted to a user's own data:
+    `adapt_options_to_reader_data` gives few rows more epochs, for example.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
@@ -830,9 +830,9 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
 def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
     """Return the Shape of the published encoder from which a chain of runs starts.
 
-    The chain is followed from a Spec (the description of a run) to its inputs. It is
-    None where it starts from another encoder, such as a user's own. Run times are
-    estimated by it."""
+    The chain is followed from a Spec (the description of a run) to its inputs. The
+    result is None where the chain starts from another encoder, such as a user's own.
+    The Shape (layers, heads and sizes) serves to estimate run times."""
     while first := spec.inputs.get("start") or spec.inputs.get("teacher"):
         spec = first
     return SHAPES.get(str(spec.args.get("name", "")).removesuffix("-uncased"))
@@ -967,8 +967,8 @@ def list_search_rows_of_networks(network_rows: Iterable[Row]) -> list[Row]:
 
     A Row is a Spec (the description of a run) with labels such as task and seed. A
     search, or a random draw, decides which heads and neurons are kept; networks without
-    one are left out. The labels are those of the networks, so tables can show both
-    together.
+    a search or draw are left out. The labels are those of the networks, so tables can
+    show both together.
 
     network_rows: the Rows of the trained networks."""
     return [

@@ -203,8 +203,8 @@ def make_distillation_settings(
 ) -> Train:
     """Return the training settings of a student's distillation.
 
-    It is the stage before the last, in which a pruned student learns its teacher's
-    hidden states.
+    Distillation is the first of a pruned student's two training stages, in which it
+    learns its teacher's hidden states.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     learning_rate: None and 0 mean that of the profile.
@@ -234,12 +234,12 @@ def untrained_student_spec(
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned, untrained student.
 
-    It is the start of students with another training, such as on labels alone.
+    Students that are trained in another way, such as on labels alone, start from it.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_paper_heads: the width, such as 3 of 12 heads.
-    ghosts: settings of the ghost modules (GhostBERT's convolutions) that are added to
-    it; None for none.
+    ghosts: settings of the ghost modules (GhostBERT's convolutions) that the student
+    gets; None for none.
     family: family of encoders, such as "bert"."""
     surgery, inputs = plan_student_surgery(
         profile, task, width_in_paper_heads, ghosts, family

@@ -428,7 +428,7 @@ class Page:
         """Keep a sentence on each measured difference, for the text below the title.
 
         An example is "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." Only
-        differences at the page's own profile (size of the experiments) get one.
+        differences at the page's own profile (size of the experiments) get a sentence.
 
         estimates_by_row: {(source of the numbers, name of a row): Estimate or None}.
         The source ends with a profile, as in "this run, toy".
@@ -525,13 +525,13 @@ class Page:
             site.write_profile_index(self.reader_profile[:])
 
     def add_own_number_to_answer(self, answer_sentences: list[str]) -> list[str]:
-        """Return a page's answer, led at the profile toy by a result of its own runs.
+        """Put a result of a page's own runs before its answer, at the profile toy.
 
-        The answer is the sentences below the title. At toy (tiny experiments) it comes
-        from committed results of larger experiments, while a user wants to see a result
-        of the runs that were just made. This is the first difference that the page
-        draws, or else the range of its scores. At any profile, where none of the page's
-        runs exists, a sentence that says so leads.
+        Return the new answer, the sentences below the title. At toy (tiny experiments)
+        the given answer comes from committed results of larger experiments, while a
+        user wants to see a result of the runs that were just made. This result is the
+        first difference that the page draws, or else the range of its scores. If none
+        of the page's runs exists, a sentence at the start says so, at any profile.
 
         answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
@@ -774,7 +774,7 @@ def explore_model_differences(
 
     runs: the results of a notebook's experiments.
     columns: metrics that the paper's table prints. A task that has no metric there is
-    scored by its first one.
+    scored by its first metric.
     word_for_model: how the axis label calls a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:

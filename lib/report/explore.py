@@ -163,7 +163,7 @@ def load_plotly_script() -> str:
 def make_axis_options(title: str, **plotly_options: Any) -> Json:
     """Return Plotly's layout options of an axis with a title and the page's colours.
 
-    plotly_options: further options, such as type="log", or others in place of these."""
+    plotly_options: further options, such as type="log"; they take precedence."""
     lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
     return {"title": {"text": title}} | lines | plotly_options
 
@@ -269,7 +269,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     """Return an interactive figure of scores against cost, with the Pareto front.
 
     A reader chooses the task, the kind of cost (such as FLOPs), the source of the runs
-    (such as "recorded, mini"), and the methods.
+    (such as "recorded, mini": committed results at the experiment size mini), and the
+    methods.
 
     frontier_table: tables of `make_frontier_table` of one or more profiles (sizes of
     the experiments), concatenated."""

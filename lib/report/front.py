@@ -160,10 +160,10 @@ def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
 def compute_expected_effect(verdict_row: Mapping[str, str]) -> float:
     """Return the expected effect of a comparison, less the value of no effect.
 
-    The index of pages draws measured effects relative to it. It is the effect that the
-    paper prints or, without one, the smallest effect of interest that was fixed before
-    the runs; without both it is 0. The value of no effect is 0 for a difference and 1
-    for a ratio.
+    The index of pages draws measured effects relative to it. The expected effect is the
+    one that the paper prints or, where it prints none, the smallest effect of interest
+    that was fixed before the runs. The result is 0 where both are missing. The value of
+    no effect is 0 for a difference and 1 for a ratio.
 
     verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
     value = (
@@ -217,8 +217,8 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
 
     The index is the notebook id. The columns are page (title), asks (its question) and
     answer. The answer is the first comparison with an interval that the page shows, of
-    a central claim if possible, with an outcome such as "agrees"; "–" without one. The
-    summary page itself is left out.
+    a central claim if possible, with an outcome such as "agrees"; "–" if there is none.
+    The summary page itself is left out.
 
     paper: name of the paper's folder, such as "bermo"."""
     import pandas as pd

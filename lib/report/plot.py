@@ -123,8 +123,8 @@ def wrap_if_too_long(
 ) -> WasWrapped:
     """Wrap a text of a figure that is longer than its space; return whether it was.
 
-    A text with a formula ($), or with lines of at most LEAST_LETTERS (12) letters,
-    stays as it is.
+    A text with mathematics between $ signs, or with lines of at most LEAST_LETTERS (12)
+    letters, stays as it is.
 
     text_artist: the text in the figure, which is changed.
     original_text: the text without any line breaks of earlier calls.
@@ -205,7 +205,8 @@ def draw_means(
     x_column, y_column: names of columns of the frame.
     label: the name of the line in the legend. A known name, such as "BERT", also sets
     the colour, marker and dash.
-    line_options: options of seaborn.lineplot in place of these."""
+    line_options: options of seaborn.lineplot, such as colour, in place of the default
+    ones."""
     frame = frame.dropna(subset=y_column)
     if not len(frame):
         return
@@ -683,7 +684,8 @@ def draw_line(
     look.
 
     model_kind: a key of LOOKS, such as "BERT" or "Ghost"; others raise KeyError.
-    line_options: options of axis.plot in place of these."""
+    line_options: options of axis.plot in place of the colour, dash and others of the
+    kind."""
     look: dict[str, Any] = {"lw": 2}
     look |= {name: LOOKS[model_kind][name] for name in ("color", "linestyle")}
     return axis.plot(x, y, **look | line_options)

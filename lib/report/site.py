@@ -138,10 +138,10 @@ class Report:
         )
 
     def note_finished_run(self, spec: Spec) -> None:
-        """Note that a run is finished; start each page that waited for it alone.
+        """Note a finished run, and start the pages whose runs are now all finished.
 
-        It is called after each run inside `render_pages_during_runs`, which makes the
-        pages in the background.
+        This method is called after each run inside `render_pages_during_runs`, which
+        makes the pages in the background.
 
         spec: the description of the run."""
         for builder in self.builders:

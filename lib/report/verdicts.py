@@ -86,8 +86,8 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
 def format_printed_effect(result: Result) -> str:
     """Return the effect that a paper prints for a comparison, as text for a table.
 
-    Without one it is the smallest effect of interest that was fixed before the runs, in
-    brackets; without both it is "".
+    Where the paper prints none, the text is the smallest effect of interest that was
+    fixed before the runs, in brackets. It is "" where both are missing.
 
     result: a comparison that tests a claim of a paper, as it was measured."""
     if result.counts and result.printed is not None:
@@ -130,12 +130,13 @@ def list_answer_sentences(
 ) -> list[str]:
     """Return the main results of a page as at most MOST (4) sentences with numbers.
 
-    They stand below its title. Only the first of these kinds that the page has is
-    taken: comparisons of a paper's central claims, with an interval; differences that
-    the page draws, with an interval; comparisons of central claims with too few seeds
-    for an interval; comparisons of lesser claims, where no central one is shown; all
-    drawn differences. A page without any of them says why nothing is measured, and how
-    many printed numbers are equal to what is computed here.
+    They stand below the page's title. Only the first of these kinds that the page has
+    is taken: comparisons of a paper's central claims, with an interval; differences
+    that the page draws, with an interval; comparisons of central claims with too few
+    seeds for an interval; comparisons of lesser claims, where no central one is shown;
+    all drawn differences. Where the page has none of these, the sentences say why
+    nothing is measured, and how many printed numbers are equal to what is computed
+    here.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.
@@ -175,8 +176,8 @@ def list_answer_sentences(
 def is_on_central_claim(verdict: Verdict) -> bool:
     """Return whether a claim's comparisons lead on a page, as its main result.
 
-    They do for a central claim of a paper or a question of this project, if it is
-    tested by runs and not by arithmetic on printed numbers.
+    The result is True for a central claim of a paper or a question of this project that
+    is tested by runs and not by arithmetic on printed numbers.
 
     verdict: a claim with its measured comparisons."""
     role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]

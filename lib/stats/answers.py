@@ -57,9 +57,9 @@ def score_answers(
     """Return the means of SQuAD's two scores over N questions, from 0 to 1.
 
     The keys are "exact" (exact match) and "span_f1" (overlap of words). Where some
-    questions have no answer, the means over those with and over those without one are
-    added, as "has_answer_exact", "no_answer_exact" and so on. Raises Refused without
-    questions.
+    questions have no answer, the means over questions with and over questions without
+    an answer are added, as "has_answer_exact", "no_answer_exact" and so on. Raises
+    Refused without questions.
 
     predictions: N texts, "" for no answer.
     accepted_answers: N lists of accepted texts, [] for a question without an answer."""

@@ -89,7 +89,8 @@ def pair_runs_of_models(
     labels and the predictions of both models on the same examples; its `task` is the
     title of the Column. A run that is missing, collapsed (scored no better than
     chance), or lacks the split of a Column makes no Pair. Where dtypes differ, a
-    bfloat16 run is replaced by its repetition in float32, or without one makes no Pair.
+    bfloat16 run is replaced by its repetition in float32. A run without such a
+    repetition makes no Pair.
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
@@ -114,8 +115,9 @@ def pair_rows(
     Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
     labels and the predictions of both models on the same examples. A seed at which one
     of the two collapsed (scored no better than chance) makes no Pair. Where dtypes
-    differ, a bfloat16 run is replaced by its repetition in float32, or without one
-    makes no Pair. Raises Refused where two runs were evaluated on different examples.
+    differ, a bfloat16 run is replaced by its repetition in float32. A run without such
+    a repetition makes no Pair. Raises Refused where two runs were evaluated on
+    different examples.
 
     method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
     Run with the stored result, None if missing).
@@ -258,7 +260,7 @@ def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def read_unseen_rows_descriptor(run: Run) -> Json | None:
-    """Return the description of a run's unseen rows as a dict, or None without any.
+    """Return the description of a run's unseen rows as a dict, or None if it has none.
 
     Unseen rows are labelled rows that neither training nor the choice of settings used.
     They are scored together with the development rows, for narrower intervals. The keys
@@ -274,12 +276,13 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     """Return labels and predictions of the N examples on which a run is scored.
 
     The keys are "labels" [N]; "said" [N], the predicted classes or values, or for
-    answer spans the score of each question; "cluster" [N], one number for examples that
-    share text; and "index", a list that is equal for two runs on the same examples.
-    Scores and paired tests read these arrays. The examples are the rows of the Column's
-    split. After development rows follow the run's unseen rows, if any: labelled rows
-    that no training used. In a run without unseen rows each example is its own
-    cluster. Raises FileNotFoundError where the run has no predictions.
+    answer spans the score of each question; "cluster" [N], the number of each example's
+    cluster; and "index", a list that is equal for two runs on the same examples. Scores
+    and paired tests read these arrays. Examples that share text are in one cluster, if
+    the run has unseen rows (labelled rows that no training used); otherwise each
+    example is a cluster. The examples are the rows of the Column's split; unseen rows
+    follow after development rows. Raises FileNotFoundError where the run has no
+    predictions.
 
     column: a metric on a split of a task."""
     stored, unseen_spec = (
@@ -377,15 +380,16 @@ def make_collapsed_mask(
 def read_development_score(run: Run | None, column: Column) -> float:
     """Return a run's recorded score by a metric, from 0 to 1; nan where it has none.
 
-    It is on the rows of the Column's split alone, as papers report it. Extra labelled
-    rows that no training used (unseen rows) are added by `read_score_with_unseen_rows`.
+    Only the rows of the Column's split count, as in the scores of papers. Extra
+    labelled rows that no training used (unseen rows) are added by
+    `read_score_with_unseen_rows`.
 
     column: a metric on a split of a task."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
 def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
-    """Return a run's score by a metric on all its rows, from 0 to 1; nan without one.
+    """Return a run's score by a metric on all its rows, from 0 to 1; nan if missing.
 
     On the development split, unseen rows count too: labelled rows that neither training
     nor the choice of settings used. More rows give narrower intervals. A metric not
@@ -442,7 +446,8 @@ def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
     """Return the head over a table's scores that says where they come from.
 
     It is "this run, toy" for results of this machine, and "recorded, mini" for results
-    that are published with the code. Without results it begins with "not run".
+    that are committed with the code. Where there are no results, it begins with "not
+    run".
 
     frame: a row for each run, with the column run (a Run with the result, or None).
     profile: the size of the experiments, such as "mini"."""
@@ -603,8 +608,8 @@ def format_mean_and_deviation(
     """Return mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)".
 
     The number in brackets is that of seeds. Values that are None or not finite are left
-    out. Without any value the text is a dash, and with one it has no deviation (ddof =
-    1).
+    out. If no value is left, the text is a dash; a single value has no deviation (ddof
+    = 1).
 
     mean_to_show: a value to show in place of the mean.
     collapsed_count: the number of seeds left out because the run scored no better than
@@ -655,7 +660,8 @@ def make_score_table_by_task(
 
     frame: a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
-    source_name: where the numbers come from, such as "recorded, mini".
+    source_name: where the numbers come from, such as "recorded, mini" for committed
+    results of experiments at the size mini.
     row_label_columns: columns of `frame` that name the rows instead, joined by " · ";
     there is no average then, and texts without scores are left out."""
     import pandas as pd

@@ -101,8 +101,8 @@ def use_dropout_by_random_bytes(
     """Let a model draw its dropout masks from random bytes during a `with` block.
 
     This is faster than PyTorch's dropout. Rates become multiples of 1 / 256. Attention
-    is computed without a fused kernel, because PyTorch's fused one draws its own mask
-    element by element.
+    is computed without a fused kernel, because PyTorch's fused kernel draws its own
+    mask element by element.
 
     is_enabled: False leaves the model unchanged."""
     layers = [

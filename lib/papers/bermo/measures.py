@@ -95,7 +95,7 @@ def list_epochs_to_reach_bert(
     """Return for each run in how few epochs its model reaches BERT's final score.
 
     The value is that of `find_fewest_epochs_to_reach_bert` for the run's task, seed and
-    model, so all runs of a model at a seed have the same one. It is NaN where that
+    model, so all runs of a model at a seed have the same value. It is NaN where that
     function leaves out the task and seed. With a value for each run, two models can be
     compared seed by seed.
 

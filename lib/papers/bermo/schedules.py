@@ -38,9 +38,8 @@ class Ramp:
     def __call__(self, step: int) -> float:
         """Return the threshold of the pruning masks at a training step, counted from 0.
 
-        Between `first` and `last` it is
-        `end + (start - end) (1 - (step - first) / (last - first))^3`. It is `start`
-        before and `end` after."""
+        Between `first` and `last` it is `end + (start - end) (1 - (step - first) /
+        (last - first))^3`. It is `start` before `first`, and `end` after `last`."""
         if step <= self.first:
             return self.start
         if step > self.last:

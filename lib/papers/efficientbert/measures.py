@@ -55,7 +55,7 @@ def compute_step_shares_by_seed(
 
     The result is {seed: share}. The share is the steps until a training with inherited
     weights reaches the last loss of a training from scratch, by all steps of the
-    latter. Seeds without both runs are left out.
+    training from scratch. Seeds without both runs are left out.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).

@@ -155,13 +155,13 @@ together = partial(grids.select_tasks, by_profile=MULTITASK)
 
 
 def find_network(network_name: str) -> Net:
-    """Return the Net of a published network, or a Net with a given formula.
+    """Return the Net of a published network, or a Net with a given formula of its FFNs.
 
-    A Net describes a small BERT whose feed-forward networks have searched formulas and
-    sizes. A name with "W2" in it is taken as a formula, such as "W2 gelu(W1 x)". So a
-    reader can try a formula. The result is then the base network, which has 6 layers,
-    with this formula in each layer. Raises Refused for an unknown name, and
-    FormulaError for a formula that is not allowed.
+    A Net describes a small BERT whose feed-forward networks (FFNs) have searched
+    formulas and sizes. A name with "W2" in it is taken as a formula, such as "W2
+    gelu(W1 x)". So a reader can try a formula. The result is then the base network,
+    which has 6 layers, with this formula in each layer. Raises Refused for an unknown
+    name, and FormulaError for a formula that is not allowed.
 
     network_name: a name in EfficientBERT's tables, or a formula."""
     if "W2" in network_name:
@@ -494,8 +494,9 @@ def student_spec(
 
     A published network is pre-trained on text, then distilled on the task. "BERT_BASE
     (Teacher)" is only fine-tuned. "EfficientBERT+" alone inherits encoder and head from
-    a supernet that was trained on several tasks. The Spec is the frozen description of
-    this run, still without a seed. Raises Refused for an unknown name.
+    a supernet (a larger network that contains it), which was trained on several tasks.
+    The Spec is the frozen description of this run, still without a seed. Raises Refused
+    for an unknown name.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     model_name: name of a row: "BERT_BASE (Teacher)" or a network, such as
@@ -710,9 +711,10 @@ def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
     """Return the same estimates, with the actual name of the teacher in their keys.
 
     The estimates are {(source, model): Estimate}, an Estimate being a number with its
-    interval. A source is the heading of a set of runs and ends in ", <profile>", such
-    as "recorded, mini". "BERT_BASE (Teacher)" becomes the encoder that is the teacher
-    at that profile (`format_model_name`)."""
+    interval. A source is the heading of a set of runs, such as "recorded, mini":
+    committed results at the profile (size of the experiment) mini. The model "BERT_BASE
+    (Teacher)" gets the name of the encoder that is the teacher at this profile
+    (`format_model_name`)."""
     return {
         (source, format_model_name(row_name, source.rpartition(", ")[2])): e
         for (source, row_name), e in estimates.items()
@@ -728,14 +730,14 @@ def make_table_of_scores(
     """Return a table of EfficientBERT with our scores beside the printed ones.
 
     It has a row for each model, and the columns (source, metric): first "published",
-    then each set of our runs, such as "recorded, mini". A further column of each set
-    has the parameters in millions. Our scores are means over seeds with their spread,
-    in points, as text.
+    then each set of our runs, such as "recorded, mini" (committed results at the
+    experiment size mini). A further column of each set has the parameters in millions.
+    Our scores are means over seeds with their spread, in points, as text.
 
     printed_rows: {row: {("published", column): value}}, as `read_printed_table` returns
     it.
     runs: our results; its `source_frames` has for each set of runs (source, DataFrame
-    with a row for each run, profile).
+    with a row for each run, profile, which is the size of the experiment).
     further_networks: rows that the printed table lacks.
     columns: the metrics of each task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
@@ -770,7 +772,8 @@ def latency_spec(
 
     batch_size: sequences of a pass.
     timed_runs: number of timed passes of each network.
-    network_names: names in EfficientBERT's tables, or formulas such as "W2 gelu(W1 x)".
+    network_names: names in EfficientBERT's tables, or formulas of a feed-forward
+    network (FFN), such as "W2 gelu(W1 x)".
     token_count: tokens of a sequence."""
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": find_network(name).to_json()} for name in network_names}

@@ -51,12 +51,13 @@ def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
     """Return the set of networks that a stage of the search may evaluate, as JSON.
 
     It is {"stage", "low" and "high": least and most parameters of a network, "grammar":
-    the rules for formulas}, the argument `space` of a search. The network from which
-    the search starts is another argument.
+    the rules for formulas of feed-forward networks (FFNs), such as W2 gelu(W1 x)}, and
+    becomes the argument `space` of a search. The network from which the search starts
+    is another argument.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
-    "single" (as stage 1, in one search)."""
+    stage: what is searched: "stage1" (formulas and sizes of FFNs), "stage2" (formulas),
+    "stage3" (sizes) or "single" (as stage 1, in one search)."""
     low, high = efficientbert.find_parameter_count_bounds(profile)
     return {
         "stage": stage,
@@ -74,8 +75,8 @@ def make_search_settings(
     Raises Refused for an unknown method.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
-    "single" (as stage 1, in one search).
+    stage: "stage1" (formulas, such as "W2 gelu(W1 x)", and sizes of feed-forward
+    networks), "stage2" (formulas), "stage3" (sizes) or "single" (both, in one search).
     method: how candidates are proposed: "random", "cascade" (random draws that
     classifiers accept) or "evolution"; "" takes the profile's.
     evaluation_factor: factor on the profile's number of evaluated candidates."""
@@ -119,14 +120,14 @@ def search_spec(
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
 
-    The stage before is an input of the run, and its result is where the search starts.
-    Stages 1 and 2 train each candidate network for a few epochs. Stage 3 scores
-    subnetworks of a trained supernet. The Spec is the frozen description of this run,
-    still without a seed. Raises Refused for an unknown stage or method.
+    The search starts from the result of the stage before, an input of the run. Stages 1
+    and 2 train each candidate network for a few epochs. Stage 3 scores subnetworks of a
+    trained supernet (one network that contains all candidates). The Spec is the frozen
+    description of this run, still without a seed. Raises Refused for an unknown name.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    stage: "stage1" (formulas and sizes of layers), "stage2" (formulas), "stage3"
-    (sizes), or "single" (stage 1's space in one search, for comparison).
+    stage: "stage1" (formulas such as "W2 gelu(W1 x)" and sizes of the feed-forward
+    networks), "stage2" (formulas), "stage3" (sizes), or "single" (both in one search).
     method: "random", "cascade" or "evolution"; "" takes the profile's.
     evaluation_factor: factor on the profile's number of evaluated candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
@@ -202,7 +203,8 @@ def use_searched_network(
     search: Spec of the search.
     further_inputs: {name: Spec} of input runs to add or replace.
     network_output: which result of the search is the network: "net", the best one, or
-    "supernet", the same formulas at full size.
+    "supernet", a network with the same functions of feed-forward networks at full size,
+    which contains all smaller ones.
     changed_arguments: further arguments of the run with other values."""
     changed_arguments = (
         spec.args | {"net": Output("search", network_output)} | changed_arguments

@@ -69,10 +69,11 @@ def make_rows_of_attention_maps(
 def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
     """Return the saved attention maps or outputs of all finished runs, by source.
 
-    A source is the heading of a set of runs, such as "recorded, mini". A RunMaps has
-    the metrics and labels (task and seed) of one run, the arrays of teacher and
-    students on four sentences, {"teacher" or network: [4, A, T, T] or [4, T, H]}, and
-    the number of tokens of each sentence [4].
+    A source is the heading of a set of runs, such as "recorded, mini" (committed
+    results at the experiment size mini). A RunMaps has the metrics and labels (task and
+    seed) of one run, the arrays of teacher and students on four sentences, {"teacher"
+    or network: [4, A, T, T] or [4, T, H]}, and the number of tokens of each sentence
+    [4].
 
     runs: the results of one notebook, with a DataFrame of runs for each source.
     map_kind: "attention" (probabilities) or "output", both of the last layer."""

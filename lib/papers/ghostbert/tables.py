@@ -78,7 +78,7 @@ def read_forward_times(
 
     A ForwardTimes has the milliseconds of a forward pass on 8 sentences of 128 tokens,
     without and with ghost modules (added convolutions). So it shows what ghosts cost in
-    time, beside FLOPs. Widths without both times are left out.
+    time, beside FLOPs. Widths for which one of the two times is missing are left out.
 
     profile: size of the experiment whose models were timed, such as "mini"."""
     times = {}

@@ -105,9 +105,9 @@ def make_encoder_flops_function(
     """Return a function that counts the FLOPs of an encoder whose parts are masked.
 
     The function takes {(layer, kind): sum of masks}, where `kind` is a kind of part
-    such as "heads" or "ffn" (feed-forward neurons). With soft masks it gives the
-    expected FLOPs, with masks of 0 and 1 the actual FLOPs. A pruning search steers by
-    it.
+    such as "heads" or "ffn" (feed-forward neurons). With soft masks the function gives
+    the expected FLOPs, with masks of 0 and 1 the actual FLOPs. A pruning search steers
+    by it.
 
     widths_by_layer: {"heads": A, "ffn": F} of each of the L layers. They count for
     layers and kinds that the argument of the function leaves out.

@@ -222,8 +222,8 @@ def augmentation_spec_or_none(
 ) -> Spec | None:
     """Return the Spec (description of a run) that augments training rows, or None.
 
-    The rows are those on which searches and pruned models of the task are trained. It
-    is None where `is_augmented` is false, so that the result can be passed on as an
+    The rows are those on which searches and pruned models of the task are trained. The
+    result is None where `is_augmented` is false, so that it can be passed on as an
     optional input of a run.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""

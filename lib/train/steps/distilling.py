@@ -178,9 +178,9 @@ def apply_surgery_operations(
 
     The operations and what they report are written to the run's folder. Operations take
     data from the run's inputs, which are earlier results. A "cut" removes the least
-    important heads and neurons by the input `importance`, or the last ones without it.
-    A "keep" takes the architecture that the input `search` found. Kernels of ghost
-    modules (added convolutions) are drawn from the run's seed.
+    important heads and neurons by the input `importance`, or, without that input, the
+    last heads and neurons. A "keep" takes the architecture that the input `search`
+    found. Kernels of ghost modules (added convolutions) are drawn from the run's seed.
 
     surgery_operations: dicts such as {"op": "cut", "heads": 3}."""
     reports = []

@@ -28,12 +28,12 @@ ARITY = (
 
 
 def list_prefix_tokens(node: language.Node) -> list[str]:
-    """Return a formula's syntax tree as a list of symbols in prefix order.
+    """Return the syntax tree of an FFN's formula as a list of symbols in prefix order.
 
-    Each operation is followed by its operands. A linear map is "linear" with two
-    operands, its input and its weights: `W2 gelu(W1 x)` becomes
-    `linear gelu linear x W1 W2`. Random changes of formulas work on such lists, as in
-    EfficientBERT's public code.
+    The formula of a feed-forward network (FFN) is text such as `W2 gelu(W1 x)`. Each
+    operation is followed by its operands. A linear map is "linear" with two operands,
+    its input and its weights, so this formula becomes `linear gelu linear x W1 W2`.
+    Random changes of formulas work on such lists, as in EfficientBERT's public code.
 
     node: root of the syntax tree."""
     inner = [token for child in node.args for token in list_prefix_tokens(child)]
@@ -45,7 +45,8 @@ def list_prefix_tokens(node: language.Node) -> list[str]:
 def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
     """Return the syntax tree of a list of symbols in prefix order, or None.
 
-    It is the inverse of `list_prefix_tokens`. Random changes may give a list that is no
+    The tree is that of the formula of a feed-forward network, such as W2 gelu(W1 x). It
+    is the inverse of `list_prefix_tokens`. Random changes may give a list that is no
     formula, and the result is then None. That is so where "linear" lacks its weights W1
     or W2, where weights stand in the place of an input, and where "foreign" occurs, a
     linear map with the size of another layer."""
@@ -69,10 +70,11 @@ def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
 
 
 def find_end_of_subtree(tokens: list[str], start: int) -> int:
-    """Return the index after the last symbol of a subtree, in a formula's prefix list.
+    """Return the index after the last symbol of a subtree in a list of symbols.
 
-    In a prefix list each operation is followed by its operands. So a subtree is the
-    slice from `start` to the result, which can be replaced as a whole.
+    The list has the formula of a feed-forward network, such as W2 gelu(W1 x), in prefix
+    order: each operation is followed by its operands. So a subtree is the slice from
+    `start` to the result, which can be replaced as a whole.
 
     tokens: the symbols of the formula, such as ["gelu", "x"].
     start: index of the root of the subtree."""
@@ -86,12 +88,13 @@ def find_end_of_subtree(tokens: list[str], start: int) -> int:
 def mutate_prefix_tokens(
     tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
-    """Return a copy of a formula's prefix list after random changes.
+    """Return a copy of the prefix list of an FFN's formula after random changes.
 
-    Three mutations follow each other, as in EfficientBERT's public code. A random
-    subtree is replaced by a random full tree of depth 0 to 3. One symbol, never the
-    root, is replaced by another with as many operands. An operation is inserted above a
-    random subtree. Most results are no valid formula, so the caller checks them
+    The formula of a feed-forward network (FFN), such as W2 gelu(W1 x), is searched by
+    evolution. Three mutations follow each other, as in EfficientBERT's public code. A
+    random subtree is replaced by a random full tree of depth 0 to 3. One symbol, never
+    the root, is replaced by another with as many operands. An operation is inserted
+    above a random subtree. Most results are no valid formula, so the caller checks them
     (`parse_valid_prefix_tokens`) and tries again.
 
     tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
@@ -146,12 +149,13 @@ def parse_valid_prefix_tokens(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> language.Node | None:
-    """Return the syntax tree of a formula's prefix list, or None if it is not allowed.
+    """Return the syntax tree of an FFN formula's prefix list, or None if not allowed.
 
-    A random change of a formula is accepted only if it is allowed. The list may have at
-    most 20 symbols, with W1 and W2 once each. The tree has a height of 3 to 7 edges and
-    obeys the rules of `check_formula`. Formulas with wrong widths are rejected before
-    any training, unlike in EfficientBERT's code.
+    A random change of a feed-forward network's formula, such as W2 gelu(W1 x), is
+    accepted only if it is allowed. The list may have at most 20 symbols, with W1 and W2
+    once each. The tree has a height of 3 to 7 edges and obeys the rules of
+    `check_formula`. Formulas with wrong widths are rejected before any training, unlike
+    in EfficientBERT's code.
 
     tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
@@ -178,10 +182,10 @@ def mutate_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> str:
-    """Return a random valid change of a formula, for a search that evolves formulas.
+    """Return a random valid change of the formula of a feed-forward network (FFN).
 
-    Changes are drawn until one is valid. After `max_tries` invalid ones the formula is
-    returned as it was given.
+    A search evolves such formulas. Changes are drawn until one is valid. After
+    `max_tries` invalid ones the formula is returned as it was given.
 
     formula: text such as "W2 gelu(W1 x)".
     linear_map_count: number of linear maps among which a change draws. All but one have

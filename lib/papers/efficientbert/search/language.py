@@ -21,10 +21,11 @@ from lib.model.formula import (
 def _list_broken_rules(
     node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch: str
 ) -> Iterator[str]:
-    """Yield an error message for each rule of the search space that a formula breaks.
+    """Yield an error message for each rule that the formula of an FFN breaks.
 
-    The rules are those of `check_formula`. Callers take the first message alone, since
-    the checks after it assume that the earlier ones passed, and may fail.
+    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
+    rules are those of `check_formula`. Callers take only the first message, since later
+    checks assume that earlier ones passed, and may fail.
 
     node: root of the formula's syntax tree.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None for the
@@ -100,10 +101,11 @@ def is_valid_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> bool:
-    """Return whether a formula's syntax tree obeys the rules of `check_formula`.
+    """Return whether the syntax tree of an FFN's formula is valid in `check_formula`.
 
-    Unlike `check_formula` it takes no text and raises no error, because a search asks
-    for thousands of formulas.
+    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". This
+    function takes no text and raises no error, because a search asks for thousands of
+    formulas.
 
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     the channels unchecked.
@@ -115,10 +117,11 @@ def is_valid_formula(
 
 
 def sort_commutative_operands(node: Node) -> Node:
-    """Return a formula's syntax tree with the operands of add, mul and max sorted.
+    """Return the syntax tree of an FFN's formula, operands of add, mul and max sorted.
 
-    They are in alphabetical order in all subtrees. Two formulas that differ only in the
-    order of operands become equal, so a search can find duplicates. The result is for
-    comparison alone: it may break the rule that W1 comes before W2."""
+    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
+    order is alphabetical. Formulas that differ only in the order of operands become
+    equal, so a search can find duplicates. The result is for comparison alone: it may
+    break the rule that W1 comes before W2."""
     args = tuple(map(sort_commutative_operands, node.args))
     return Node(node.op, tuple(sorted(args, key=str)) if node.op in BINARY else args)

@@ -64,8 +64,9 @@ class Net:
     """A Net describes a BERT whose layers have searched feed-forward networks.
 
     It has no weights. Parameters and operations are counted from it, and models are
-    built from it. Raises FormulaError where a layer's formula cannot be computed with
-    the given widths, and Refused where a layer has no inner channel.
+    built from it. Raises FormulaError where the formula of these networks, such as "W2
+    gelu(W1 x)", cannot be computed with the given widths, and Refused where a layer has
+    no inner channel.
 
     hidden: hidden size d.
     width: full inner width D of the feed-forward networks.
@@ -74,7 +75,7 @@ class Net:
     map from three neighbouring tokens to d.
     mismatch: what happens to operands of different widths in a formula: "truncate" cuts
     the wider one, "pad" fills up the narrower one.
-    layers: formula and size of each layer."""
+    layers: formula, number and width of the feed-forward networks of each layer."""
 
     hidden: int  # Hidden size d.
     width: int  # Full inner width D of the feed-forward networks.
@@ -118,7 +119,8 @@ def from_json(net_json: Json | Net) -> Net:
     """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
 
     A Net is returned as it is, so that callers may have either. Raises FormulaError for
-    an invalid formula, and Refused where a layer has no inner channel."""
+    an invalid formula of a feed-forward network, and Refused where a layer has no inner
+    channel."""
     if isinstance(net_json, Net):
         return net_json
     return Net(

@@ -63,14 +63,15 @@ IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
 def make_grammar(stage: str) -> Grammar:
-    """Return the rules by which a stage of the search makes formulas and sizes.
+    """Return the rules for formulas and sizes of FFNs in a stage of the search.
 
-    They are plain JSON: {"operations", "stacks" (numbers k of stacked feed-forward
-    networks), "ratios" (divisors q of their inner width): lists of what is allowed,
-    "heights": least and most height of a formula's tree, "nodes": most symbols of a
-    formula, "depth": most depth of a random subtree, "tries": random changes before a
-    formula stays as it is}. They are part of the identity of a search, so that a search
-    under other rules counts as another one.
+    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
+    rules are plain JSON: {"operations", "stacks" (numbers k of stacked FFNs), "ratios"
+    (divisors q of their inner width): lists of what is allowed, "heights": least and
+    most height of a formula's tree, "nodes": most symbols of a formula, "depth": most
+    depth of a random subtree, "tries": random changes before a formula stays as it is}.
+    They are part of the identity of a search, so that a search under other rules counts
+    as another one.
 
     stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
     "single" (as stage 1, in one search)."""
@@ -92,11 +93,11 @@ def find_size_index(layer: Layer) -> int:
 class Space:
     """A Space is the set of networks that an architecture search may evaluate.
 
-    It draws, mutates and compares networks of the set. A network's layers have formulas
-    and sizes (k, q): k stacked feed-forward networks with 1/q of the full inner width.
-    Raises Refused for an unknown stage, and where no network has an allowed number of
-    parameters. As in EfficientBERT's code, stage 2 has no limit, because it does not
-    change sizes.
+    It draws, mutates and compares networks of the set. Each layer has a size (k, q), k
+    stacked feed-forward networks (FFNs) with 1/q of the full inner width, and a formula
+    of these, such as "W2 gelu(W1 x)". Raises Refused for an unknown stage, and where no
+    network has an allowed number of parameters. As in EfficientBERT's code, stage 2 has
+    no limit, because it does not change sizes.
 
     stage: "stage1" and "single" search formulas and sizes, "stage2" formulas, "stage3"
     sizes.
@@ -139,7 +140,8 @@ class Space:
 
         Equal sets have equal JSON. A search writes this JSON into the first line of its
         history file, so that the file of another search is recognised. The entry
-        "grammar" has the rules for formulas (`make_grammar`)."""
+        "grammar" has the rules for formulas of feed-forward networks
+        (`make_grammar`)."""
         return asdict(self) | {
             "start": self.start.to_json(),
             "grammar": make_grammar(self.stage),
@@ -178,8 +180,8 @@ class Space:
 
         A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
         width, numbered by `find_size_index`. Where formulas are searched too, all 16
-        are allowed. Else only those are allowed at whose inner width the layer's
-        formula is valid."""
+        are allowed. Else only those are allowed at whose inner width the formula of the
+        networks, such as W2 gelu(W1 x), is valid."""
         layers = self.start.layers
         if "formula" in self.searched_dimensions:
             return [range(len(IDS))] * len(layers)
@@ -195,8 +197,8 @@ class Space:
     def _fits_inner_width(self, candidate_layer: Layer) -> bool:
         """Return whether a layer's formula is valid at the layer's inner width.
 
-        The operands of some formulas have widths that fit together only at some inner
-        widths.
+        The formula is that of the feed-forward networks, such as "W2 gelu(W1 x)". In
+        some formulas W2 gets the right number of channels only at some inner widths.
 
         candidate_layer: a layer with a formula and a size."""
         return _is_valid_at_layer_sizes(
@@ -248,8 +250,9 @@ class Space:
         """Return the networks that a search evaluates first, before it draws any.
 
         This is the network from which the search starts, as in EfficientBERT's code. In
-        stage 2 a second one follows, the same network with BERT's formula in every
-        layer. Networks outside of the bounds of parameters are left out."""
+        stage 2 of the search a second network follows. It differs in the feed-forward
+        networks (FFNs), which all have BERT's formula W2 gelu(W1 x). Networks outside
+        of the bounds of parameters are left out."""
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
         nets = (self.start, replace(self.start, layers=plain))[
             : 1 + (self.stage == "stage2")
@@ -262,11 +265,11 @@ class Space:
         """Draw a random network of this space, to be evaluated by a search.
 
         Sizes of layers are uniform over all choices within the bounds of parameters.
-        Where formulas are searched, each is a random change of BERT's formula. In stage
-        2 half of them are random changes of the layer's present formula instead.
-        EfficientBERT's code draws sizes and formulas again until the number of
-        parameters fits. That gives the same distribution, because the number does not
-        depend on formulas."""
+        Where formulas of feed-forward networks (FFNs) are searched, each is a random
+        change of BERT's formula W2 gelu(W1 x). In stage 2 of the search half of them
+        are random changes of the layer's present formula instead. EfficientBERT's code
+        draws sizes and formulas again until the number of parameters fits. That gives
+        the same distribution, because the number does not depend on formulas."""
         ids = [find_size_index(l) for l in self.start.layers]
         if "ids" in self.searched_dimensions:
             ids = [
@@ -295,7 +298,8 @@ class Space:
     ) -> Layer:
         """Return a copy of a layer whose formula is a random change of `seed_formula`.
 
-        The formula is `seed_formula` itself where no valid change is found.
+        The formula is that of the layer's feed-forward networks. The layer gets
+        `seed_formula` itself where no valid change is found.
 
         layer: the layer, whose width decides which changes are valid.
         seed_formula: text such as "W2 gelu(W1 x)".
@@ -316,9 +320,10 @@ class Space:
     def mutate_net(self, net: Net, rng: np.random.Generator) -> Net:
         """Return a mutated copy of a network, for a search by evolution.
 
-        One random layer gets another size or another formula, with equal probability
-        where the stage searches both. Where the size should change and no other size is
-        possible, the result is a new random network.
+        One random layer gets another size (number and width of its feed-forward
+        networks, FFNs) or another formula of its FFNs, such as W2 gelu(W1 x). Both have
+        equal probability in a stage of the search that changes both. Where the size
+        should change and no other size is possible, the result is a new random network.
 
         net: a network of this space."""
         if (
@@ -339,9 +344,10 @@ class Space:
     def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
         """Return all possible changes of the size of a single layer of a network.
 
-        Each is (index of the layer, changed layer). The layer's formula must be valid
-        at the new size, and the whole network must have `low` to `high` parameters. A
-        mutation takes one of them."""
+        The size is the number and width of the layer's feed-forward networks (FFNs). A
+        change is (index of the layer, changed layer). The formula of the FFNs, such as
+        W2 gelu(W1 x), must be valid at the new size, and the whole network must have
+        `low` to `high` parameters. A mutation takes one of them."""
         return [
             (i, layer)
             for i, old in enumerate(net.layers)
@@ -365,23 +371,26 @@ class Space:
         """Return the layers of a network as [[formula, k, q], ...].
 
         A search writes them to its history file. A layer has k stacked feed-forward
-        networks with 1/q of the full inner width. Widths and heads are left out, as all
-        networks of a search share them."""
+        networks with 1/q of the full inner width, and their formula is text such as "W2
+        gelu(W1 x)". Widths and heads are left out, as all networks of a search share
+        them."""
         return net.to_json()["layers"]
 
     def convert_json_to_net(self, layers_json: LayersJson) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
-        It is the inverse of `convert_layers_to_json`, for reading the history file of a
-        search. Widths and heads are those of the network from which the search
-        starts."""
+        A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
+        width, with a formula such as "W2 gelu(W1 x)". The history file of a search has
+        layers in this form (`convert_layers_to_json`). Widths and heads are those of
+        the network from which the search starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
     def make_duplicate_key(self, net: Net) -> str:
         """Return a text that is equal for networks that compute the same.
 
-        By it a search evaluates no network twice. It has the formula and the size of
-        each layer. The order of operands of add, mul and max does not matter."""
+        A search compares these texts, so that it evaluates no network twice. A text has
+        the formula, number and width of the feed-forward networks of each layer. The
+        order of operands of add, mul and max does not matter."""
         return " | ".join(
             f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
             for l in net.layers
@@ -392,12 +401,12 @@ class Space:
 
         A classifier predicts from them which networks score well. The features are
         those of EfficientBERT's code: each layer gives 20 numbers, one for each symbol
-        of its formula in prefix order (each operation before its operands), then -1. A
-        linear map gives the index, 0 to 15, of the layer's size (number of stacked
-        networks and their width). In search stage 2, where sizes are fixed, it gives 0.
-        The other symbols (add, mul, max, gelu, ..., x, W1, W2) have numbers from 16 on,
-        in stage 2 from 1 on. In stage 3, which searches sizes alone, a layer gives only
-        the index of its size."""
+        in the formula of its feed-forward networks (FFNs), such as W2 gelu(W1 x), in
+        prefix order (operation before operands), then -1. A linear map gives the index,
+        0 to 15, of the layer's size (number of stacked FFNs and their width). In search
+        stage 2, where sizes are fixed, it gives 0. The other symbols (add, mul, max,
+        gelu, ..., x, W1, W2) have numbers from 16 on, in stage 2 from 1 on. In stage 3,
+        which searches sizes alone, a layer gives only the index of its size."""
         searched = self.searched_dimensions
         rows = [
             [
@@ -440,12 +449,13 @@ def _encode_layer_features(
     """Return the integers that describe one layer to classifiers.
 
     They are a part of `Space.make_features`. Where only sizes are searched, the list is
-    [size_index]. Else it has 20 entries, a number for each symbol of the formula in
-    prefix order, then -1.
+    [size_index]. Else it has 20 entries, a number for each symbol of `formula` in
+    prefix order (operation before operands), then -1.
 
-    formula: text such as "W2 gelu(W1 x)".
+    formula: that of the feed-forward networks (FFNs), such as "W2 gelu(W1 x)".
     size_index: index, 0 to 15, of the layer's size (`find_size_index`).
-    searched_dimensions: what the stage searches, "formula", "ids" (sizes) or both."""
+    searched_dimensions: what a stage of the search changes, "formula", "ids" (sizes) or
+    both."""
     if "formula" not in searched_dimensions:
         return [size_index]
     linear, others = (size_index, len(IDS)) if "ids" in searched_dimensions else (0, 1)
@@ -458,7 +468,7 @@ def _encode_layer_features(
 def from_json(space_json: SpaceDescriptor) -> Space:
     """Return the Space that `Space.to_json` wrote as JSON.
 
-    A Space is the set of networks that a search may evaluate. The entry "grammar",
-    the rules for formulas, is not read."""
+    A Space is the set of networks that an architecture search may evaluate. The entry
+    "grammar", the rules for formulas of feed-forward networks, is not read."""
     fields = {name: value for name, value in space_json.items() if name != "grammar"}
     return Space(**fields | {"start": read_net(space_json["start"])})

@@ -107,11 +107,12 @@ def search(
 def make_search_result(space: Space, net: Net) -> SearchResult:
     """Return the results of a search that later runs take as arguments, as plain JSON.
 
-    "net" is the network that the search found. "supernet" has the same formulas, and in
-    each layer the most stacked networks and the full width. "shared" has the fields of
+    "net" is the network that the search found. "supernet" has the same formulas of
+    feed-forward networks (FFNs), in each layer as many FFNs as possible, and the full
+    width. So it contains all candidates of these formulas. "shared" has the fields of
     the options Shared, which say how random subnetworks of this supernet are trained.
-    Each layer draws its size (k stacked networks, 1/q of the inner width) from all
-    sizes that its formula allows. The size in "net" is twice as probable as another.
+    Each layer draws its size (k stacked FFNs, 1/q of the inner width) from all sizes
+    that its formula allows. The size in "net" is twice as probable as another.
 
     space: the set of networks that was searched; its bounds of parameters hold for the
     subnetworks too.
