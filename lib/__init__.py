@@ -59,12 +59,12 @@ def load(
 
     Raises Refused where no run or several fit, and Absent for a run that was not made.
 
-    name: a part of a notebook's name, or of the run's name.
+    name: a part of the run's name, or of the name of a notebook that compares it with
+    other runs.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
     keep: whether a missing run, or one without weights, is made, and its weights are
     kept.
-    columns: labels that only this run of the notebook has, such as its task and
-    seed."""
+    columns: labels that single out the run in the notebook, such as task and seed."""
     from lib.export import opened
 
     return opened.load(name, profile, keep, **columns)
@@ -162,9 +162,9 @@ def fit(
 def trainer(
     count: int = 2000, seed: int = 0, rows: Mapping[str, Split] | None = None
 ) -> tuple[Trainer, PreTrainedModel]:
-    """Return (Trainer, encoder) for a small training that explains a method.
+    """Return (Trainer, encoder) for a quick training on generated sentences.
 
-    Notebooks use it where a training shall take seconds. The Trainer trains an encoder
+    Notebooks that explain a compression method use it. The Trainer trains an encoder
     by `fit(encoder)` and scores it on development rows. The task is to tell whether a
     generated sentence is in order, or two of its words are swapped. The encoder has
     random weights, 2 layers, 96 hidden units, 12 heads and 384 neurons in each layer.
@@ -241,9 +241,9 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
     """Prune or otherwise change a model in place, and return a report of the change.
 
     For {"op": "cut", "heads": 3}, which keeps 3 heads of each layer, the report has the
-    numbers of the heads and neurons that remain. The operation is noted in the model,
-    so that `save` writes it too. Raises Refused for an unknown operation, and for one
-    that cannot follow an earlier one.
+    indices of the heads and neurons that remain in each layer. The operation is noted
+    in the model, so that `save` writes it too. Raises Refused for an unknown operation,
+    and for one that cannot follow an earlier one.
 
     op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
     the names, each with the function that takes the arguments.

@@ -394,7 +394,7 @@ def plan(args: argparse.Namespace) -> bool:
 
 @register_command(RUN)
 def show(args: argparse.Namespace) -> None:
-    """Print the scores, history, status and metrics of one run.
+    """Print the scores, status and metrics of one run, and the earlier runs it used.
 
     A run is one training or measurement. With a notebook's name in place of a run,
     print the sentences that sum up the notebook's results. Raises Refused where neither
@@ -486,8 +486,8 @@ def export(args: argparse.Namespace) -> None:
 def evidence(args: argparse.Namespace) -> int:
     """Make the runs that the papers' central claims still need, and record each.
 
-    A run is one training or measurement. Its record is a copy without weights in the
-    folder of committed results. With --list only the progress is printed. The exit
+    A run is one training or measurement. Its record is a copy without weights in a
+    folder that is committed to git. With --list only the progress is printed. The exit
     status is 1 where a run failed."""
     from lib.claims import evidence as queue
     from lib.core.store import Store
@@ -521,11 +521,11 @@ def evidence(args: argparse.Namespace) -> int:
     make_option("--write", action="store_true", help="write the files of what is there")
 )
 def verify(args: argparse.Namespace) -> bool:
-    """Check the committed results: compute them again, and print what differs.
+    """Check the results committed to git: compute them again, print what differs.
 
-    Metrics are computed from the stored predictions, and the tables of runs and tested
-    claims from the metrics. The exit status is 1 (True) where a file differs. With
-    --write the computed files replace the committed ones."""
+    Metrics are computed from the stored predictions, and the tables of runs and of the
+    papers' tested claims from the metrics. The exit status is 1 (True) where a file
+    differs. With --write the computed files replace the committed ones."""
     from lib.claims import verify as evidence
     from lib.core.store import Store
 

@@ -68,9 +68,9 @@ ModelSelector: TypeAlias = tuple[str, RowConditions]
 class CellTerm:
     """A CellTerm is one operand of a comparison: a model or a difference of two.
 
-    `models` has one or two (label, conditions), where the conditions select a model's
-    runs by their labels, such as m=3. With two models, the term is the value of the
-    first minus that of the second, written "Ghost over Prune [m=3]"."""
+    `models` has one or two (name of a model, conditions). The conditions, such as m=3,
+    select the model's runs. With two models, the term is the value of the first minus
+    that of the second, written "Ghost over Prune [m=3]"."""
 
     models: tuple[ModelSelector, ...]
 
@@ -282,9 +282,10 @@ def parse_cells(cells_text: str) -> list[Cell]:
 def parse_cell(cell_text: str) -> Cell:
     """Parse one comparison of models, such as "Ghost > Prune @ m=3", into a Cell.
 
-    A Cell has the models with their weights, and the range in which their weighted sum
-    must lie for the claim to hold. Raises Refused where the text cannot be parsed,
-    names an unknown measure, or compares scores with weights that do not sum to 0."""
+    A Cell has the models, the factors of their values in a sum (here 1 and -1), and the
+    range in which the sum must lie for the claim to hold. Raises Refused where the text
+    cannot be parsed, names an unknown measure, or compares scores by factors that do
+    not sum to 0."""
     hit = CELL.fullmatch(cell_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"

@@ -85,9 +85,9 @@ def round_half_away(value: float | Fraction, decimals: int) -> Fraction:
 class PrintedCells:
     """A PrintedCells reads cells of one paper's printed tables and notes each of them.
 
-    Python expressions that check printed numbers use it (`evaluate_formula`).
-    `texts_read` collects every cell that was read, {(table, column, row number): text},
-    so that a check can show which cells it rests on."""
+    A number that the paper prints can so be checked against its tables. `texts_read`
+    collects every cell that was read, {(table, column, row number): text}, so that a
+    check can show which cells it rests on."""
 
     def __init__(self, paper: str) -> None:
         self.paper = paper
@@ -441,9 +441,9 @@ def evaluate_formula(paper: str, formula: str) -> FormulaResult:
 def formula_calls_lib(formula: str) -> bool:
     """Return whether a formula asks this package for a setting or a count.
 
-    A formula is a Python expression that checks a printed number. All other formulas
-    compare printed numbers with each other. So it tells whether a disagreement is
-    between the paper and this package, or within the paper."""
+    A formula is a Python expression that checks a printed number. If the check fails,
+    the paper disagrees with this package where the result is True. Where it is False,
+    the formula compares printed numbers alone, and the paper disagrees with itself."""
     return any(f"{name}(" in formula for name in (*OURS, "settings"))
 
 

@@ -123,8 +123,8 @@ def estimate_cell(
 
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
-    weighted_pairs: pairs of runs with their weights, as `pair_runs` returns them; used
-    for task scores alone."""
+    weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
+    ...] from `pair_runs`; used for task scores alone."""
     if function := cell.measured_quantity.of_all:
         return function(make_frame_per_model(cell, rows), columns_by_task, cell.about)
     if cell.measure:

@@ -88,8 +88,8 @@ def list_claim_specs_in_run_order(
 
     Each Spec occurs once. The runs are made in rounds, and each round adds one seed to
     every claim, so that all claims gain seeds evenly if time runs out. Within a round,
-    planned claims come first, in the order of the tables of planned seeds; the others
-    follow as given.
+    claims with a line in a plan (a table of seeds, written before the runs) come first,
+    in the order of these lines; the others follow as given.
 
     claims: statements of the papers that runs test, as rows of `claims.csv`.
     store: where finished runs are looked up."""
@@ -188,7 +188,7 @@ def list_plan_specs_in_run_order(
 
     Each Spec occurs once. The lines are grouped into steps. All runs of a step come
     before those of the next one; within a step they are ordered by seed, then by line.
-    So a teacher and its students are made one after the other.
+    So all models that are compared at one seed are made before the next seed.
 
     profile: the size of the experiments, such as "base"."""
     ordered = []

@@ -110,8 +110,8 @@ def list_rows_of_notebook(
 
     profile: the size of the experiments, such as "mini".
     seeds: seeds for a notebook that has a parameter `seeds`; () for the notebook's own.
-    With seeds, the runs of the notebook's function `recorded`, which it shows without
-    making them, are left out."""
+    With seeds, runs that the notebook's function `recorded` lists, only to show them,
+    are left out."""
     (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
@@ -281,8 +281,8 @@ def format_claimed_effect_range(result: words.Result) -> str:
     """Return the values of the effect for which a claim holds, as text.
 
     It stands behind the comparison in words, such as " (at most 0.5)" or " (within −0.5
-    to 0.5)". The result is "" where these words suffice: for a single value, and where
-    a claim says only in which direction the effect goes.
+    to 0.5)". The result is "" where these words suffice: where the claim holds for one
+    value alone, or says only in which direction the effect goes.
 
     result: a measured comparison."""
     low, high = result.cell.bounds
@@ -715,7 +715,7 @@ def format_findings_by_title(verdicts: Mapping[str, words.Verdict]) -> dict[str,
 
 
 def names_only_claims_with_code(findings_line: str) -> bool:
-    """Return whether all claims in a line of a template belong to installed papers.
+    """Return whether the code for all claims in a line of a template is there.
 
     The template `data/found.md` has fields such as "{G1}". A line that names a claim of
     a paper whose code was deleted cannot be filled, and is left out."""

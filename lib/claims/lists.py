@@ -91,9 +91,9 @@ def read_claims() -> dict[str, dict[str, Any]]:
 
     A claim is a statement of a paper that is tested; own questions are claims of this
     repository. A row is a dict with two further keys: `paper`, and `planned`, the
-    claim's row of `plan.csv` or None. The `seeds` of a planned claim are those of the
-    plan, then those added later (`added.csv`). Comparisons with a model of a paper
-    whose code was deleted are left out."""
+    claim's row of `plan.csv` (seeds planned before the runs) or None. The `seeds` of a
+    planned claim are those of the plan, then those added later (`added.csv`).
+    Comparisons with a model of a paper whose code was deleted are left out."""
     by_id, plan = (
         {},
         {row["claim"]: row for row in read_csv_in_published_folder("plan")},

@@ -272,8 +272,8 @@ def execute_grid_code(
     run. The runs of the variable `grid` are those that the notebook makes. Those of
     other variables, such as `recorded`, are only looked up, and shown if they exist.
     Where no seeds are given, rows have the seeds that are planned for the comparisons
-    of claims. Raises Refused for unusable parameters and for most errors in the cell; a
-    missing file raises FileNotFoundError.
+    of claims. Raises Refused for unusable parameters and for any error in the cell but
+    FileNotFoundError, which is raised as it is.
 
     parameter_values: {parameter: value}; the others have their defaults.
     include_recorded_rows: whether to call a function that lists the runs of `recorded`,

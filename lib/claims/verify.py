@@ -57,11 +57,11 @@ NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 def recompute_metrics(run: Run) -> dict[str, float]:
     """Compute the metrics of a recorded run again from its stored predictions.
 
-    Return {metric: value}. A wrong or edited `metrics.json` is found by comparison with
-    it. A record is a committed run without its weights. Metrics on unseen rows (extra
-    labelled test rows) have names that begin with "unseen.". The dict is empty where no
-    metric of the run is a score on examples. Raises FileNotFoundError where the
-    predictions are missing."""
+    Return {metric: value}, by which a wrong or edited `metrics.json` is found. A
+    recorded run is in git, without its weights. Metrics on unseen rows (extra labelled
+    test rows) have names that begin with "unseen.". The dict is empty where no metric
+    of the run is a score on examples. Raises FileNotFoundError where the predictions
+    are missing."""
     described = run.spec["args"].get("data", {})
     task = "task" in described and data.task(described["source"], described["task"])
     if not task or not set(task.metrics) & run.metrics.keys():
@@ -87,7 +87,7 @@ def recompute_metrics(run: Run) -> dict[str, float]:
 def describe_record_damage(run: Run) -> str:
     """Return one line on what is wrong with a recorded run; "" where it is sound.
 
-    A record is a committed run without its weights. It is wrong if a file is damaged,
+    A recorded run is in git, without its weights. It is not sound if a file is damaged,
     the run did not finish, or its metrics do not follow from its predictions."""
     place = paths.format_path(run.folder)
     try:
@@ -117,7 +117,7 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
     of the experiments, such as "mini", and the labels are a text such as "m=3;
     task=CoLA".
 
-    store: where records (committed runs without weights) are looked up."""
+    store: where records (copies of runs in git, without weights) are looked up."""
     grids = {
         (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
         for claim in evidence.select_claims()
@@ -146,10 +146,10 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
 
 
 def find_record_name(spec: Spec, store: Store) -> str:
-    """Return the name of the committed run of a Spec (the description of a run).
+    """Return the name under which the run of a Spec (its description) is kept in git.
 
-    It is the Spec's own name, unless only the same run in float32, instead of bfloat16,
-    was committed; then it is the name of that run."""
+    It is the Spec's own name, unless git has only the same run in float32, instead of
+    bfloat16; then it is the name of that run."""
     if (
         not (store.records / spec.name).exists()
         and (store.records / spec.float32_spec.name).exists()
@@ -174,8 +174,8 @@ def format_row_labels(row: Row) -> str:
 def recompute_committed_files(store: Store) -> dict[Path, str]:
     """Compute the texts that the committed tables and README should have.
 
-    Return {path: text}. They are computed from the code and the committed runs
-    (records), and then compared with the files or written to them. Other runs of the
+    Return {path: text}. They are computed from the code and the records (copies of runs
+    in git), and then compared with the files or written to them. Other runs of the
     store do not count, as no other machine has them."""
     store = Store(store.records, store.records)
     with data.allow_absent_data(use_local_data=False):
@@ -217,10 +217,10 @@ def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
 def list_file_differences(committed_path: Path, expected_text: str) -> list[str]:
     """Return one line of text for each fault of a committed file.
 
-    A fault is a difference from the text that is computed from the records (committed
-    runs). The line names the file, the values and how to repair it. Tables are compared
-    cell by cell, and numbers may differ by a small tolerance; README is compared as a
-    whole.
+    A fault is a difference from the text that is computed from the records (copies of
+    runs in git). The line names the file, the values and how to repair it. Tables are
+    compared cell by cell, and numbers may differ by a small tolerance; README is
+    compared as a whole.
 
     expected_text: the computed text."""
     old, name = (
@@ -267,9 +267,9 @@ def drop_rows_of_papers_without_code(
     """Drop the lines of two tables that need a paper whose code was deleted.
 
     Return (committed lines, computed lines), which can then be compared. A notebook on
-    several papers lists fewer runs without that paper, so its lines are dropped from
-    both. A committed line that was not computed is dropped too, unless it belongs to a
-    notebook on a single installed paper, since its lack there is a fault to report.
+    several papers lists fewer runs without that paper, so the notebook's lines are
+    dropped from both. A committed line that was not computed stays only if it belongs
+    to a notebook on one paper whose code is there, as a fault to report.
 
     committed_cells, computed_cells: {key of a line: its other cells}."""
     pages = {
@@ -312,9 +312,9 @@ def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
 def list_record_faults(
     store: Store, rewrite_committed_files: bool = False
 ) -> list[str]:
-    """Check all committed runs and result files; return one line for each fault.
+    """Check the runs and result files in git; return one line of text for each fault.
 
-    The list is empty where all is right. Records (committed runs without weights) are
+    The list is empty where all is right. Records (runs in git, without weights) are
     checked first. If they are sound, all committed tables and README are computed again
     from them and compared.
 

@@ -138,9 +138,10 @@ class Result:
         """Return the effect against which the interval is tested.
 
         It is the effect that the paper prints or, where it prints none, the smallest
-        effect of interest. The measured effect is weaker if its interval ends before
-        this value. The result is None where this value means no effect, or where the
-        claim does not hold for it, as for -1 under the claim "> 0"."""
+        effect of interest. The measured effect is weaker where its whole interval lies
+        below this value (above it, for a value below "no effect"). The result is None
+        where this value means no effect, or where the claim excludes it, as "> 0"
+        excludes -1."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
         usable = (
@@ -371,8 +372,8 @@ class Verdict:
         """Return a Verdict with only some of the measured comparisons.
 
         These are the comparisons on the task `key` or, if there is none, those whose
-        text contains `key`. So a template for README can quote one number by a field of
-        `str.format`, such as "{N1[STS-B][10 %]}"."""
+        text contains `key`. So a template for README can quote one number of the claim
+        N1 by a field of `str.format`, such as "{N1[STS-B][10 %]}"."""
         matches = [r for r in self.results if r.task == key]
         matches = matches or [r for r in self.results if key in r.cell.text]
         return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
@@ -570,9 +571,9 @@ def describe_missing_row(missing_model: str, profile: str) -> str:
 def make_compared_runs_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
     """Return a hashable key by which equal comparisons of a claim are found.
 
-    It has the measure, the range of effects for which the claim holds, the weights of
-    the compared models, and their runs. Comparisons with the same key are counted once,
-    even if their texts differ.
+    It has the measure, the range of effects for which the claim holds, the factor of
+    each model in the comparison (such as 1 and -1), and the runs. Comparisons with the
+    same key are counted once, even if their texts differ.
 
     cell: the comparison.
     rows: rows of the compared runs, each with labels and Spec (description of the
@@ -689,8 +690,8 @@ def explain_untestable_cell(
 
     cell: the comparison.
     rows: rows of the compared runs, each with labels, run and metrics.
-    weighted_pairs: the pairs of runs of the comparison, with their weights
-    (`pair_runs`)."""
+    weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
+    ...] from `pair_runs`."""
     for (label, _), part in group_rows_by_model(cell, rows):
         if label not in inputs.models_expected_to_collapse:
             if reason := explain_model_that_learned_little(

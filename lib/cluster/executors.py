@@ -95,11 +95,11 @@ def estimate_resources(spec: Spec) -> Resources:
 def estimate_peak_memory_bytes(spec: Spec) -> float:
     """Return the peak memory in bytes of a training run, by its pretrained checkpoint.
 
-    Large checkpoints need more than the usual estimate. The result is the estimate for
-    the checkpoint's name in the table PEAK_OF, or 0 without an entry.
+    The result is the estimate for the checkpoint's name in the table PEAK_OF, which has
+    the large checkpoints, or 0 without an entry.
 
-    spec: the description of the run. Its inputs, and the inputs of these, are searched
-    for checkpoints too; the largest estimate counts."""
+    spec: the description of the run. Its inputs (the runs that it needs), and theirs,
+    are searched for checkpoints too; the largest estimate counts."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max(
         [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory_bytes, spec.inputs.values())]
@@ -225,9 +225,9 @@ class Local:
     ) -> set[futures.Future[Any]]:
         """Wait until a submitted call ends, and return the futures of all ended calls.
 
-        The set is empty where no call ended in time. A caller can then submit more
-        calls, as the workers are idle again, unless they died. The result or the error
-        of a call is in its future.
+        Futures that were returned earlier are left out. The set is empty where no call
+        ended in time. As many new calls as have ended can then be submitted. The result
+        or the error of a call is in its future.
 
         max_seconds: the longest wait in seconds; None waits without limit."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done

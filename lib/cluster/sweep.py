@@ -119,7 +119,8 @@ class TimeForecast:
         """Return the expected CPU core seconds of one training run.
 
         Finished runs of the same Spec at other seeds are used if there are any, and
-        else similar runs. Returns None without such runs and without a prior estimate.
+        else similar runs. Without such runs it is the estimate by the function `prior`,
+        which counts the run's work, or None if this forecast has no such function.
 
         spec: the description of the run."""
         self.read_finished_runs(spec.step)
@@ -138,9 +139,9 @@ class TimeForecast:
     def slowdown_against_records(self) -> float:
         """Return how many times slower this machine is than those of committed runs.
 
-        Committed runs, or records, are results of other machines in the repository. It
-        is the time of a run here divided by its time there, as the median over the
-        kinds of runs that were made in both places. It is 1 where there is no such
+        Committed runs, or records, are results of other machines in the repository. The
+        factor is the time of a run here divided by its time there, as the median over
+        the kinds of runs that were made in both places, or 1 where there is no such
         kind. Times of committed runs are multiplied by it in forecasts."""
         paces = [
             statistics.median(took["run"]) / statistics.median(took["record"])
@@ -193,7 +194,7 @@ class TimeForecast:
         It is "about 3 min of a core" for one worker, "about 2 min on 2 workers" for
         more, or "time unknown" where too few of the runs have a forecast.
 
-        specs: the descriptions of the runs, inputs first.
+        specs: the descriptions of the runs, each after the runs that it needs.
         workers: how many runs are made at once."""
         if (forecasts := self.forecast_seconds(specs)) is None:
             return "time unknown"
@@ -346,8 +347,8 @@ class ProgressBar:
 
     The line has the number of runs that have ended, and the time to go.
 
-    missing_specs: the Specs (descriptions) of all runs that are to be made, inputs
-    first.
+    missing_specs: the Specs (descriptions) of all runs that are to be made, each after
+    the runs that it needs.
     time_forecast: predicts the seconds of each run.
     executor: makes the runs; its `slots` is the number of runs at once."""
 

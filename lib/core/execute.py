@@ -171,8 +171,8 @@ def execute_in_worker(
     `spec_json` is of another version of the code.
 
     spec_json: the Spec (step, arguments, inputs, seed) as JSON (`Spec.to_json`).
-    runs_folder, records_folder: folders in which the results of this machine, and the
-    committed ones without weights, are looked up. New results go to `runs_folder`.
+    runs_folder, records_folder: folders in which the results of this machine, and those
+    committed to git without weights, are looked up. New ones go to `runs_folder`.
     keep_weights: whether the model's weights are saved.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     spec = from_json(spec_json)

@@ -54,9 +54,9 @@ class Train(Option):
     clip: the largest norm of the gradient; 0 does not clip.
     warmup: the share of all steps in which the learning rate rises.
     select: whether the result is the model of the "last" step, or the one with the
-    "best" score on development or held-out rows, evaluated every `eval_every` steps (0
-    is once an epoch). `select_by` has the metrics whose mean is this score; () takes
-    the task's first metric.
+    "best" score on held-out training rows or, if there are none, on development rows.
+    It is evaluated every `eval_every` steps (0 is once an epoch). `select_by` has the
+    metrics whose mean is this score; () takes the first metric of the task.
     spare_norms: whether biases and LayerNorms have no weight decay.
     taps: the learning rate of the convolution kernels of ghost modules (GhostBERT); 0
     takes `lr`.

@@ -56,8 +56,8 @@ def import_module_of_each_paper(module_name: str) -> dict[str, ModuleType]:
     """Import the module of a given name from the folder of each reproduced paper.
 
     Return {folder name of the paper: module}, without the papers that lack such a
-    module. So the shared code finds training steps or options of all papers without
-    naming one.
+    module. So the code that all papers share can use what each paper adds without
+    naming a paper.
 
     module_name: such as "steps" for the file `steps.py` of each folder."""
     return {
@@ -70,7 +70,8 @@ def import_module_of_each_paper(module_name: str) -> dict[str, ModuleType]:
 def find_paper_of_notebook(notebook_id: str) -> str:
     """Return the folder name of the research paper that a notebook reproduces.
 
-    It is "" for a notebook about several papers. Reports group their pages by it.
+    It is "" for a notebook about several papers. Lists of notebooks are grouped by this
+    name.
 
     notebook_id: such as "ghostbert_t03_ghosts". Its first word is the prefix of the
     paper's notebooks."""

@@ -57,7 +57,7 @@ DIGESTS = DATA / "digests.json"
 
 
 def data_root() -> Path:
-    """Return the folder of real data sets, such as `glue/<TASK>/*.tsv` below it.
+    """Return the folder of the real data sets, such as GLUE in its folder `glue`.
 
     The environment variable DATA_ROOT names it; by default it is `data` in the
     repository."""
@@ -106,9 +106,9 @@ def format_path(path: str | Path) -> str:
 def list_movable_folders() -> FolderByVariable:
     """Return {environment variable: folder} of the folders that a user can move.
 
-    The variables are RUNS_ROOT (stored trainings and measurements), RECORDS_ROOT (the
-    committed ones), FIGURES_ROOT (generated pages), DATA_ROOT (data sets) and
-    NOTEBOOKS_ROOT. A variable that is not set has its default folder."""
+    The variables are RUNS_ROOT (stored trainings and measurements), RECORDS_ROOT (those
+    committed to git), FIGURES_ROOT (HTML pages made of notebooks), DATA_ROOT (data
+    sets) and NOTEBOOKS_ROOT. A variable that is not set has its default folder."""
     return {
         "RUNS_ROOT": runs_root(),
         "RECORDS_ROOT": records_root(),

@@ -54,7 +54,8 @@ class Spec:
     args: the arguments of the step, {name: JSON value, dataclass of settings, or Output
     (a result of an input, not known yet)}.
     inputs: {name, such as "teacher": Spec of a run that must exist before}.
-    seed: None for a Spec that takes the seed of the experiment that needs it."""
+    seed: None for an input that takes the seed of the Spec that needs it, and for a
+    Spec that takes the seed of its planned experiment (Row)."""
 
     step: str  # Kind of work, such as "finetune"; a key of lib.core.steps.STEPS.
     # {name: plain JSON value, Option or Output}; entries that are None are left out.

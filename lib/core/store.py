@@ -80,8 +80,8 @@ class Run:
 
     folder: the folder of the result, "<step>-<identity>/<seed>". The step is the kind
     of work, such as "finetune", and the identity a hash of the description.
-    origin: "run" for one that this machine made, "record" for one that is committed,
-    without its weights."""
+    origin: "run" for one that this machine made, "record" for one that is committed to
+    git, without its weights."""
 
     folder: Path
     origin: Origin
@@ -221,10 +221,10 @@ def is_locked(lock_path: Path) -> bool:
 
 
 def read_run_index() -> list[dict[str, str]]:
-    """Return the lines of the committed table `runs.csv`, each as {column: cell}.
+    """Return the lines of the table `runs.csv` of the repository as {column: cell}.
 
     The table says by which run (training or measurement) a line of a published table
-    was computed. Its columns are page (name of a notebook, or id of a tested claim),
+    was computed. Its columns are page (name of a notebook, or id of a paper's claim),
     profile (size of the experiments), labels (such as "model=BERT; task=SST-2"), seed
     and run (name of the run's folder). The list is empty where the file is missing."""
     path = paths.records_root() / "runs.csv"
@@ -241,7 +241,7 @@ def open_run(
     cannot be read.
 
     folder_by_origin: the folders in the order of the search, {"record": folder of
-    committed runs, "run": folder of this machine's runs}.
+    results committed to git, "run": folder of this machine's results}.
     needs_weights: whether only a result with its weights is taken; their digests are
     then checked too."""
     for origin, root in folder_by_origin.items():
@@ -258,9 +258,9 @@ def open_run(
 class Store:
     """A Store finds and writes the results of trainings and measurements ("runs").
 
-    It has two folders, that of committed runs without weights ("records") and that of
-    this machine's runs. Records are looked up first, so that tables are the same on
-    every machine.
+    It has two folders, that of runs committed to git without weights ("records") and
+    that of this machine's runs. Records are looked up first, so that tables are the
+    same on every machine.
 
     runs, records: the two folders; by default those of the project."""
 
@@ -273,8 +273,8 @@ class Store:
     def find_run(self, spec: Spec, needs_weights: bool = False) -> Run | None:
         """Return the stored result of a Spec, the description of a run, or None.
 
-        The committed runs (records) are looked up first, then those of this machine. A
-        run that is damaged, or was made by another Spec, is not used, and a line on
+        Runs committed to git (records) are looked up first, then those of this machine.
+        A run that is damaged, or was made by another Spec, is not used, and a line on
         stderr says why. Raises OSError for a run that cannot be read.
 
         needs_weights: whether only a run with its weights is taken."""
@@ -421,7 +421,7 @@ class Store:
         return status
 
     def list_runs(self, folder_pattern: str = "[!.]*") -> Iterator[Run]:
-        """Yield the finished runs: committed ones (records) first, then this machine's.
+        """Yield all finished runs: those committed to git first, then this machine's.
 
         A run is the stored result of a training or measurement. Damaged ones are
         yielded too. Their files are checked only when they are read.
@@ -437,9 +437,9 @@ class Store:
                     yield Run(folder, origin)
 
     def list_records(self) -> list[Run]:
-        """Return all records, the finished runs that are committed without weights.
+        """Return all records, the finished runs committed to git without weights.
 
-        Checks of the published results go through them."""
+        The command `verify` checks that none of them is damaged."""
         return [run for run in self.list_runs() if run.origin == "record"]
 
     def list_unfinished_folders(self) -> list[Path]:
@@ -450,7 +450,7 @@ class Store:
         return sorted(self.runs.glob("*/*.part"))
 
     def copy_run_to_records(self, run: Run) -> Path:
-        """Copy a finished run to the committed runs, and return the new folder.
+        """Copy a finished run to the folder of runs in git; return the copy's folder.
 
         A run is the stored result of a training or measurement. Weights and log are
         left out, so that the copy is small enough to commit. An older copy is
@@ -586,8 +586,8 @@ class Scratch:
     def report_progress(self, fraction: float, **values: Any) -> None:
         """Do nothing: a training that is not stored shows no progress.
 
-        The training loop calls this method. The subclass `RunWriter` writes the share
-        to a file, from which progress bars read it.
+        The training loop calls this method. The subclass `RunWriter` writes the
+        fraction to a file, from which progress bars read it.
 
         fraction: the share of the training that is done, 0 to 1."""
 

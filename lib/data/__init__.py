@@ -228,9 +228,9 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
 
     A Spec (the description of a run) contains digests of its data. Where data are
-    missing, the committed digest of the official data is used. Where none is committed
-    either, the text "absent" is used within the block, and FileNotFoundError is raised
-    outside of it.
+    missing, their digest is taken from this project's file `data/digests.json`. Where
+    it has none, the text "absent" is used within the block, and FileNotFoundError is
+    raised outside of it.
 
     Yields a set, to which the names of the missing data, such as "glue/CoLA", are
     added.
@@ -249,8 +249,8 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
 def read_committed_data_digests() -> DataDigests:
     """Return {name: digest} of official data, from the file `data/digests.json`.
 
-    A training run is identified by the digests of its data, so committed results are
-    found on a machine that lacks the data. Names are such as "glue/CoLA",
+    A training run is identified by the digests of its data. With this file its saved
+    results are found on a machine that lacks the data. Names are such as "glue/CoLA",
     "models/<checkpoint>" or "texts/<corpus>/<number of documents>". For a part of the
     rows of a task, such as its test rows, the value is a dict with "digest" and "rows"
     (their number) instead. Returns {} without the file."""
@@ -275,18 +275,18 @@ def find_local_or_committed_digest(
     digest_local: Callable[[], str],
     has_local_folder: Callable[[], bool] = lambda: True,
 ) -> str:
-    """Return the digest of local data, or the committed one where they are missing.
+    """Return the digest of local data; where they are missing, that of official data.
 
-    So a training run can be identified by its data on a machine that lacks them. Where
-    no digest is committed either, "absent" is returned within `allow_absent_data`
-    (while runs are only planned), and FileNotFoundError is raised elsewhere.
+    The digests of official data are in this project's file `data/digests.json`. So a
+    training run can be identified by its data on a machine that lacks them. Where the
+    file has no digest either, "absent" is returned within `allow_absent_data` (while
+    runs are only planned), and FileNotFoundError is raised elsewhere.
 
-    data_name: the name of the data in the committed file `data/digests.json`, such as
-    "glue/CoLA".
+    data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     digest_local: function that computes the digest of the local data, and raises
     FileNotFoundError where they are missing.
     has_local_folder: function that returns whether the folder of the data exists. If
-    not, and a digest is committed, `digest_local` is not called."""
+    not, and the file has a digest, `digest_local` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
         if not _look or (official and not has_local_folder()):
@@ -368,9 +368,9 @@ def digest_checkpoint(checkpoint_name: str) -> str:
     """Return the digest that identifies a pretrained checkpoint in a run's description.
 
     It is computed from the local files (`digest_weights`). Where they are missing, it
-    is the committed official digest, so that a machine without the checkpoint can still
-    find the training runs that started from it. Raises FileNotFoundError where both are
-    missing."""
+    is taken from this project's file `data/digests.json`, so that a machine without the
+    checkpoint can still find the training runs that started from it. Raises
+    FileNotFoundError where both are missing."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
@@ -528,8 +528,8 @@ def make_data_descriptor(
     "task" and "digest" (of all rows). Where the arguments ask for them it has "rows",
     "held_out", "in_order", "unseen": {"rows", "beside", "words", "digest"} and "drawn":
     {"rows": number of rows to draw from, "digest"}. `load` reads the rows and checks
-    the digests, so every machine gets the same rows. Where the data are missing, the
-    committed digests are taken, so that runs can be planned; `load` then raises Absent.
+    the digests, so every machine gets the same rows. Where the data are missing,
+    digests from the file `data/digests.json` are taken, so that runs can be planned.
 
     rows: the number of training rows; None takes all that are not held out.
     held_out: the number of further training rows that are held out of training, such
@@ -619,14 +619,15 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
     """Return the rows that a training run uses, as {split name: Split}.
 
     "train", "held_out" and "unseen" (labelled test rows) have the numbers of rows that
-    the descriptor gives; other splits, such as "dev", have all their rows. Training and
-    held-out rows are the first rows of a fixed random order, or with "in_order" the
-    first and the last rows of the file.
+    the descriptor gives; other splits, such as "dev", have all their rows. In a fixed
+    random order, training rows come first and held-out rows follow; with "in_order"
+    they are the first and the last rows of the file.
 
     Raises Refused where the data have changed since they were described, where they
     have too few rows, and for "drawn" rows (each seed has its own) without a seed.
 
-    data_descriptor: the dict that `make_data_descriptor` returned.
+    data_descriptor: the dict in a Spec (the description of a run) that says which rows
+    the run uses, made by `make_data_descriptor`.
     seed: the seed of the run, which decides the order of "drawn" rows. Runs of one seed
     have the same training rows, also if they hold out more or fewer rows."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
@@ -693,9 +694,9 @@ def choose_unseen_test_rows(
 
     It serves tasks whose official test labels are secret. The rows of the split are put
     into a fixed random order, whose first `skipped_row_count` rows are left for
-    training. The unseen rows are the first `max_rows` later rows that share no text
-    with a skipped row and have at least `min_words` words, or fewer where there are no
-    more. Two rows share text if they have four consecutive words in common, or if one
+    training. The unseen rows are the first `max_rows` later rows (or all, if there are
+    fewer) that share no text with a skipped row and have at least `min_words` words.
+    Two rows share text if they have four consecutive words in common, or if one
     contains a whole shorter text of the other. Returns positions in the split."""
     order = permute_row_numbers(train_split)
     behind = order[skipped_row_count:]
@@ -757,10 +758,10 @@ def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
 def make_training_candidates_key(data_descriptor: DataDescriptor) -> str:
     """Return the name, in `data/digests.json`, of a pool of training rows.
 
-    Each seed draws its own training rows from this pool. The committed file has the
-    digest of the pool under a name such as "glue/RTE/pool". Where unseen rows (labelled
-    test rows) were taken from the training rows, their digest is added to the name,
-    because the pool depends on them.
+    Each seed draws its own training rows from this pool. The file has the digest of the
+    pool under a name such as "glue/RTE/pool". Where unseen rows (labelled test rows)
+    were taken from the training rows, their digest is added to the name, because the
+    pool depends on them.
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     the run uses."""
@@ -793,11 +794,12 @@ def select_training_candidates(
 ) -> Split:
     """Return the training rows that share no text with the unseen rows (test rows).
 
-    Each seed draws its own training rows from the result. Rows share text if they have
-    four consecutive words in common.
+    The unseen rows are chosen from `train_split` first. Each seed draws its own
+    training rows from the result. Rows share text if they have four consecutive words
+    in common.
 
-    skipped_row_count: how many rows, the first of a random order, are never unseen.
-    max_rows: the largest number of unseen rows, which are taken from `train_split`.
+    skipped_row_count: how many rows, the first of a random order, cannot be chosen.
+    max_rows: the largest number of unseen rows.
     min_words: the least number of words of an unseen row."""
     taken = choose_unseen_test_rows(train_split, skipped_row_count, max_rows, min_words)
     rest = np.setdiff1d(np.arange(len(train_split)), taken)
@@ -820,7 +822,7 @@ def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
     group, for confidence intervals) and "words" [D + N] (number of words), with
     development rows first.
 
-    They are read from the committed folder `data/unseen/` if it has them, so that
+    They are read from this project's folder `data/unseen/` if it has them, so that
     scores can be checked without the data set. Otherwise they are computed from the
     data set; Refused is raised where it has changed.
 
@@ -867,7 +869,8 @@ def decode_predictions(arrays: Arrays, row_count: int) -> np.ndarray:
 
     It inverts `encode_predictions`, so that saved predictions can be scored again.
 
-    arrays: {"bits", "classes" or "scores": array}, as `encode_predictions` made it.
+    arrays: {"bits": one bit for each row}, {"classes": class codes} or {"scores": the
+    scores}.
     row_count: N, the number of rows."""
     [(kind, values)] = arrays.items()
     return (

@@ -184,8 +184,8 @@ def _divide_dataset_line(dataset_line: str) -> DatasetLine:
 def _find_or_download_data(location: str) -> str:
     """Return the full path of the file or folder that has a user's data.
 
-    A relative path is looked for in the working folder, then in the project. Whether it
-    exists is not checked.
+    A relative path is looked for in the working folder, then in the project. Where
+    neither has it, the path in the working folder is returned.
 
     location: a path, or "hub:NAME" for a data set of the Hugging Face hub, which is
     downloaded at the first call."""

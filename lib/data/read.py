@@ -66,9 +66,9 @@ def _list_files_to_read(official_file: Path) -> list[Path]:
     """Return the files to read in place of an official file of a benchmark.
 
     They are the official file itself if it exists, or else its rows downloaded from the
-    Hugging Face hub (a .jsonl file), or else all files that have a part of its rows or
-    reconstruct it, such as "dev.subset.tsv" for "dev.tsv". The list is empty where
-    there are none."""
+    Hugging Face hub (a .jsonl file), or else all files with a part of its rows, such as
+    "dev.subset.tsv" for "dev.tsv", or with its rows rebuilt from another source, such
+    as "dev.reconstructed.tsv". The list is empty where there are none."""
     for path in (official_file, official_file.with_suffix(".jsonl")):
         if path.is_file():
             return [path]

@@ -134,8 +134,7 @@ def recognise_column_roles(
 ) -> ColumnRoles:
     """Find out which columns of a user's table are texts and which is the label.
 
-    Raises Refused where that is not clear; the message has the text by which the user
-    can name the columns.
+    Raises Refused where that is not clear; the message tells how to name the columns.
 
     location: the path of the data, for errors.
     rows: the table of training rows, a list of (file and line, cells), with the header

@@ -34,7 +34,7 @@ class Features:
     columns: {model input, such as "input_ids": W int32 arrays of different lengths}.
     labels: positions in the window of the first and the last token of the answer, int64
     [W, 2]; 0 and 0 where the window does not contain the answer.
-    row: the number of each window's question in the Split, [W].
+    row: the index of each window's question in the Split, [W].
     first: the position of the first passage token in each window, [W].
     offsets: for each window with n passage tokens, int32 [n, 2]: start and end
     (exclusive) of each token in the passage, in characters.
@@ -190,7 +190,8 @@ def _find_top_tokens(
 
     logits: the start or end logits of the window [T].
     first_passage_token: the position of the first passage token in the window.
-    allowed_tokens: bool [n], for the n passage tokens."""
+    allowed_tokens: bool [n]: whether an answer may begin or end at each passage
+    token."""
     places = np.argsort(-logits, kind="stable")[:n_best] - first_passage_token
     places = places[(places >= 0) & (places < len(allowed_tokens))]
     return places[allowed_tokens[places]]

@@ -120,10 +120,10 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     """Return a dict that identifies a pre-training text in the description of a run.
 
     It is {"text": corpus name, "digest", "documents": number of documents}, without
-    "documents" if all are used. `load` reads the text from it. Where the corpus is
-    missing, the digest is the committed official one, so that training runs that were
-    made on other machines are found; FileNotFoundError is raised where no digest is
-    committed.
+    "documents" if all are used. `load` takes it and reads the text. Where the corpus
+    is missing, the digest is taken from this project's file `data/digests.json`, so
+    that training runs of other machines are found; FileNotFoundError is raised where
+    the file has none.
 
     document_count: the number of documents from the start of the corpus; None takes
     all."""
@@ -143,8 +143,8 @@ def load(corpus_descriptor: Json) -> Iterator[list[str]]:
     digest than described, or are too few, so that a run never trains on other text than
     its description names.
 
-    corpus_descriptor: {"text", "digest", "documents"}, as `describe_corpus` returned
-    it."""
+    corpus_descriptor: {"text": corpus name, "digest": digest of the documents,
+    "documents": their number; all if absent}."""
     name, count = corpus_descriptor["text"], corpus_descriptor.get("documents")
     number, digest = digest_documents(name, count)
     check_digest(f"the text of {name}", digest, corpus_descriptor["digest"])

@@ -182,9 +182,10 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
 def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
     """Return a paraphrase of an Event (meaning of a clause), or the paraphrase negated.
 
-    It is the second text of a toy pair. Negation adds or removes the word "not". For
-    balance, a paraphrase that is not negated has more synonyms on average, so that the
-    number of words that both texts share does not reveal the label.
+    It is the meaning of the second text of a toy pair. Negation adds or removes the
+    word "not". For balance, a paraphrase that is not negated has more synonyms on
+    average, so that the number of words that both texts share does not reveal the
+    label.
 
     same_meaning: whether the meaning stays; otherwise the event is negated."""
     if same_meaning:

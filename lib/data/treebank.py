@@ -205,10 +205,11 @@ def _find_target_word(
 ) -> TargetWord | None:
     """Find the word whose tense or number a probing task asks about: (label, lemma).
 
-    The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. The word is the
-    first candidate at `main_clause_depth`. Where none has that depth, it is the one
-    nearest to the root, provided that all candidates agree in tense or number, so that
-    the answer is clear. Returns None otherwise.
+    The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. Candidates are
+    the words in `feature_by_position`. The word is the first candidate at
+    `main_clause_depth`. Where none has that depth, it is the one nearest to the root,
+    provided that all candidates agree in tense or number, so that the answer is clear.
+    Returns None otherwise.
 
     part_of_speech: "VERB" or "NOUN"; other candidates are never chosen.
     feature_by_position: {position of a candidate: its tense or number, such as "Past"}.

@@ -23,8 +23,9 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
     It says how the model was made, its size and its scores, and how to open it.
 
     run: the training that made the model.
-    export_report: the dict that `lib.export.writer.export_model` returned for the
-    model."""
+    export_report: {"forms", "auto", "remote", "parameters"}, as
+    `lib.export.writer.export_model` returns them: the differences of outputs after the
+    export, the Auto class, whether it needs `trust_remote_code`, and the size."""
     spec, task = from_json(run.spec), find_task(run)
     behind = find_ancestors([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})

@@ -175,9 +175,9 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
 def find_run(name_part: str) -> Run:
     """Return the finished run (training or measurement) with the given name.
 
-    Committed runs and those of this machine are searched. A part of the name suffices
-    if no other run's name has it. Raises Refused, with names to choose from, where no
-    run or several fit.
+    Runs committed to git and those of this machine are searched. A part of the name
+    suffices if no other run's name has it. Raises Refused, with names to choose from,
+    where no run or several fit.
 
     name_part: such as "finetune-0a1b2c3d4e5f/0" (kind of work, digest, seed), or a
     part."""
@@ -198,7 +198,7 @@ def find_run(name_part: str) -> Run:
 def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     """Return a finished run whose model can be opened, for a run that may lack weights.
 
-    A committed run (record) has no weights. The same run is then looked up on this
+    A run committed to git has no weights. The same run is then looked up on this
     machine, or made again. Raises Refused for a run that makes no model, and Absent,
     with the command that makes the weights, where they are missing.
 

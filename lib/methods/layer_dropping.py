@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
     """Choose which whole layers of an encoder to keep for a share of its FLOPs.
 
-    Return ([(heads, neurons) of each remaining layer], {"layers": numbers of the
+    Return ([(heads, neurons) of each remaining layer], {"layers": indices of the
     remaining layers}). The dict has the arguments of `prune`; FLOPs are counted from
     the list. The number of remaining layers is the divisor of L nearest to flops_share
     * L, so that they lie at equal steps and each has a teacher's layer to match. The
@@ -36,11 +36,11 @@ def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
 def prune(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
     """Remove whole layers of an encoder in place, and keep the given ones.
 
-    DistilBERT's student is initialised in this way. Return {"layers": number of
-    remaining layers}. Raises ValueError for a list that is empty, not rising, or has a
-    number that is no layer of the model.
+    DistilBERT's student is initialised in this way. Return {"layers": how many layers
+    remain}. Raises ValueError for a list that is empty, not rising, or has an index
+    that is no layer of the model.
 
-    layers: the numbers of the layers that remain, counted from 0."""
+    layers: the indices of the layers that remain."""
     from torch import nn
 
     encoder: Any = model.base_model.encoder

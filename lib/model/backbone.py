@@ -41,8 +41,8 @@ def load_with_task_head(
     is loaded. Otherwise a new head is drawn from the seed, and a saved head whose
     tensors have other names, such as that of a masked LM, is dropped.
 
-    Raises Refused where the saved head has another number of outputs, where a head of
-    another kind has the tensor names of the asked one, and where a pruned or otherwise
+    Raises Refused where the saved head has another number of outputs, where it is of
+    another kind but its tensors have the same names, and where a pruned or otherwise
     changed model has no head of the asked kind.
 
     task_head_kind: "SequenceClassification" or "QuestionAnswering".

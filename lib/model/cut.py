@@ -107,14 +107,15 @@ def prune_heads_and_neurons(
     head_ranking: torch.Tensor | tuple[()] = (),
     unpruned_linear_layers: Collection[str] = (),
 ) -> None:
-    """Remove all but some heads and neurons of one transformer layer, in place.
+    """Remove heads and neurons of one transformer layer, in place.
 
     Its matrices become smaller: projections of queries, keys and values, output
     projection, and both feed-forward matrices.
 
-    kept_heads, kept_neurons: the indices that stay, [M] and [N], in their new order.
-    head_ranking: all A heads in their new order, for matrices that keep all heads. It
-    is needed only with `unpruned_linear_layers`.
+    kept_heads, kept_neurons: the indices that stay, [M] and [N], in the order that they
+    get in the pruned layer.
+    head_ranking: the indices of all A heads in the order that they get in matrices that
+    keep all heads; needed only with `unpruned_linear_layers`.
     unpruned_linear_layers: matrices that keep all heads: "v" (values), "o" (output
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size

@@ -236,8 +236,8 @@ def evaluate_formula_tree(
     linear_maps_by_name: {"W1": function from d to e channels, "W2": function back to
     d}.
     functions_by_name: {operation: function of one or two arrays}, for numpy or torch as
-    x is. "pad" is a function f(array, count, value) that appends `count` channels with
-    this value.
+    x is. Its entry "pad" is a function f(array, count, value) that appends `count`
+    channels with this value.
     size_mismatch: for operands of different widths, "truncate" cuts the wider one to
     its first channels; "pad" fills up the narrower one with a value that leaves the
     other operand unchanged, such as 0 in a sum."""

@@ -61,8 +61,8 @@ class Gated(nn.Linear):
     linear: the linear layer, whose weight and bias are used without a copy.
     alphas: {kind of gate, such as "heads": logits [number of gates]}. The transformer
     layer owns these parameters, because several linear layers share them.
-    gated_sides: the masked side as keyword, `inputs` or `outputs`. Its value is (kind
-    of gate, number of consecutive inputs or outputs that each gate masks)."""
+    gated_sides: `inputs` or `outputs`, or both, to say what is masked. Each value is
+    (kind of gate, number of consecutive inputs or outputs that one gate masks)."""
 
     def __init__(
         self,

@@ -216,8 +216,8 @@ class GhostedLayer(nn.Module):
     padding: gives the attention mask by which padded tokens are set to zero before the
     convolution; None leaves them unchanged.
     position: the place of the layer in the transformer layer: "o" (output projection),
-    "ffn1" (activation), "ffn2" (second feed-forward matrix), "v" (contexts), "qk"
-    (attention maps)."""
+    "ffn1" (activation) or "ffn2" (second feed-forward matrix). The subclass GhostHeads,
+    which has no such layer, is at "v" (contexts) or "qk" (attention maps)."""
 
     def __init__(
         self,
@@ -394,9 +394,9 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
 
     Ghost modules are convolutions that generate additional features. Causes are options
     that exclude each other, a position that is named twice or has a ghost module
-    already, a position "qk" or "v" (attention maps or contexts of pruned heads) without
-    pruned heads, and a pruning of heads that left other projections unpruned than the
-    settings need."""
+    already, and a position "qk" or "v" (attention maps or contexts of pruned heads)
+    without pruned heads. The projections that kept all heads must also be those that
+    the position needs: values and output projection for "qk", the latter for "v"."""
     first = get_layers(model)[0]
     heads, ghosts = (
         first.attention.self.num_attention_heads,

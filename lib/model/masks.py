@@ -104,8 +104,8 @@ def find_final_score_threshold(pruning: Prune) -> float | None:
     Scores are trained parameters, one for each weight. For the method "soft", where a
     weight stays if the sigmoid of its score exceeds a threshold, it is the logit of the
     final threshold. For "l0" (hard concrete masks, Louizos et al. 2018) it is ln(-l /
-    r), with l = -0.1 and r = 1.1. It is None for methods that keep a fixed share of the
-    weights.
+    r), where the masks are stretched to the interval from l = -0.1 to r = 1.1. It is
+    None for methods that keep a fixed share of the weights.
 
     pruning: the settings, of which `method` and `final_threshold` are read."""
     if pruning.method == "l0":
@@ -170,9 +170,9 @@ class Mask(nn.Module):
         """Return the bool mask [O, I] of a weight matrix; True where a weight stays.
 
         It is None where all weights stay. "soft" keeps weights whose sigmoid of the
-        score exceeds the threshold, but at least 0.5 % of them. "magnitude" and
-        "movement" keep the share of weights that the threshold gives, with the largest
-        absolute values or scores. The method "l0" uses `make_l0_mask` instead."""
+        score exceeds the threshold, but at least 0.5 % of them. For "magnitude" and
+        "movement" the threshold is the share of weights that stay, those with the
+        largest absolute values or scores. "l0" uses `make_l0_mask` instead."""
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask = self.scores.sigmoid() > threshold
@@ -220,7 +220,8 @@ class Mask(nn.Module):
         """Return a penalty on the trained scores S, a loss term that favours pruning.
 
         It is the mean over the matrix of sigmoid(S) for the method "soft". For "l0" it
-        is the mean probability that a mask is not 0, sigmoid(S - b ln(-l / r)), with l
-        = -0.1, r = 1.1 and b = 2/3 (Louizos et al. 2018)."""
+        is the mean probability that a mask is not 0, sigmoid(S - b ln(-l / r)), with
+        the temperature b = 2/3 and the stretched interval from l = -0.1 to r = 1.1
+        (Louizos et al. 2018)."""
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()

@@ -27,9 +27,10 @@ def convert_net_to_json(net: Net | NetJson) -> NetJson:
     """Return the description of an EfficientBERT architecture (a net) as a JSON dict.
 
     The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
-    inner channels), "embedding" ("plain" or "trigram"), "mismatch" ("truncate" or "pad"
-    for operands of different widths in a formula) and "layers": for each layer [formula
-    such as "W2 gelu(W1 x)", number of feed-forward networks, divisor of the width].
+    inner channels), "embedding" ("plain", or "trigram" where neighbouring tokens are
+    embedded too), "mismatch" ("truncate" or "pad" for operands of different widths in a
+    formula) and "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
+    feed-forward networks, q], where each network has width // q inner channels.
 
     net: an object with the method `to_json`, or the dict itself."""
     return net if isinstance(net, dict) else net.to_json()
@@ -39,9 +40,10 @@ def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
     """Return the architecture of an EfficientBERT model (its net) as a JSON dict.
 
     The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
-    inner channels), "embedding" ("plain" or "trigram"), "mismatch" ("truncate" or "pad"
-    for operands of different widths in a formula) and "layers": for each layer [formula
-    such as "W2 gelu(W1 x)", number of feed-forward networks, divisor of the width].
+    inner channels), "embedding" ("plain", or "trigram" where neighbouring tokens are
+    embedded too), "mismatch" ("truncate" or "pad" for operands of different widths in a
+    formula) and "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
+    feed-forward networks, q], where each network has width // q inner channels.
     Raises Refused for a model that has no stacks of feed-forward networks."""
     for op in get_surgery_operations(model):
         if op["op"] == "stack":
@@ -104,12 +106,12 @@ def activate_subnetwork(
 ) -> None:
     """Let a supernet compute as one of the smaller networks that it contains, in place.
 
-    In each layer the first feed-forward networks are used, with their first channels.
-    The smaller network says how many, and which function they compute (a formula such
-    as "W2 gelu(W1 x)"). No weight is changed. In training, inactive channels get a
-    gradient of zero, so AdamW's momentum and weight decay still change them. Inactive
-    networks get no gradient, and do not change. Raises Refused where the smaller
-    network does not fit into the supernet.
+    In each layer only the first feed-forward networks are used, with their first
+    channels. `architecture` has the numbers of both, and the function that they compute
+    (a formula such as "W2 gelu(W1 x)"). No weight is changed. In training, inactive
+    channels get a gradient of zero, so AdamW's momentum and weight decay still change
+    them. Inactive networks get no gradient, and do not change. Raises Refused where the
+    smaller network does not fit into the supernet.
 
     architecture: the description of the smaller network (a net), as an object or JSON;
     None activates the whole supernet again."""

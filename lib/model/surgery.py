@@ -47,8 +47,8 @@ def apply_surgery(
     """Change a model in place by one operation, such as pruning, and record it.
 
     The operation is appended to the list that is saved with the model, so that it can
-    be applied again when the model is opened. Returns what the operation reports, a
-    dict such as {"parameters": number}.
+    be applied again when the model is opened. Returns a dict whose keys depend on the
+    operation, such as {"matrices": number of layers that were quantised}.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.
@@ -76,9 +76,10 @@ def apply_surgery(
 def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
     """Return the function that changes a model in a named way, such as "cut" (pruning).
 
-    Built-in functions are in the table OPERATIONS. Any other name is that of a module
-    with a function `prune`, which is returned. Such modules are pruning methods in
-    `lib.methods`, or files of an exported model. Raises Refused for an unknown name."""
+    Built-in functions are in the table OPERATIONS. Any other name is that of a Python
+    module, whose function `prune` is returned. It is looked for beside this module (an
+    exported model has it there) and in `lib.methods`. Raises Refused for an unknown
+    name."""
     if operation_name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
             try:

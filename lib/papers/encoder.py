@@ -392,9 +392,10 @@ def list_tokenizer_faults(
 ) -> Iterator[str]:
     """Yield a sentence for each fault by which a tokenizer does not fit an encoder.
 
-    Faults are more tokens than embeddings, no token for padding, another id of padding
-    than the one after which RoBERTa and MPNet count positions, and too few token types
-    for pairs of texts. The sentences become an error message.
+    Faults are more tokens than embeddings, no token for padding, an id of padding
+    that does not fit the positions of RoBERTa or MPNet (their first position is this
+    id + 1), and too few token types for pairs of texts. The sentences become an error
+    message.
 
     shape, config: sizes and configuration of the encoder.
     task: the task to be trained; None checks for pairs of texts."""

@@ -152,8 +152,8 @@ def width_pruned_layer_mix_spec(
     """Return the Spec (description of a run) of a pruned student with a layer mix.
 
     The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
-    its last stage of training, so the combination of two papers is compared with either
-    paper alone.
+    its last stage of training. So BERMo's mix combined with GhostBERT's pruning can be
+    compared with either alone.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_twelfths: the share of heads and neurons that each layer keeps, times
@@ -493,7 +493,7 @@ def find_width_pruned_baseline(
     FLOPs, less a tolerance of 5 %. It is None where there is none. So a method counts
     as better only where it beats width pruning at the same cost.
 
-    point_rows: lines of `make_points_table` of one task.
+    point_rows: a line for each model of one task, with its `method` and `flops`.
     flops: millions of FLOPs of the compressed model."""
     both = [
         line for line in point_rows if line["method"] in ("Width", "Whole, distilled")
@@ -516,8 +516,8 @@ def compare_to_width_pruned(
     unknown is nan, or "" for `beside`.
 
     runs_frame: a line for each run of one task.
-    point_row, baseline_row: lines of `make_points_table`, of the model and of the
-    width-pruned one; where `baseline_row` is None, all columns are unknown.
+    point_row, baseline_row: table lines of the model and of the width-pruned one, with
+    `model` (name) and `m` (width); without a `baseline_row` all columns are unknown.
     column: the metric that is compared."""
     columns = {
         "budget": np.nan,
@@ -560,7 +560,7 @@ def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
     a model on the front. Costs within 1 % count as equal, so that no model is on the
     front by a trifle.
 
-    points: lines of `make_points_table` of one task.
+    points: a line for each model of one task, with its name, score and costs.
     cost_column: the column of the cost, such as "flops"."""
     ordered = points.sort_values(
         [cost_column, "score"], ascending=[True, False], ignore_index=True
@@ -577,7 +577,7 @@ def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | 
 
     It is None where that model was not run.
 
-    points: a table of `make_points_table`.
+    points: a line for each model, with its method and costs.
     cost_column: the column of the cost, such as "flops"."""
     full_costs = points.loc[points["method"] == "Whole", cost_column]
     return float(full_costs.iloc[0]) if len(full_costs) else None
@@ -593,7 +593,7 @@ def find_best_affordable_model(
     None where no model is within the limit. Raises Refused where the uncompressed model
     was not run.
 
-    points: a table of `make_points_table` of one task.
+    points: a line for each model of one task, with its method, score and costs.
     cost_column: the column of the cost, such as "flops".
     max_cost_share: the share, from 0 to 1."""
     full_cost = find_cost_of_whole_model(points, cost_column)

@@ -185,7 +185,7 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
 
 def get_encoder_name(profile: str) -> str:
-    """Return the name by which texts call an experiment's encoder, such as "MiniLM".
+    """Return the name of an experiment's encoder on report pages, such as "MiniLM".
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return CALLED.get(profile, f"the encoder of {profile}")
@@ -716,7 +716,7 @@ def make_common_run_arguments(
     "numerics": dtype, threads and device}, for question answering "span" (how passages
     are cut into windows), and `further_arguments`. Of these, `train` (settings of a
     training) and `importance` (of a ranking of heads) are adapted to a user's own data:
-    `adapt_options_to_reader_data` gives few rows more epochs, for example.
+    a training on few rows gets more epochs, for example.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.

@@ -77,7 +77,7 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
         >>> read_table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
         np.float64(80.3)
 
-    paper, table_name: folder and file name, without suffix, of the committed table.
+    paper, table_name: folder and file name, without suffix, of the table's CSV file.
     csv_options: arguments of `pandas.read_csv`."""
     import pandas as pd
 
@@ -96,7 +96,7 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
     print, such as 0.040. Empty cells and dashes are NaN, other cells text. Raises
     Refused for an unknown paper or table.
 
-    paper, table_name: folder and file name, without suffix, of the committed table."""
+    paper, table_name: folder and file name, without suffix, of the table's CSV file."""
 
     def parse_cell(text: str) -> float | str:
         try:
@@ -117,7 +117,7 @@ def read_table_with_printed_digits(paper: str, table_name: str) -> pd.DataFrame:
     such as 0.040. So a report shows a table as it was printed. Raises Refused for an
     unknown paper or table.
 
-    paper, table_name: folder and file name, without suffix, of the committed table."""
+    paper, table_name: folder and file name, without suffix, of the table's CSV file."""
     import pandas as pd
 
     return pd.DataFrame(read_rows(paper, table_name), dtype=object)
@@ -136,7 +136,7 @@ def make_printed_score_table(
     The form is {row: {("published", column): value}}. Raises Refused for an unknown
     paper or table.
 
-    paper, table_name: folder and file name, without suffix, of the committed table.
+    paper, table_name: folder and file name, without suffix, of the table's CSV file.
     label_columns: the column that names the rows, or several whose texts are joined.
     kept_head_counts: if given, only models with these numbers of kept heads are
     returned, and a row is (width, name). The width is text such as "3/12" in the column
@@ -179,7 +179,7 @@ def compute_printed_differences(
     The result is {"row, 3/12, column": difference in the table's unit}, to show it
     beside measured differences. Rows are compared at the same width (kept heads of 12).
 
-    paper, table_name: folder and file name, without suffix, of the committed table.
+    paper, table_name: folder and file name, without suffix, of the table's CSV file.
     label_columns: the column that names the rows, or several whose texts are joined.
     method_row: name of the row from which the others are subtracted.
     kept_head_counts: the widths that count.

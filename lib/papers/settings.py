@@ -49,7 +49,8 @@ def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
 
     It has the shape of `joined_settings`. Printed settings and dashes are False.
 
-    joined_settings: what `join_printed_and_our_settings` returned."""
+    joined_settings: table with the paper's settings and ours beside them, made by
+    `join_printed_and_our_settings`."""
     return joined_settings.apply(
         lambda c: (c != joined_settings[PRINTED, c.name[1]]) & (c != NONE)
     )
@@ -60,7 +61,8 @@ def mark_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
 
     Only settings of our runs are marked, so that deviations are seen at once.
 
-    joined_settings: what `join_printed_and_our_settings` returned."""
+    joined_settings: table with the paper's settings and ours beside them, made by
+    `join_printed_and_our_settings`."""
     return joined_settings.mask(
         make_difference_mask(joined_settings), joined_settings + " ≠"
     )

@@ -336,8 +336,8 @@ def student_trained_on_labels_spec(
 
     It is a control: it learns labels in both training stages, where other students
     match the teacher's hidden states in the first. Pruning, epochs, learning rates and
-    steps are those of `student_spec`. So what that student scores above this one is due
-    to the teacher, not to longer training.
+    steps are the same (`student_spec`). So what other students score above this one is
+    due to the teacher, not to longer training.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_paper_heads: the width, such as 3 of 12 heads.

@@ -100,7 +100,7 @@ class Page:
     id: name of the notebook, such as "ghostbert_t03_pruned_vs_ghost".
     values: {parameter of the notebook: value}.
     folder: where the files are written.
-    differs: sentences on how the notebook differs from the committed one.
+    differs: sentences on how the notebook differs from its original in the repository.
     used: {name of a run: how it was made, or why it is missing}.
     files: names of the files that were written.
     noted: remarks that were shown, so that none is shown twice.
@@ -110,8 +110,8 @@ class Page:
     id: str
     values: Json
     folder: Path
-    # Sentences on how the notebook differs from the committed one; none for a standard
-    # page.
+    # Sentences on how the notebook differs from its original in the repository; none
+    # for a standard page.
     differs: Sequence[str] = ()
     # {name of a run: how it was made, or why it is missing}.
     used: dict[str, str] = field(default_factory=dict)
@@ -147,8 +147,9 @@ class Page:
 
         An experiment is a Row: the description of a run (a training or measurement),
         with labels such as task, model and seed. The columns are these labels, `spec`
-        (the description), `run` (the finished run or None), `state`, `error` and the
-        metrics of the run. The page reports how many runs are missing, and why.
+        (the description), `run` (the finished run or None), `state` (such as "finished"
+        or "missing"), `error` (why there is no run) and the metrics of the run. The
+        page reports how many runs are missing, and why.
 
         if_missing: what happens to missing runs. "run" executes them first if the
         notebook is run by hand; a command that makes pages has executed them before.
@@ -198,8 +199,8 @@ class Page:
 
         An experiment is a Row: the description of a run, with labels such as task,
         model and seed. The result, a Runs, has a table at the page's profile (size of
-        the experiments, such as "toy") and one at the profile mini for comparison. Runs
-        of the second table are only looked up, never executed.
+        the experiments, such as "toy") and one at the profile mini for comparison.
+        Experiments of the second table are only looked up, never executed.
 
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
         profile and parameters of the notebook, which is called for both tables.
@@ -348,7 +349,8 @@ class Page:
 
         data: the numbers that the figure draws.
         name: a suffix of the files' names, where a page has several figures. If it
-        contains "recorded", the figure shows committed results and has no warning.
+        contains "recorded", the figure shows results stored in the repository, and has
+        no warning.
         rests_on_no_runs: whether the warning is left out, since the figure shows no
         results of training."""
         if data.dropna(how="all").empty:
@@ -430,8 +432,9 @@ class Page:
         An example is "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." Only
         differences at the page's own profile (size of the experiments) get a sentence.
 
-        estimates_by_row: {(source of the numbers, name of a row): Estimate or None}.
-        The source ends with a profile, as in "this run, toy".
+        estimates_by_row: {(source of the numbers, name of a row of a plot): Estimate or
+        None}. The source ends with a profile, as in "this run, toy". An Estimate has
+        the mean difference and its 95 % interval.
         difference_label: what is subtracted from what. In "Ghost minus another model",
         the name of the row, such as "Prune, SST-2", replaces "another model"."""
         method, is_named, _ = difference_label.rpartition(" another")
@@ -462,10 +465,10 @@ class Page:
         Each notebook ends with it. A claim is a statement of a paper. Its comparisons
         are measured on runs, and each gets an outcome such as "agrees". The tested
         claims are those that name the notebook in `claims.csv`. At the profile toy
-        (tiny experiments) they are tested on committed results at the profile mini
-        instead. On a user's own data or model none is tested, and the page names these
-        data instead. The JSON file has the page's answer, runs, claims and files, for
-        the index of pages.
+        (tiny experiments) they are tested on results at the profile mini instead, which
+        are stored in the repository. On a user's own data or model none is tested, and
+        the page names these data instead. The JSON file has the page's answer, runs,
+        claims and files, for the index of pages.
 
         further_verdicts: Verdicts (claims with their outcomes) that the notebook itself
         computes, shown beside the tested ones.
@@ -528,10 +531,11 @@ class Page:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)
-        the given answer comes from committed results of larger experiments, while a
-        user wants to see a result of the runs that were just made. This result is the
-        first difference that the page draws, or else the range of its scores. If none
-        of the page's runs exists, a sentence at the start says so, at any profile.
+        the given answer comes from larger experiments, whose results are stored in the
+        repository, while a user wants to see a result of the runs that were just made.
+        This result is the first difference that the page draws, or else the range of
+        its scores. If none of the page's runs exists, a sentence at the start says so,
+        at any profile.
 
         answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:

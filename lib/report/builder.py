@@ -67,8 +67,8 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
     """Return a digest of all that a notebook's HTML page is made from.
 
     It covers the text of the notebook, the code, the numbers that the papers print, the
-    metrics of the notebook's runs, and the committed results that the page shows. A
-    page that was made with another digest is out of date.
+    metrics of the notebook's runs, and the results that the page shows from files of
+    the repository. A page that was made with another digest is out of date.
 
     builder: the state of the page.
     store: where finished runs are looked up."""
@@ -86,7 +86,7 @@ class PageBuilder:
 
     path: the notebook.
     folder: where the page is written.
-    differs: sentences on how the notebook differs from the committed one.
+    differs: sentences on how the notebook differs from its original in the repository.
     values: {parameter of the notebook: value}.
     text: JSON text of the notebook when the command began.
     grids: {variable of the notebook: its Rows, the experiments to run}.
@@ -96,8 +96,8 @@ class PageBuilder:
 
     path: Path
     folder: Path
-    # Sentences on how the notebook differs from the committed one; none for a standard
-    # page.
+    # Sentences on how the notebook differs from its original in the repository; none
+    # for a standard page.
     differs: Sequence[str] = ()
     values: Json = field(default_factory=dict)  # Values of all parameters.
     text: str = ""  # JSON text of the notebook when the command began.
@@ -193,10 +193,10 @@ def is_up_to_date(builder: PageBuilder, contents_digest: str) -> bool:
 def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
-    At the profile mini (size of the experiments), the page of an unchanged notebook is
-    also written in Markdown, for a code host such as GitHub. If another process makes
-    the same page, this one waits for it. Raises Refused where a cell of the notebook
-    fails.
+    At the profile mini (size of the experiments), the page of a notebook of which the
+    user changed nothing is also written in Markdown, for a code host such as GitHub. If
+    another process makes the same page, this one waits for it. Raises Refused where a
+    cell of the notebook fails.
 
     builder: the notebook and the folder of the page.
     contents_digest: the digest of what the page is made from
@@ -499,8 +499,9 @@ def convert_to_markdown(
 
     It has the title, the answer (sentences with the main result), the texts and the
     outputs that have a form in Markdown. Code is left out, and so are cells after the
-    one that shows the tested claims. For a notebook that explains a method, the code of
-    tables and figures is kept, and all cells but those with widgets are used.
+    one that shows the tested claims of the papers. For a notebook that explains a
+    method, the code of tables and figures is kept, and all cells but those with widgets
+    are used.
 
     notebook_json: the executed notebook.
     title: the heading of the page.

@@ -31,10 +31,11 @@ LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
 def prepare_markdown_for_html(markdown: str, notebook_path: Path) -> str:
-    """Return a notebook's text with equations as SVG and links to HTML pages.
+    """Return a notebook's text for its HTML page, with equations drawn as SVG.
 
-    So the HTML page needs no script and no network to show equations. Code is left
-    unchanged. Raises ValueError where matplotlib cannot typeset an equation.
+    So the page needs no script and no network to show equations. Links to notebooks
+    become links to their HTML pages. Code is left unchanged. Raises ValueError where
+    matplotlib cannot typeset an equation.
 
     markdown: the text of a notebook's cell.
     notebook_path: the notebook that has the text, since links are relative to it."""

@@ -222,14 +222,16 @@ def find_page_runs(notebook_id: str, profile: str) -> Runs:
 def make_frontier_table(profile: str) -> pd.DataFrame:
     """Return a DataFrame of the score and costs of each model on each task.
 
-    The columns are task, model, method, kind (of the method), m (FLOPs budget in
-    twelfths), seeds (their number), score (in points), low and high (its 95 % interval,
-    from SEEDS (3) seeds on), flops, parameters and bytes (each in millions), ms
-    (milliseconds of 8 sentences of 128 tokens, if measured), source (where the numbers
-    come from), runs (names of the runs), gap (the score minus that of the narrowest
-    width-pruned model with at least as many FLOPs), gap_low and gap_high (ends of its
-    interval), beside (that model) and budget (its width in twelfths). The frame is
-    empty where there are no runs.
+    The columns are task, model, method (of compression), kind (of method: "paper",
+    "whole" for no compression, "control" for one that the papers lack, "combination"
+    for two at once), m (planned FLOPs in twelfths of the unpruned model's), seeds
+    (their number), score (in points), low and high (its 95 % interval, from SEEDS (3)
+    seeds on), flops, parameters and bytes (each in millions), ms (milliseconds of 8
+    sentences of 128 tokens, if measured), source (where the numbers come from), runs
+    (names of the runs), gap (the score minus that of the narrowest width-pruned model
+    with at least as many FLOPs), gap_low and gap_high (ends of its interval), beside
+    (name of that model) and budget (its width in twelfths). The frame is empty where
+    there are no runs.
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
@@ -269,8 +271,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     """Return an interactive figure of scores against cost, with the Pareto front.
 
     A reader chooses the task, the kind of cost (such as FLOPs), the source of the runs
-    (such as "recorded, mini": committed results at the experiment size mini), and the
-    methods.
+    (such as "recorded, mini": results stored in the repository, at the experiment size
+    mini), and the methods.
 
     frontier_table: tables of `make_frontier_table` of one or more profiles (sizes of
     the experiments), concatenated."""
@@ -527,8 +529,8 @@ def plot_turnable_surfaces(
 
     One surface is shown at a time. The reader chooses it and the scale of z.
 
-    surface_by_name: {name: (coordinates [N] of both axes, {scale of z: z [N, N]})}. A
-    scale is named as in "linear z", and its array has the values to draw.
+    surface_by_name: {name: (the N coordinates on either axis, {scale of z: array z
+    [N, N]})}. A scale is named as in "linear z", and its array has the values to draw.
     scale_with_one_range: the scale on which all surfaces have one range of z, so that
     they can be compared.
     notebook_id: id of the notebook that has the numbers in a table; the figure links to

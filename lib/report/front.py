@@ -110,9 +110,10 @@ def read_readme_findings() -> list[Finding]:
 def make_paper_card(paper: str) -> PaperCard | None:
     """Return the fields of the card that shows one paper on the index of pages.
 
-    The keys are title, href (its summary page), idea (a sentence), words (outcomes of
-    comparisons that test its central claims, such as "3 agree, 1 too noisy to say") and
-    bars (the first comparisons with an interval, at most four, as positions from
+    The keys are title, href (its summary page), idea (what the paper proposes, in a
+    sentence), words (outcomes of comparisons that test its central claims, such as
+    "3 agree, 1 too noisy to say") and bars (a dict for each of the first comparisons
+    with an interval, at most four: the positions and labels by which it is drawn, see
     `compute_bar_positions`). It is None where the paper has no summary page.
 
     paper: name of the paper's folder, such as "bermo"."""
@@ -216,9 +217,9 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     """Return a DataFrame of the pages of a paper, for the overview on its summary page.
 
     The index is the notebook id. The columns are page (title), asks (its question) and
-    answer. The answer is the first comparison with an interval that the page shows, of
-    a central claim if possible, with an outcome such as "agrees"; "–" if there is none.
-    The summary page itself is left out.
+    answer. The answer is a comparison that the page shows, as text with its 95 %
+    interval and its outcome, such as "agrees": the first on a central claim, or else
+    the first of all; "–" if none has an interval. The summary page itself is left out.
 
     paper: name of the paper's folder, such as "bermo"."""
     import pandas as pd

@@ -305,9 +305,9 @@ def make_forest_plot_data(
     The columns are source, at (name of the row), mean, low and high (95 % interval),
     printed (value in the paper), interest (smallest effect of interest, where nothing
     is printed), least and most (bounds within which the paper's claim holds, 0 and
-    infinity for "> 0"), seeds (their number) and word (empty here). What is missing is
-    nan, and so is an interval of fewer than SEEDS (3) seeds. An Estimate of None has no
-    row.
+    infinity for "> 0"), seeds (their number) and word (for an outcome such as "agrees";
+    empty here). What is missing is nan, and so is an interval of fewer than SEEDS (3)
+    seeds. An Estimate of None has no row.
 
     estimates_by_row: {(source of the number, name of a row): Estimate or None}.
     printed_differences: {name of a row: difference in points that a paper prints}."""

@@ -54,7 +54,7 @@ class PagesWithoutRuns(NamedTuple):
 
 
 class Report:
-    """A Report makes the HTML pages of a command's notebooks, and the index of pages.
+    """A Report makes HTML pages from notebooks, and the index that lists the pages.
 
     It makes each page once the runs (trainings or measurements) that the page shows are
     finished. A notebook is read when the Report is created, so a later edit does not
@@ -114,9 +114,9 @@ class Report:
     def describe_where_answers_appear(self) -> str:
         """Return a line that tells the user which file will show the results.
 
-        A command prints it when it begins. The file is the page itself, if the command
-        makes only one and its data, model or parameters were changed. Else it is the
-        index of pages."""
+        A command that makes HTML pages prints it when it begins. The file is the index
+        of pages. It is the page instead where the command makes a single page, with
+        another notebook, data, model or parameters than the standard ones."""
         pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
             return f"the answer will stand in {paths.format_path(pages[0])}"
@@ -138,7 +138,7 @@ class Report:
         )
 
     def note_finished_run(self, spec: Spec) -> None:
-        """Note a finished run, and start the pages whose runs are now all finished.
+        """Note a finished run, and start to make each page that now waits for no run.
 
         This method is called after each run inside `render_pages_during_runs`, which
         makes the pages in the background.
@@ -152,11 +152,11 @@ class Report:
 
     @contextmanager
     def render_pages_during_runs(self) -> Generator[None, None, None]:
-        """Make pages in a second process while the `with` block executes runs.
+        """Make HTML pages in a second process while the `with` block executes runs.
 
-        Pages are made one by one. Those that need no run come first
-        (`split_pages_that_need_no_runs`), then each page when its runs are finished
-        (`note_finished_run`). Pages that wait when the block ends are left to
+        A page shows the results of a notebook's runs. Pages that need no run are made
+        first, one by one, then each page when its runs are finished, which the block
+        tells by `note_finished_run`. Pages that wait when the block ends are left to
         `render_all_pages`. After an error in the block, the page in work is stopped
         too."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
@@ -204,7 +204,7 @@ class Report:
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
 
     def render_all_pages(self) -> HasFailed:
-        """Make each page of the command that is out of date; return whether any failed.
+        """Make each HTML page that is out of date; return whether any page failed.
 
         A page fails where its notebook cannot be read or a cell raises an error. The
         other pages are made nevertheless."""
@@ -263,10 +263,10 @@ class Report:
             self.write_index_of_command()
 
     def write_index_of_command(self) -> None:
-        """Write the HTML index of pages, with the state of this command's pages.
+        """Write the HTML index of pages, with the state of each page.
 
         The state is made, failed (with the reason) or waiting for runs, so that a user
-        sees how far the command is."""
+        sees how far the running command is."""
         write_profile_index(self.profile[:], self.builders, self.working)
 
 
@@ -302,10 +302,10 @@ def write_profile_index(
     also has the main findings.
 
     profile: such as "mini".
-    builders: the pages of a running command. All other pages are listed as they are on
-    disk.
-    is_running: whether the command is still running. The index then reloads itself, and
-    says how many runs each page waits for."""
+    builders: pages that a command makes or has just made. All other pages are listed as
+    they are on disk.
+    is_running: whether this command is still running. The index then reloads itself,
+    and says how many runs each page waits for."""
     folder = paths.FIGURES / profile
     names = front.list_ordered_pages(profile)
     pages = [PageBuilder(notebook.find_notebook_path(name), folder) for name in names]

@@ -98,7 +98,7 @@ class Runs:
     page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
-        """Return the results with some labels alone, such as select_runs(task="CoLA").
+        """Return only the results with given labels, as in select_runs(task="CoLA").
 
         Rows with other labels are left out of both tables of results, those at the
         page's own profile and those at mini (sizes of the experiments)."""
@@ -117,8 +117,8 @@ class Runs:
         """Return the table of results at a profile, the size of the experiments.
 
         For the page's own profile the table of the page's own results is returned, for
-        any other name the table of committed results at mini. The table has a row for
-        each experiment: labels, the finished run or None, metrics."""
+        any other name the table of results at mini that are stored in the repository. A
+        table has a row for each experiment: labels, finished run or None, metrics."""
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
@@ -126,11 +126,11 @@ class Runs:
         """Return (source, frame, profile) for each set of results that the page shows.
 
         `source` tells where the numbers come from, such as "recorded, mini" for
-        committed results of experiments at the size mini; it is the head of columns in
-        tables and of panels in figures. `frame` has a row for each experiment, and
-        `profile` is the size of the experiments. On pages of the sizes toy and paper,
-        results at mini come first, if there are any. The page's own results are
-        last."""
+        results of experiments at the size mini that are stored in the repository; it is
+        the head of columns in tables and of panels in figures. `frame` has a row for
+        each experiment, and `profile` is the size of the experiments. On pages of the
+        sizes toy and paper, results at mini come first, if there are any. The page's
+        own results are last."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
         if str(self.profile) in ("toy", "paper") and has_record:
@@ -142,12 +142,13 @@ class Runs:
 
     @property
     def caption_of_scored_rows(self) -> str:
-        """Return the end of a table's caption, on which examples scores are measured.
+        """Return the end of a table's caption: on which examples scores are measured.
 
         An example is "on development rows and, at mini, unseen rows of 9 words and more
-        (recorded, mini)". The brackets name the source, here committed results of
-        experiments at the size mini. Unseen rows are labelled rows that neither
-        training nor the choice of settings used; shorter ones do not count."""
+        (recorded, mini)". The brackets name the source, here results of experiments at
+        the size mini that are stored in the repository. Unseen rows are labelled rows
+        that neither training nor the choice of settings used; shorter ones do not
+        count."""
         sources = ", ".join(source for source, *_ in self.source_frames)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
@@ -176,8 +177,8 @@ class Runs:
         (width, model) where the experiments have a width (kept attention heads). The
         text is "81.2 ± 0.4 (3)": mean and standard deviation in points, number of
         seeds. A source is "this run, toy" (results of this machine at the experiment
-        size toy), "recorded, mini" (committed ones) or similar.
-        `compare.join_tables_by_row` puts the tables beside the paper's.
+        size toy), "recorded, mini" (results at mini that are stored in the repository)
+        or similar. `compare.join_tables_by_row` puts the tables beside the paper's.
 
         columns: metrics that the paper's table prints. A task without a metric there is
         scored by its first metric."""
@@ -199,8 +200,9 @@ class Runs:
 
         It has the labels of the runs, `column` (title of the metric), `score` (on all
         rows that training did not use), `development` (score on the development rows
-        among them), `source` (where a run is from, such as "recorded, mini" for
-        committed runs at mini) and `scale` (its profile, the size of the experiments).
+        among them), `source` (where a run is from, such as "recorded, mini" for runs at
+        mini that are stored in the repository) and `scale` (its profile, the size of
+        the experiments).
 
         columns: metrics that the paper's table prints. A task without a metric there is
         scored by its first metric.
@@ -225,13 +227,14 @@ class Runs:
         """Return the score of one model minus that of another, for each group of runs.
 
         The result is {(source, group): Estimate}. The source tells where the runs are
-        from, such as "recorded, mini" (committed results at the experiment size mini).
-        A group is a value of `group_column`. The Estimate has the mean difference in
-        points over pairs of equal seed, and its 95 % interval. A group without a pair
-        is left out, and so is one in which at least half of a model's runs fail to
-        learn (`estimate_difference_of_frames`). If the difference was planned as a test
-        of a claim, only the planned seeds count, and the Estimate also has the bounds
-        within which the claim holds, (0, inf) for "> 0".
+        from, such as "recorded, mini" (stored in the repository, at the experiment size
+        mini). A group is a value of `group_column`. The Estimate has the mean
+        difference in points over pairs of equal seed, and its 95 % interval. A group
+        without a pair is left out, and so is one in which at least half of a model's
+        runs score no better than chance, or less than half of the unpruned model's
+        score. If the difference was planned as a test of a claim, only the planned
+        seeds count, and the Estimate also has the bounds within which the claim holds,
+        (0, inf) for "> 0".
 
         method, baseline: names of the models; `baseline` is subtracted.
         group_column: a label of the experiments by which they are grouped. With several
@@ -260,8 +263,8 @@ class Runs:
         """Return the score of one model minus that of another, paired by seed.
 
         The Estimate has the mean difference in points and its 95 % interval. It is None
-        where no seed has both models, or where one of them learned too little to be
-        compared (`estimate_difference_of_frames`).
+        where no seed has both models, or where at least half of a model's runs score no
+        better than chance, or less than half of the unpruned model's score.
 
         frame: results of experiments, with the columns task, seed, model and run.
         method, baseline: names in the column `model`; `baseline` is subtracted.
@@ -334,10 +337,10 @@ class Runs:
         """Return each model's score minus that of a baseline, on each task.
 
         The result is {(source, name of a row): Estimate}. The source tells where the
-        runs are from, such as "recorded, mini" (committed results at the experiment
-        size mini). The name has model, width and task, such as "Ghost, 3/12, SST-2".
-        The Estimate has the mean difference in points over pairs of equal seed, and its
-        95 % interval. Models of all widths are compared with the one baseline.
+        runs are from, such as "recorded, mini" (stored in the repository, at the
+        experiment size mini). The name has model, width and task, such as "Ghost, 3/12,
+        SST-2". The Estimate has the mean difference in points over pairs of equal seed,
+        and its 95 % interval. Models of all widths are compared with the one baseline.
 
         baseline: one of `names_of_models`, such as "Prune, 3/12".
         columns: metrics that the paper's table prints. A task is scored by the mean of
@@ -373,11 +376,11 @@ class Runs:
         """Return the score of a model minus that of each other model, paired by seed.
 
         The result is {(source, name of a row): Estimate}. The source tells where the
-        runs are from, such as "recorded, mini" (committed results at the experiment
-        size mini). The name has the other model, the width (kept attention heads) if
-        the experiments have it as a label, and the task: "Prune, 3/12, SST-2". Models
-        are compared at equal width. The Estimate has the mean difference in points,
-        positive where `method` is better, and its 95 % interval.
+        runs are from, such as "recorded, mini" (stored in the repository, at the
+        experiment size mini). The name has the other model, the width (kept attention
+        heads) if the experiments have it as a label, and the task: "Prune, 3/12,
+        SST-2". Models are compared at equal width. The Estimate has the mean difference
+        in points, positive where `method` is better, and its 95 % interval.
 
         columns: metrics that the paper's table prints. A task is scored by the mean of
         its metrics there; if it has none there, by its first metric."""
@@ -601,9 +604,9 @@ def tabulate_run_labels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the experiments that a page rests on, and of missing seeds.
 
     It has a row for experiments that differ in the seed alone. The columns are run
-    (kind of work, such as "finetune"), their labels, and "seeds there" and "missing":
-    the seeds with and without a finished run, as text. "once" stands for a run without
-    a seed.
+    (kind of work, such as "finetune"), the labels of the experiments (such as model),
+    and "seeds there" and "missing": the seeds with and without a finished run, as text.
+    "once" stands for a run without a seed.
 
     frame: results of experiments, as `collect_results` returns them."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}

@@ -62,7 +62,7 @@ class Column:
 
     @property
     def score_key(self) -> str:
-        """Return the key of this score in the metrics of a run (`metrics.json`).
+        """Return the key of this metric in the file of a run's scores, `metrics.json`.
 
         It is the metric's name for development rows. For another split, the name of the
         split stands before it, as in "test.accuracy"."""
@@ -86,11 +86,11 @@ def pair_runs_of_models(
     """Pair the runs of two models by task and seed, for paired statistics.
 
     Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
-    labels and the predictions of both models on the same examples; its `task` is the
-    title of the Column. A run that is missing, collapsed (scored no better than
-    chance), or lacks the split of a Column makes no Pair. Where dtypes differ, a
-    bfloat16 run is replaced by its repetition in float32. A run without such a
-    repetition makes no Pair.
+    labels and the predictions of both models on the same examples. Its field `task` is
+    the title of the Column, such as "MNLI-m". A run that is missing, collapsed (scored
+    no better than chance), or lacks the split of a Column makes no Pair. Where dtypes
+    differ, a bfloat16 run is replaced by its repetition in float32. A run without such
+    a repetition makes no Pair.
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
@@ -264,10 +264,10 @@ def read_unseen_rows_descriptor(run: Run) -> Json | None:
 
     Unseen rows are labelled rows that neither training nor the choice of settings used.
     They are scored together with the development rows, for narrower intervals. The keys
-    are "rows" (number of unseen rows), "digest" (hash of their content), "beside"
-    (number of training rows that must not become unseen rows, 0 if the unseen rows are
-    official test rows) and, where short rows were left out, "words" (least number of
-    words in a row)."""
+    are "rows" (number of unseen rows), "digest" (hash of their content), "beside" (how
+    many training rows were set apart before the unseen rows were taken from the rest; 0
+    if these are official test rows instead) and, where short rows were left out,
+    "words" (least number of words in a row)."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
@@ -330,11 +330,11 @@ class ScoreAndChance:
 def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
     """Return the ScoreAndChance of a run by a metric: its score, and that of chance.
 
-    It tells whether the run collapsed. Chance is the accuracy of the most frequent
-    class, the F1 of always predicting class 1, or a correlation of 0. For answer spans
-    it is the share of questions without an answer. Two standard errors are added to
-    this chance, but not for F1. A run without predictions, as after a loss that was not
-    finite, counts as collapsed.
+    It tells whether the run collapsed, that is, learned nothing. Chance is the accuracy
+    of the most frequent class, the F1 of always predicting class 1, or a correlation of
+    0. For answer spans it is the share of questions without an answer. Two standard
+    errors are added to this chance, but not for F1. A run without predictions, as after
+    a loss that was not finite, counts as collapsed.
 
     column: a metric on a split of a task."""
     try:
@@ -467,11 +467,11 @@ def list_row_index_columns(frame: pd.DataFrame) -> list[str]:
 def blank_unpaired_scores(
     scores: pd.DataFrame, model_columns: list[str]
 ) -> pd.DataFrame:
-    """Return a table of scores with nan at seeds that only one compared model has.
+    """Return a table of scores with nan where no other model has the same seed.
 
-    So the means of all models in a table are over the same seeds. Models with the same
-    number of kept heads "m" are compared on each metric. If they share no seed at all,
-    their scores stay.
+    So where two models are compared, both means are over the same seeds. Scores are
+    compared within a metric and, if "m" is in `model_columns`, within a number of kept
+    heads. Where no two models share a seed there, all scores stay.
 
     scores: a table of `list_scores_in_points`, a line for each run and metric.
     model_columns: the columns that identify a model."""
@@ -660,7 +660,7 @@ def make_score_table_by_task(
 
     frame: a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
-    source_name: where the numbers come from, such as "recorded, mini" for committed
+    source_name: where the numbers come from, such as "recorded, mini" for stored
     results of experiments at the size mini.
     row_label_columns: columns of `frame` that name the rows instead, joined by " · ";
     there is no average then, and texts without scores are left out."""

@@ -334,7 +334,7 @@ def encode_augmented_rows(
     Originals are included, and each variant has the label of its original. Token ids
     are computed once and cached on disk.
 
-    augmentation_run: the finished run (folder of results) of the step `augment`.
+    augmentation_run: the folder of results of the run that augmented the rows.
     max_length: tokens to which rows are cut."""
     path = augmentation_run.model_folder / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]

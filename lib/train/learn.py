@@ -42,8 +42,8 @@ class TaskTraining:
 
     All steps (kinds of work, such as fine-tuning) that train on a task get one.
 
-    run: the folder in which this training writes its results (a run). `run.inputs` has
-    the earlier results that it needs by name, such as `start` (the model to train) and
+    run: the folder in which this training writes its results (a run). `run.inputs` is
+    {name: an earlier result that it needs}, such as `start` (the model to train) and
     `teacher`.
     data: JSON that says which rows of which task are used.
     train: JSON of the training's settings, such as epochs and learning rate; None where
@@ -75,9 +75,9 @@ class TaskTraining:
     def load_start_model(self) -> PreTrainedModel:
         """Return the model to train, with the head that the task needs.
 
-        It is the model of the run's input `start`, an earlier result. The attribute
+        It is an earlier result, which this training has as input `start`. The attribute
         `tokenizer` is set too. A head that is not in the saved model is drawn from the
-        run's seed."""
+        training's seed."""
         folder, seed = (
             self.run.inputs["start"].model_folder,
             derive_seed(self.run.seed, "head"),
@@ -101,8 +101,8 @@ class TaskTraining:
     def training_rows(self) -> Encoded:
         """Return the tokenised training rows, computed once.
 
-        They are the augmented rows of the run's input `augmented` (an earlier result)
-        where it has one, and else the training rows of the task."""
+        They are the training rows of the task, or the augmented rows that an earlier
+        run wrote, where this training has that run as input `augmented`."""
         if made := self.run.inputs.get("augmented"):
             return augment.encode_augmented_rows(
                 made, self.tokenizer, self.train.max_length
@@ -113,7 +113,7 @@ class TaskTraining:
     def teacher(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         """Return (model, tokenizer) of the teacher for distillation, loaded once.
 
-        It is the model of the run's input `teacher`, an earlier result."""
+        It is an earlier result, which this training has as input `teacher`."""
         return backbone.load(self.run.inputs["teacher"].model_folder)
 
     @cached_property
@@ -134,10 +134,10 @@ class TaskTraining:
         return HeldOutRows(rows, torch.from_numpy(self.predict(self.teacher[0], rows)))
 
     def predict(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
-        """Return a model's logits on tokenised rows, with the run's dtype and padding.
+        """Return a model's logits on tokenised rows, by the settings of this training.
 
-        They are [N, C], or [N, 2, T] for answer spans (logits of first and last
-        token)."""
+        These say the dtype, and a length to which shorter rows are padded. The logits
+        are [N, C], or [N, 2, T] for answer spans (first and last token)."""
         return loop.predict(model, encoded, self.numerics, pad_to=self.train.pad_to)
 
     @property
@@ -204,7 +204,7 @@ def call_step_on_task(
     span: SettingsJson | None = None,
     **step_arguments: Any,
 ) -> Metrics:
-    """Call a function that trains on a task, and return its metrics.
+    """Call a function that works on a task, such as a training; return its metrics.
 
     The function gets a TaskTraining, which loads the rows and reads the settings that
     `data`, `numerics`, `train` and `span` describe as JSON.
@@ -241,7 +241,7 @@ def train_and_save(
     callbacks: additions to the training, such as pruning masks, which also finish the
     model after the last step.
     scored_splits: the splits on which the model is scored, by name or beginning of the
-    name; "dev" includes MNLI's "dev_mm".
+    name; "dev" includes MNLI's "dev_mm", and "unseen" has labelled test rows.
     allows_divergence: what happens at a loss that is not finite: True returns the
     metric `diverged` and saves no predictions; False raises FloatingPointError."""
     run, rows, judges = (

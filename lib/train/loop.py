@@ -467,8 +467,8 @@ def read_numerics(numerics: SettingsJson) -> Numerics:
 
     The dict {"dtype", "threads", "device"} becomes a Numerics; PyTorch's thread count
     and the device of `get_device` are set by it. Raises Refused for bfloat16 on a CPU
-    without instructions for it. It does not fall back to float32, whose results would
-    then be stored as those of bfloat16."""
+    without instructions for it. There is no fallback to float32, because its results
+    would be stored as those of bfloat16."""
     global _chosen
     arithmetic = Numerics(**numerics)
     if arithmetic.dtype == "bfloat16" and not (

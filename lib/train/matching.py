@@ -154,8 +154,9 @@ def open_teacher_forward(
     """Make the function that runs a teacher on a batch without gradients.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> (hidden states,
-    logits). The states are the dict of `record_states_and_scores`. Logits are None
-    where only the encoder runs.
+    logits). The states are {"embedding": [B, T, H], "attention" and "ffn" (outputs of
+    these blocks): L tensors [B, T, H], "scores": L tensors [B, A, T, T], or None where
+    they are left out}. Logits are None where only the encoder runs.
 
     model: the teacher.
     numerics: the dtype of the passes.
@@ -192,8 +193,10 @@ def build_matching_loss(
     It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
     and each of its terms}.
 
-    teacher_forward: f(batch, row numbers) -> (hidden states, logits) of the teacher,
-    with states as `record_states_and_scores` yields them.
+    teacher_forward: f(batch, row numbers) -> (hidden states, logits) of the teacher.
+    The states are {"embedding": tensor, "attention" and "ffn" (outputs of the blocks),
+    "scores" (of attention, before the softmax): a tensor for each layer}, as far as
+    they are compared.
     layer_matches: which states and layers are compared, and by which distance.
     run_forward: the student's forward pass, f(model, batch, row numbers) -> logits; by
     default the encoder runs alone.
@@ -268,7 +271,9 @@ def compute_distances(
 
     layer_matches: which states and layers are compared, by which distance, for which
     term.
-    student_states, teacher_states: the dicts of `record_states_and_scores`.
+    student_states, teacher_states: {"embedding": tensor, "attention" and "ffn" (outputs
+    of these blocks), "scores" (of attention, before the softmax): a tensor for each
+    layer}.
     token_mask: attention mask [B, T], 1 for real tokens.
     student: the model whose linear map `projection` brings its states to the teacher's
     width; needed only where a Match asks for it."""

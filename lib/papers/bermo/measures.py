@@ -94,10 +94,10 @@ def list_epochs_to_reach_bert(
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
 
-    The value is that of `find_fewest_epochs_to_reach_bert` for the run's task, seed and
-    model, so all runs of a model at a seed have the same value. It is NaN where that
-    function leaves out the task and seed. With a value for each run, two models can be
-    compared seed by seed.
+    Each model was trained several times, with different numbers of epochs. All its runs
+    at a task and seed get the same value (`find_fewest_epochs_to_reach_bert`), so that
+    two models can be compared seed by seed. The value is NaN where a model lacks a run
+    at that task and seed, or where there is only one number of epochs.
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
     epochs and run (the Run, a stored result with its scores).

@@ -110,12 +110,13 @@ class Masks(loop.Callback):
     def update_penalty_weight(self, step: int) -> None:
         """Change the penalty's weight so that the wanted share of weights is kept.
 
-        The penalty lowers all scores, and a weight is pruned where its score is below a
-        final threshold. Of n scores the k-th largest decides, where k is n times the
-        wanted share: if it ends at the threshold, about k weights stay. This score is
-        compared with a planned course (`compute_planned_score_level`), and the penalty
-        becomes stronger where the score is too high. The kept share itself is a bad
-        signal: it stays at 1 for long, then falls within a few steps.
+        Each weight of the masked layers has a learned score. It is pruned where its
+        score is below a final threshold, and the penalty in the loss lowers all scores.
+        Of n scores the k-th largest decides, where k is n times the wanted share: if it
+        ends at the threshold, about k weights stay. This score is compared with a
+        planned course (`compute_planned_score_level`), and the penalty becomes stronger
+        where the score is too high. The kept share itself is a bad signal: it stays at
+        1 for long, then falls within a few steps.
 
         step: number of the step, from 0."""
         state, first = self.model.get_submodule("pruning"), self.options.final_lambda
@@ -172,8 +173,11 @@ class Masks(loop.Callback):
         the model smaller and faster. The share of weights that is kept in each layer
         [L] is saved as the array `layers` of the file `shares`.
 
-        Return the metrics of `compute_pruning_metrics`, "kept_heads" and "kept_neurons"
-        (numbers in all layers together), and "penalty_weight" at the last step."""
+        Return a dict with the counts "masked_weights" (weights with masks),
+        "kept_weights" (those that stay), "encoder_parameters", "kept_heads" and
+        "kept_neurons", summed over layers; the shares "kept_share" (of the weights with
+        masks) and "remaining" (of all parameters of the layers) that stay; and
+        "penalty_weight" at the last step."""
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in get_layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)

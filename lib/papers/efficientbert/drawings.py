@@ -25,9 +25,9 @@ class ScaledSurface(NamedTuple):
 def count_changed_layers(net: Net, compared_net: Net) -> int:
     """Return in how many layers two networks of the same depth differ.
 
-    Layers differ in the formula, number or width of their feed-forward networks. The
-    count shows how much a stage of the architecture search changed. Raises ValueError
-    where the depths differ.
+    Layers differ in the number or width of their feed-forward networks, or in the
+    formula of these, such as "W2 gelu(W1 x)". The count shows how much a stage of the
+    architecture search changed. Raises ValueError where the depths differ.
 
     net, compared_net: descriptions of the two networks."""
     return sum(a != b for a, b in zip(net.layers, compared_net.layers, strict=True))
@@ -38,8 +38,9 @@ def draw_network(
 ) -> None:
     """Draw a network as one bar for each layer, layer 1 at the bottom.
 
-    A bar shows the formula of the layer's feed-forward networks, and "k × 1/q": the
-    layer has k of them after each other, with 1/q of the full inner width.
+    A bar shows the formula of the layer's feed-forward networks, such as "W2 gelu(W1
+    x)", and "k × 1/q": the layer has k of them after each other, with 1/q of the full
+    inner width.
 
     net: description of the network.
     compared_net: a network of the same depth. Differences from it are red, and the
@@ -121,7 +122,8 @@ def list_networks_of_figure_5(
     They are BERT-base, EfficientBERT, the base model from which the search starts, and
     "Random candidate 1" to 3. The paper does not say which random networks it drew.
     Here they are random networks of 15 to 16 million parameters from stage 1 of the
-    search, which changes the formulas and sizes of all feed-forward networks.
+    search, which changes the formulas, such as "W2 gelu(W1 x)", and sizes of all
+    feed-forward networks.
 
     seed: seed of the random networks.
     candidate_count: number of random networks."""
@@ -138,10 +140,10 @@ def compute_formula_surfaces(
 ) -> dict[str, ScaledSurface]:
     """Return {title of the panel: surface} for EfficientBERT's Figure 5.
 
-    A surface is the mean output z of a network's last layer as a function of two
-    inputs, and shows how nonlinear the network is. A ScaledSurface has the
-    `coordinates` [N] of either input, and `heights_by_scale`: {label of the axis, such
-    as "linear z": z [N, N]}, on a linear and on a logarithmic scale.
+    A surface is the output z of a network's last layer, averaged over channels, as a
+    function of two inputs. It shows how nonlinear the network is. A ScaledSurface has
+    the `coordinates` [N] of either input, and `heights_by_scale`: {label of the axis,
+    such as "linear z": z [N, N]}, on a linear and on a logarithmic scale.
 
     points_per_axis: N."""
     by_name = {}

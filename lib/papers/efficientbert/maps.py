@@ -54,7 +54,7 @@ def maps(
     run: the run that is made, whose inputs are finished runs: `reference`, and `model`
     or any number of `model:<name>`, all with one vocabulary.
     data: the dict that says which rows of a task are loaded.
-    rows: numbers of the development rows whose arrays are saved.
+    rows: indices of the development rows whose arrays are saved.
     examples: number of first development rows on which the metrics are measured.
     max_length: tokens to which rows are cut.
     numerics: dtype, threads and device, as JSON."""

@@ -54,8 +54,8 @@ def compute_step_shares_by_seed(
     """Return for each seed how early a warm start reaches the loss from scratch.
 
     The result is {seed: share}. The share is the steps until a training with inherited
-    weights reaches the last loss of a training from scratch, by all steps of the
-    training from scratch. Seeds without both runs are left out.
+    weights reaches the last loss of a training from scratch, divided by all steps of
+    the training from scratch. Seeds without both runs are left out.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).
@@ -80,7 +80,7 @@ def list_shares_of_steps_to_match_loss(
 
     A run with inherited weights gets the number of its steps until then, as a share of
     the steps from scratch. A run from scratch gets 0, so that the difference between
-    the two models is this share. Both get NaN where the seed lacks one of them.
+    the two models is this share. A run gets NaN where its seed lacks the other.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).

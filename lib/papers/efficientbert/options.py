@@ -29,7 +29,8 @@ class Search(Option):
     initial: random candidates before the cascade is first fitted.
     refit: evaluations between two fits of the cascade.
     encoding: "index" where the cascade is fitted on the formulas of the feed-forward
-    networks, with a number for each symbol; "" without a cascade.
+    networks, such as W2 gelu(W1 x), with a number for each symbol; "" without a
+    cascade.
     population: number of latest candidates from which evolution takes parents.
     tournament: number of candidates drawn from the population, of which the best is the
     parent.

@@ -108,10 +108,10 @@ THIN = "MobileBERT_TINY shape"
 def _read_networks() -> dict[str, Net]:
     """Read all networks that EfficientBERT's tables name, as {name: Net}.
 
-    A Net describes a small BERT whose feed-forward networks have searched formulas and
-    sizes. The files are architectures.csv and parameter_counts.csv; the latter has
-    plain BERTs. The paper prints the formulas only as a picture, so they are those of
-    the public code."""
+    A Net describes a small BERT whose feed-forward networks have searched formulas,
+    such as "W2 gelu(W1 x)", and sizes. The files are architectures.csv and
+    parameter_counts.csv; the latter has plain BERTs. The paper prints the formulas only
+    as a picture, so they are those of the public code."""
     nets = {}
     searched = published.read_rows("efficientbert", "architectures")
     for name, rows in groupby(searched, itemgetter("variant")):
@@ -178,11 +178,11 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
 
     A Net describes a small BERT whose feed-forward networks have searched formulas and
     sizes. Hidden size, inner width, heads and layers shrink, and the formulas stay. The
-    depth is the largest one, up to the profile's, at which each layer can be paired
-    with a layer of the teacher. At "paper" the network stays as it is. Raises Refused
-    for an unknown network.
+    new depth divides the teacher's or is a multiple of it. At "paper" the network stays
+    as it is. Raises Refused for an unknown network.
 
-    network_name: a name in EfficientBERT's tables, or a formula as in `find_network`.
+    network_name: a name in EfficientBERT's tables, or one formula for all layers, such
+    as "W2 gelu(W1 x)".
     profile: size of the experiment, "toy", "mini" or "paper"."""
     net, sizes = find_network(network_name), SIZES.get(profile)
     if sizes is None:
@@ -267,8 +267,8 @@ def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
     """Return the dict that says which short text a candidate of the search reads.
 
     A candidate is trained briefly on it before it is trained on its task. The dict is
-    {"text": "wikipedia", "digest", "documents": count}. Raises KeyError for a profile
-    other than "paper", where candidates read no text.
+    {"text": "wikipedia", "digest", "documents": count}. Raises KeyError for the
+    profiles below "paper", whose candidates read no text.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
@@ -459,7 +459,7 @@ def task_distillation_spec(
     random.
     classifier_task: the task whose classification head is inherited too, where
     `initial_model` was trained on several tasks; None draws a new head.
-    train: training settings; None takes those of EfficientBERT's tables.
+    train: training settings; None takes the usual ones of profile and task.
     data_descriptor: the dict that says which rows are used; None takes the profile's.
     prediction_loss_weight: weight of the loss on logits (equation 4).
     training_changes: fields of `train` with other values, such as epochs=3; 0 changes
@@ -502,8 +502,8 @@ def student_spec(
     model_name: name of a row: "BERT_BASE (Teacher)" or a network, such as
     "EfficientBERT_TINY".
     corpus_name: text of the pre-training, "wikipedia+books" or "wikipedia".
-    training_changes: `prediction_loss_weight` and changes of training settings, as in
-    `task_distillation_spec`."""
+    training_changes: training settings with other values, such as epochs=3, and
+    `prediction_loss_weight`, the weight of the loss on logits."""
     if model_name == TEACHER_ROW:
         return teacher_spec(profile, task)
     net = scale_network_to_profile(model_name, profile)
@@ -628,8 +628,8 @@ def candidate_spec(
     network; False starts from random weights.
     train: training settings; None takes the profile's.
     data_descriptor: the dict that says which rows are used; None takes the profile's.
-    training_changes: `prediction_loss_weight` and fields of `train` with other
-    values."""
+    training_changes: fields of `train` with other values, such as epochs=3, and
+    `prediction_loss_weight`, the weight of the loss on logits."""
     task, start = (
         find_proxy_task(profile),
         stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None,
@@ -712,8 +712,8 @@ def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
 
     The estimates are {(source, model): Estimate}, an Estimate being a number with its
     interval. A source is the heading of a set of runs, such as "recorded, mini":
-    committed results at the profile (size of the experiment) mini. The model "BERT_BASE
-    (Teacher)" gets the name of the encoder that is the teacher at this profile
+    results kept in git, at the profile (size of the experiment) mini. The model
+    "BERT_BASE (Teacher)" gets the name of the encoder that is the teacher there
     (`format_model_name`)."""
     return {
         (source, format_model_name(row_name, source.rpartition(", ")[2])): e
@@ -730,7 +730,7 @@ def make_table_of_scores(
     """Return a table of EfficientBERT with our scores beside the printed ones.
 
     It has a row for each model, and the columns (source, metric): first "published",
-    then each set of our runs, such as "recorded, mini" (committed results at the
+    then each set of our runs, such as "recorded, mini" (results kept in git, at the
     experiment size mini). A further column of each set has the parameters in millions.
     Our scores are means over seeds with their spread, in points, as text.
 
@@ -739,7 +739,7 @@ def make_table_of_scores(
     runs: our results; its `source_frames` has for each set of runs (source, DataFrame
     with a row for each run, profile, which is the size of the experiment).
     further_networks: rows that the printed table lacks.
-    columns: the metrics of each task."""
+    columns: the metrics that are shown, each with its task."""
     parts = [printed_rows, dict.fromkeys(further_networks, {})]
     for source, frame, profile in runs.source_frames:
         parts.append(

@@ -228,7 +228,7 @@ def retraining_spec(
 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of the search.
-    training_changes: changes of training settings, as in `task_distillation_spec`."""
+    training_changes: training settings with other values, such as epochs=3."""
     start = use_searched_network(
         efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
@@ -277,7 +277,7 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
 
     profile: size of the experiment, "toy", "mini" or "paper".
     net: description of the network.
-    training_changes: changes of training settings, as in `candidate_spec`."""
+    training_changes: training settings with other values, such as epochs=3."""
     defaults: Json = {
         "train": BRIEFLY[profile],
         "data_descriptor": make_proxy_task_descriptor(profile, *PART[profile]),

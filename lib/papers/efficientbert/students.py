@@ -79,7 +79,7 @@ def list_state_matches(
     divides the other.
 
     distillation: options; `mask` and `zero` say how padded tokens count.
-    kept_teacher_heads: for each layer of a student with pruned heads, the numbers of
+    kept_teacher_heads: for each layer of a student with pruned heads, the indices of
     the teacher's heads that it still has; () means all."""
     pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
     distance = (
@@ -194,7 +194,7 @@ def make_distillation_objective(
     numerics: dtype of the computation.
     labels: labels of all training rows; None leaves out the loss on logits, as on plain
     text.
-    kept_teacher_heads: for each layer of a student with pruned heads, the numbers of
+    kept_teacher_heads: for each layer of a student with pruned heads, the indices of
     the teacher's heads that it still has; () means all."""
     prediction_args: tuple[Any, ...] = (
         ()
@@ -254,7 +254,7 @@ def make_student_for_task(
 def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
     """Return which of the teacher's attention heads a pruned student still has.
 
-    For each of L layers it is a list of the numbers of these heads, in the student's
+    For each of L layers it is a list of the indices of these heads, in the student's
     order. So each head of the student is compared with the same head of the teacher.
     They are read from the report that pruning left in the run's input `start`. The
     result is () where the student was not pruned.

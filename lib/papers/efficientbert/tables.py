@@ -69,8 +69,8 @@ def make_rows_of_attention_maps(
 def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
     """Return the saved attention maps or outputs of all finished runs, by source.
 
-    A source is the heading of a set of runs, such as "recorded, mini" (committed
-    results at the experiment size mini). A RunMaps has the metrics and labels (task and
+    A source is the heading of a set of runs, such as "recorded, mini" (results kept in
+    git, at the experiment size mini). A RunMaps has the metrics and labels (task and
     seed) of one run, the arrays of teacher and students on four sentences, {"teacher"
     or network: [4, A, T, T] or [4, T, H]}, and the number of tokens of each sentence
     [4].
@@ -101,7 +101,8 @@ def average_metric_over_runs(
 
     runs_with_maps: the runs, as `load_attention_maps` returns them for one source.
     network_name: the student's name, such as "EfficientBERT".
-    metric: "cka", "kl" or "kl_mean_map", as each run measured it for each student."""
+    metric: "cka" (of the outputs), "kl" (divergence of each head's attention) or
+    "kl_mean_map" (that of the attention averaged over heads)."""
     return float(
         np.mean([row[f"model:{network_name}.{metric}"] for row, *_ in runs_with_maps])
     )
@@ -115,10 +116,11 @@ def format_metric_lines(
     """Return a sentence for each set of runs that compares students with their teacher.
 
     It has the mean of a metric over runs for each student, and the number of seeds.
-    Below three seeds it says that the numbers show no order.
+    Below three seeds it says that these show no order of the students.
 
     maps: {heading of a set of runs: its runs}, as `load_attention_maps` returns it.
-    metric: "cka", "kl" or "kl_mean_map", as each run measured it.
+    metric: "cka" (of the outputs), "kl" (divergence of each head's attention) or
+    "kl_mean_map" (that of the attention averaged over heads).
     metric_title: the metric's name in the sentence."""
     lines = []
     for source, made in maps.items():
@@ -148,8 +150,8 @@ def show_distances(
 
     page: the page of results that is being made.
     maps: {heading of a set of runs: its runs}, as `load_attention_maps` returns it.
-    measure_distances: f(arrays by network, tokens of each sentence, student) ->
-    distances to the teacher, such as one for each head.
+    measure_distances: f({"teacher" or student: its attention maps or outputs}, number
+    of tokens of each sentence, student) -> distances, such as one for each head.
     distance_name: the label of the figure's axis.
     metric_titles: {metric of the runs, such as "cka": title of its column in the
     table}."""

@@ -122,7 +122,7 @@ def predistil(
     The loss compares attention scores and hidden states with a teacher's. This prepares
     the student for tasks, as pre-training does; no token is masked, and no word is
     predicted. This function is a step: it does the work of a run, saves the model, and
-    returns the training's metrics (`loop.fit`) and the numbers of rows and parameters.
+    returns metrics, such as the numbers of steps, rows and parameters.
 
     run: the run that is made, with its inputs. `teacher` is any BERT. `start`,
     optional, is a model whose weights are inherited. `search`, optional, is the search
@@ -306,7 +306,7 @@ def encode_corpus(
     are up to 5 different sets of rows, one for each epoch and used in turn, as in
     EfficientBERT's code. The result has the rows as `encoded`, and `make_batches`,
     f(epoch) -> lists of row numbers. The latter is None for generated text, which has
-    one set of rows and the usual order of batches.
+    one set of rows; the training loop then makes random batches.
 
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
     as in BERT's pre-training. Text in files has {"text": name, "digest", "documents":

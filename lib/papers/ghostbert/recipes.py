@@ -246,8 +246,8 @@ def make_rows_of_augmentations(
     """Return one Row for each task: the run that augments its training texts.
 
     A Row is a Spec (the description of a run) with labels such as the task. One
-    augmentation serves all seeds. Where each seed draws its own training rows, the
-    augmentation of the rows of `seed` is returned.
+    augmentation serves all seeds, unless each seed draws its own training rows; then
+    the result has the augmentation of the rows of `seed`.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     made = {task: grids.augmented_rows_spec(profile, task) for task in tasks}

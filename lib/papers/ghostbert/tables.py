@@ -128,8 +128,8 @@ def format_mean_of_metrics(
 ) -> str:
     """Return the mean over runs of an expression of their metrics, as text for a table.
 
-    The number of runs follows in parentheses, as in "1.3 (5)". It is a dash where no
-    run has all the metrics.
+    The number of runs follows in parentheses, as in "1.3 (5)". The text is a dash
+    where no run has all the metrics.
 
     run_metrics: a line for each run, with its metrics as columns.
     metric_expression: such as "100 * (teacher_score - start_score)".

@@ -203,8 +203,8 @@ class Control:
 
         E is the cost with the soft masks sigmoid(alpha) of N gates. The slope is the
         cost of one more gate of the same kind and layer, times the derivative of the
-        sigmoid, divided by E. Added to the gradient of the task's loss, it pushes the
-        cost to its target.
+        sigmoid, divided by E. A pruning search adds it to the gradient of the task's
+        loss while the cost is above its target, and subtracts it while below.
 
         alphas: the parameters of all gates [N]."""
         masks = sigmoid(alphas)
@@ -318,12 +318,12 @@ class Control:
     def select_gates_with_largest_gradients(
         self, gradient_magnitudes: np.ndarray, selected_share: float
     ) -> list[np.ndarray]:
-        """Return for each group of gates the numbers of those with the largest values.
+        """Return for each group of gates the indices of those with the largest values.
 
         A gate is a mask on a part of a model. A group is the gates of one kind in one
-        layer, or all gates, by `options.quota`. One step of a pruning search may switch
-        only the gates that are returned: ceil(selected_share * n) of a group of n, the
-        first ones where values are equal.
+        layer, or all gates, by `options.quota`. Of a group of n the result has the
+        ceil(selected_share * n) largest, largest first, as indices into all N gates.
+        One step of a pruning search may switch only these.
 
         gradient_magnitudes: the values by which gates are ranked [N]."""
         return [
@@ -343,7 +343,7 @@ class Control:
         region_offsets: np.ndarray,
         max_share_of_group: float,
     ) -> GateNumbers:
-        """Return the numbers of the gates that may switch off, as an ordered array.
+        """Return the indices of the gates that may switch off, as an ordered array.
 
         A gate is a mask on a part of a model. A pruning search switches gates off in
         this order until the cost is at its target. Of the gates that are on, those with
@@ -376,7 +376,7 @@ class Control:
         region_offsets: np.ndarray,
         max_share_of_group: float,
     ) -> GateNumbers:
-        """Return the numbers of the gates that may switch on, as an ordered array.
+        """Return the indices of the gates that may switch on, as an ordered array.
 
         A gate is a mask on a part of a model. The result has gates that are off and
         have a negative gradient, so that opening them lowers the task's loss. A pruning
@@ -410,7 +410,7 @@ class Control:
         gate_priorities: np.ndarray,
         region_offsets: np.ndarray,
     ) -> GateNumbers:
-        """Return gates in an order that alternates between layers and kinds of gates.
+        """Return gate indices in an order that alternates between layers and kinds.
 
         A gate is a mask on a part of a model, a region the gates of one kind in one
         layer. Of the n given gates of a region, the one with the p-th largest priority
@@ -418,7 +418,7 @@ class Control:
         sorted by position. So a pruning search takes about the same share of each
         region, and does not empty one layer or kind first.
 
-        gate_numbers: the gates to order, numbers from 0 to N - 1.
+        gate_numbers: indices of the gates to order, from 0 to N - 1.
         gate_priorities: of all gates [N].
         region_offsets: a random number in [0, 1) for each region."""
         gate_numbers = gate_numbers[
@@ -440,7 +440,7 @@ class Control:
         switch_on_below_cost: float,
         max_cost_after_switching_on: float = math.inf,
     ) -> GateNumbers:
-        """Return the numbers of the gates that switch, taken from two ordered lists.
+        """Return the indices of the gates that switch, taken from two ordered lists.
 
         By it a step of a pruning search comes to its target cost. A gate is a mask on a
         part of a model. First gates switch off, in order, while the cost is above
@@ -483,7 +483,7 @@ class Control:
 
         A gate is a mask sigmoid(alpha) on a part of the model. The correction lets
         networks of different searches cost the same. The TrimmedGates that is returned
-        has the new alphas [N] and the numbers of the gates that switched. No gate
+        has the new alphas [N] and the indices of the gates that switched. No gate
         switches where the cost is within the tolerance already, or where it would not
         come nearer because a single gate changes it too much.
 
@@ -519,8 +519,9 @@ class Control:
 
         A gate is a mask on a part of the model. The cost ends at the target or less
         than one gate below it. Gates switch off in the given order until the cost is at
-        most the target. Then gates that are off switch on again, those with the
-        smallest gradients first, wherever the cost stays at most the target.
+        most the target. Then gates that are off switch on again, wherever the cost
+        stays at most the target; layers and kinds alternate, and within them the
+        smallest gradient is first.
 
         is_on: whether each gate is on before, bool [N].
         gate_gradients: of the loss by the alpha of each gate [N]."""
@@ -545,8 +546,8 @@ def sample_random_gates(
 
     A gate is a mask on a head or a neuron; gates that are off are pruned. The random
     architecture is the control for a search: it shows whether the search does better
-    than chance at the same FLOPs. Every gate has the same chance, so layers end up
-    similar. Raises Refused for a target out of reach.
+    than chance at the same FLOPs. Every gate has the same chance, so all layers keep
+    about the same share. Raises Refused for a target out of reach.
 
     gate_options: settings of a search, such as `ratio`, the target share of the FLOPs.
     gate_count_by_region: {(layer, kind of gate): number of gates}.

@@ -80,7 +80,8 @@ def load_digits_of_descriptor(
     then have other data than its description says.
 
     data_folder: folder of MNIST's idx files.
-    descriptor: {"kind", "digest"}, as `make_digits_descriptor` returns it."""
+    descriptor: {"kind", "digest"}: "files" (MNIST) or "bundled" (scikit-learn's
+    digits), and a hash of all images and labels."""
     kind, what = descriptor["kind"], f"the set of digits in {data_folder}"
     check_digest(
         what, make_digits_descriptor(data_folder, kind)["digest"], descriptor["digest"]

@@ -38,14 +38,14 @@ def digits(
     It takes minutes and writes no checkpoints, so a killed run starts again.
 
     It returns the metrics `accuracy` (on test images, with the kept inputs alone),
-    `pixels` and `noise` (numbers of kept inputs), `steps`, and those of
-    `GateTraining.trim_gates_at_end`, such as `ratio` (share of the inputs that is
-    kept). It saves the arrays "inputs": `kept` bool [2, height, width] (pixels, noise),
-    `alphas` [N], and `curve` [steps, 4] (target and actual cost, gates switched off and
-    on).
+    `pixels` and `noise` (numbers of kept inputs), `steps` (of the training), and
+    others of the search, such as `ratio` (share of the inputs that is kept). It saves
+    the arrays "inputs": `kept` bool [2, height, width] (pixels, noise), `alphas` [N],
+    and `curve` [steps, 4] (target and actual cost, gates switched off and on).
 
     run: the run that is being made, which takes log and arrays.
-    images: {"kind", "digest"} of the data set, as `make_digits_descriptor` returns it.
+    images: {"kind", "digest"}: "files" (MNIST) or "bundled" (scikit-learn's digits),
+    and a hash of the data set.
     perceptron, gates, numerics: fields of the options Perceptron, Gates and
     Numerics."""
     loop.read_numerics(numerics)

@@ -17,7 +17,8 @@ class Gates(Option):
     model (sections 5.1 to 5.6 and 7.2 to 7.9 of the report on pruning by differentiable
     NAS).
 
-    regions: which kinds of parts have gates.
+    regions: which kinds of parts have gates; "embedding" are the inputs of queries,
+    keys and values, "qkv" their channels, and "inputs" those of a perceptron.
     ratio: target share of the whole model's FLOPs.
     share, quota: the largest share of gates that may switch in one step, either of each
     "layer" and kind or of "all" gates.

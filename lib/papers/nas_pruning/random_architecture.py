@@ -19,13 +19,14 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
 
     The result is the control for a pruning search: it is retrained like a searched one.
     The metrics are `architecture`, {"heads": L lists of kept indices, "neurons": L
-    lists}; `target` and `ratio`, shares of the whole model's FLOPs; `flops` and
-    `whole_flops`. Raises Refused for a cost that cannot be reached.
+    lists}; `target` and `ratio`, the wanted and the reached share of the whole model's
+    FLOPs; `flops` and `whole_flops`. Raises Refused for a cost that cannot be reached.
 
-    run: the run that is being made. Its input `start` is the model whose sizes count.
-    Its optional input `search` is a finished search: each layer then keeps as many
-    heads and neurons as there, and only the choice within a layer is random.
-    gates: fields of the options Gates, of which regions, ratio and tolerance count."""
+    run: the run that is being made. Its input `start` is the whole model. Its
+    optional input `search` is a finished search: each layer then keeps as many heads
+    and neurons as there, and only the choice within a layer is random.
+    gates: fields of the options Gates, of which regions (kinds of parts), ratio (the
+    target) and tolerance count."""
     options = Gates(**gates)
     sizes, cost = count_gates_and_make_flops(
         backbone.load(run.inputs["start"].model_folder)[0], options.regions

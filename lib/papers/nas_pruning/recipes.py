@@ -100,8 +100,8 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
 
     It is the model that fine-tuning or distillation starts from. At sizes other than
     "paper" the experiment's own pre-trained encoder takes the place of every model but
-    BERT-Mini. Raises Refused for an unknown model, and for BERT-Mini at "mini" and
-    "base", which have no encoder of its size.
+    BERT-Mini, for which only "toy" has a stand-in. Raises Refused for an unknown model,
+    and for BERT-Mini at "mini" and "base".
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of a model, such as "TinyBERT-4L"."""
@@ -254,8 +254,7 @@ def search_spec(
     (masks) on them beside the weights.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    initial_model: Spec of the model to prune, by default that of
-    `finetuned_unpruned_spec`.
+    initial_model: Spec of the model to prune, by default the fine-tuned whole model.
     teacher_model: Spec of the teacher, by default `initial_model` (section 5.5 of the
     report on pruning by differentiable NAS).
     objective: the training loss; for labels alone there is no teacher.
@@ -304,7 +303,7 @@ def random_architecture_spec(
     control it shows whether searching pays (Table 5 of the report on pruning by
     differentiable NAS).
 
-    initial_model: Spec of the model whose sizes count.
+    initial_model: Spec of the model from which heads and neurons are drawn.
     search_with_same_sizes: Spec of a search. Each layer then keeps as many heads and
     neurons as that search left, so a comparison shows whether it matters which ones.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs

@@ -40,8 +40,8 @@ def make_pruned_model_rows(
 
     A Row is a Spec (the description of a run) with labels such as task, model and seed.
     There is one for each task, model and seed (Tables 6 to 9 of the report on pruning
-    by differentiable NAS). BERT-Mini is left out at "mini", which has no model of that
-    size.
+    by differentiable NAS). The model BERT-Mini is left out in experiments of the size
+    "mini", which have no encoder that stands in for it.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model_labels: the whole model and the pruned one, such as "BERT-base" and "30 %
@@ -190,7 +190,8 @@ def show_test_score_table(
     It is one of Tables 6 to 9 of the report on pruning by differentiable NAS. The page
     also gets remarks on printed numbers that need a correction, and a figure of the
     points lost by pruning. In a small experiment several tables share their runs. Then
-    the page of the first has the figure, and the others say in sentences what it shows.
+    only the first of these tables gets the figure; beside the others, sentences say
+    what it shows.
 
     page: the page that is being made.
     published_table_name: name of the file with the printed table, without suffix.

@@ -33,9 +33,10 @@ def augment(
     the run's input `language_model` (a saved model) proposes. Variants of every row are
     written to the run's folder. Raises Refused for a task of answer spans.
 
-    Returns {"sentences": distinct texts, "words": words that may be replaced,
-    "one_piece": share of these that are one token, "masked_lm": whether a masked-LM
-    head proposed words, "rows_in", "rows_out": numbers of rows before and after}.
+    Returns {"sentences": number of distinct texts, "words": number of their words that
+    may be replaced, "one_piece": share of these that are one token, "masked_lm":
+    whether a masked-LM head proposed words, "rows_in", "rows_out": numbers of rows
+    before and after}.
 
     run: the folder of this run, for writing.
     data: JSON that says which rows of which task are used.
@@ -83,10 +84,10 @@ def collect_candidates(
     """Find for each text the words by which augmentation may replace its words.
 
     Returns ({text: token ids of candidates for each word that may be replaced, int32
-    [words, K], padded with -1}, metrics). Metrics are "sentences" (distinct texts),
-    "words" (that may be replaced), "one_piece" (share of these words that are one
-    token) and "masked_lm" (whether the model has a masked-LM head). A text that occurs
-    several times is processed once.
+    [words, K], padded with -1}, metrics). Metrics are "sentences" (number of distinct
+    texts), "words" (number of their words that may be replaced), "one_piece" (share of
+    these that are one token) and "masked_lm" (whether the model has a masked-LM head).
+    A text that occurs several times is processed once.
 
     run: gets reports of the progress.
     replacer: the masked language model that proposes words.

@@ -83,8 +83,8 @@ def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row as a sparse matrix, for a linear model.
 
     It is [rows, features]. For two texts the features are the counts of the first text,
-    those of the second, and two sums: words that both share, and words that are new in
-    the second.
+    those of the second, and two totals: how many words both texts share, and how many
+    further words the second has.
 
     counter: scikit-learn's CountVectorizer, fitted on the training texts.
     split: the rows."""

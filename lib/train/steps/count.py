@@ -19,8 +19,8 @@ def count(run: RunWriter, config: Json, tokens: int, labels: int) -> Metrics:
     multiply-accumulate is two FLOPs.
 
     run: the folder of this run; not used.
-    config: {"model_type", sizes...} as transformers names them; other values are its
-    defaults.
+    config: {"model_type", sizes...} as transformers names them; what is left out has
+    the default of transformers.
     tokens: the length of the row.
     labels: the number of classes."""
     configuration = transformers.AutoConfig.for_model(**config, num_labels=labels)

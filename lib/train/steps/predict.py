@@ -20,12 +20,12 @@ def predict(
     """Predict a user's test rows with a finished model, and return the metrics.
 
     It saves the predictions, labels and row numbers in a file `test`. Returns {metric:
-    value} and "test_rows", their number. Raises Refused where the test rows have
-    changed since the run was planned.
+    value}, with "test_rows" for the number of test rows. Raises Refused where the test
+    rows have changed since the run was planned.
 
     run: the folder of this run. Its input `model` is an earlier result: a model that
     was fine-tuned on the task.
-    data: JSON that says which task of which source is used.
+    data: JSON that says which task of which data source is used.
     train: the settings of the model's training, which say how rows are cut and padded.
     numerics: dtype, number of threads and device.
     digest: the digest of the test rows when the run was planned.

@@ -176,7 +176,8 @@ def build_pretraining_loss(
     It is f(batch, row numbers) -> {"masked": cross-entropy of the masked tokens,
     "next": that of the next-sentence labels, "loss": their sum}.
 
-    masking_shares: shares of tokens to mask, as `mask_tokens` takes them.
+    masking_shares: {"share": share of tokens to predict, "hidden", "replaced": shares
+    of these that are shown as [MASK] or as a random token}.
     next_sentence_labels: [N], 0 where the second sentence of a row follows the
     first."""
 

@@ -154,8 +154,8 @@ def parse_valid_prefix_tokens(
     A random change of a feed-forward network's formula, such as W2 gelu(W1 x), is
     accepted only if it is allowed. The list may have at most 20 symbols, with W1 and W2
     once each. The tree has a height of 3 to 7 edges and obeys the rules of
-    `check_formula`. Formulas with wrong widths are rejected before any training, unlike
-    in EfficientBERT's code.
+    `check_formula`, such as no activation of an activation. Formulas with wrong widths
+    are rejected before any training, unlike in EfficientBERT's code.
 
     tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves

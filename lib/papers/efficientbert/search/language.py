@@ -23,9 +23,9 @@ def _list_broken_rules(
 ) -> Iterator[str]:
     """Yield an error message for each rule that the formula of an FFN breaks.
 
-    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
-    rules are those of `check_formula`. Callers take only the first message, since later
-    checks assume that earlier ones passed, and may fail.
+    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". One
+    rule is that W1 and W2 occur once each (`check_formula` has all). Callers take only
+    the first message, since later checks assume that earlier ones passed, and may fail.
 
     node: root of the formula's syntax tree.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None for the
@@ -101,11 +101,11 @@ def is_valid_formula(
     inner_size: int | None = None,
     size_mismatch: str = "truncate",
 ) -> bool:
-    """Return whether the syntax tree of an FFN's formula is valid in `check_formula`.
+    """Return whether the search space allows an FFN's formula, given as syntax tree.
 
-    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". This
-    function takes no text and raises no error, because a search asks for thousands of
-    formulas.
+    The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". One
+    rule is that W1 and W2 occur once each. `check_formula` has all rules, takes text
+    too, and raises an error.
 
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     the channels unchecked.

@@ -122,8 +122,8 @@ def draw_candidate_in_region(
     result is None where no draw is new.
 
     space: the set of networks from which is drawn.
-    known_keys: keys of the networks that were evaluated before
-    (`Space.make_duplicate_key`).
+    known_keys: texts that identify the networks that were evaluated before, as
+    `Space.make_duplicate_key` returns them.
     region_classifiers: functions features [N, F] -> bool [N], as
     `fit_region_classifiers` returns them; [] accepts every network."""
     best, reached, size = None, -1, BATCH if region_classifiers else 1
@@ -224,8 +224,8 @@ def mutate_tournament_winner(
 
     space: the set of networks that the search may evaluate.
     history: the evaluations (networks with scores) so far, oldest first.
-    known_keys: keys of the networks that were evaluated before
-    (`Space.make_duplicate_key`)."""
+    known_keys: texts that identify the networks that were evaluated before, as
+    `Space.make_duplicate_key` returns them."""
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
     parent = max(drawn, key=lambda e: e.score).candidate

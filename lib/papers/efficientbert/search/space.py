@@ -104,7 +104,8 @@ class Space:
     start: the network from which the search starts. Candidates have its widths, its
     depth and whatever is not searched.
     low, high: least and most parameters of a candidate; 0 for no limit.
-    convention: what counts as parameters, as in `count_net_parameters`.
+    convention: how parameters are counted, such as "with projection" (with the linear
+    map from the hidden size to the teacher's).
     tables: sizes of the embedding tables and hidden size of the teacher, for the
     count."""
 
@@ -159,8 +160,8 @@ class Space:
         """Return the parameters of a layer's feed-forward networks by their size.
 
         A size is (k, q): k stacked networks with 1/q of the full inner width. The list
-        has the numbers of parameters for all 16 sizes, in the order of
-        `find_size_index`. LayerNorms are included."""
+        has the numbers of parameters for all 16 sizes (k and q from 1 to 4), ordered by
+        k, then by q. LayerNorms are included."""
         d, inner = self.start.hidden, self.start.count_inner_channels
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
@@ -179,7 +180,7 @@ class Space:
         """Return for each layer the indices (0 to 15) of the sizes that it may have.
 
         A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
-        width, numbered by `find_size_index`. Where formulas are searched too, all 16
+        width; its index is 4 (k - 1) + q - 1. Where formulas are searched too, all 16
         are allowed. Else only those are allowed at whose inner width the formula of the
         networks, such as W2 gelu(W1 x), is valid."""
         layers = self.start.layers
@@ -212,9 +213,9 @@ class Space:
     def size_choices_within_bounds(self) -> LayerChoices:
         """Return an object that counts and draws the sizes of all layers.
 
-        A layer's size is its number of feed-forward networks and their width. It
-        considers only networks with `low` to `high` parameters. A draw has an index for
-        each layer, into the layer's list in `allowed_size_indices_by_layer`."""
+        A layer's size is its number of feed-forward networks and their width. Only
+        networks with `low` to `high` parameters count. A draw has an index for each
+        layer, into the list of its sizes in `allowed_size_indices_by_layer`."""
         costs = [
             [self.ffn_parameters_by_size[i] for i in layer_choices]
             for layer_choices in self.allowed_size_indices_by_layer
@@ -267,7 +268,7 @@ class Space:
         Sizes of layers are uniform over all choices within the bounds of parameters.
         Where formulas of feed-forward networks (FFNs) are searched, each is a random
         change of BERT's formula W2 gelu(W1 x). In stage 2 of the search half of them
-        are random changes of the layer's present formula instead. EfficientBERT's code
+        start from the layer's formula in the network `start`. EfficientBERT's code
         draws sizes and formulas again until the number of parameters fits. That gives
         the same distribution, because the number does not depend on formulas."""
         ids = [find_size_index(l) for l in self.start.layers]
@@ -450,7 +451,8 @@ def _encode_layer_features(
 
     They are a part of `Space.make_features`. Where only sizes are searched, the list is
     [size_index]. Else it has 20 entries, a number for each symbol of `formula` in
-    prefix order (operation before operands), then -1.
+    prefix order (operation before operands), then -1. A linear map has the number
+    `size_index`, or 0 where sizes are not searched.
 
     formula: that of the feed-forward networks (FFNs), such as "W2 gelu(W1 x)".
     size_index: index, 0 to 15, of the layer's size (`find_size_index`).

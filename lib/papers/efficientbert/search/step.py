@@ -56,10 +56,10 @@ def search(
     goes on from candidate to candidate. Each evaluation is a line of the file
     `history.jsonl`.
 
-    The result describes the best network for later runs ("net", "supernet" and "shared"
-    of `make_search_result`). It also has its "score" and "parameters", the number of
-    "evaluations", and "is_start": whether it is the network with which the search
-    started.
+    The result has the best network as "net", its "score" and "parameters", the number
+    of "evaluations", and "is_start": whether it is the network with which the search
+    started. For later runs it has the "supernet", the largest network with the same
+    formulas, and "shared", the options by which random subnetworks of it are trained.
 
     training: the task's rows, the training settings, and the run with its inputs.
     `start` is a supernet, which gives the first weights. `before`, optional, is the

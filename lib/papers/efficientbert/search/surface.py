@@ -99,9 +99,9 @@ def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> 
 
     The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
     section 4.6 and Figure 5). There is no attention. The result has the `coordinates`
-    [N] of either input and the mean outputs, `heights` [N, N], in float64. A row of
-    heights has one value of the second input. Magnitudes are cut at 1e90, so that
-    nothing overflows.
+    [N] of either input and `heights` [N, N], the outputs averaged over channels, in
+    float64. A row of heights has one value of the second input. Magnitudes are cut at
+    1e90, so that nothing overflows.
 
     net: description of the network, with the formula and size of each layer.
     surface_options: what the paper leaves open, such as the range of the inputs."""
