@@ -46,9 +46,10 @@ class PlannedCell:
 def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...]:
     """Return the comparisons that a notebook shows, with their planned seeds.
 
-    A PlannedCell is one comparison of a claim with the seeds that were planned before
-    the runs. The claims name the notebook as the place where they are shown.
-    Comparisons without planned seeds at the profile are left out.
+    A claim is a statement of a paper, which comparisons of runs test. A PlannedCell has
+    one comparison and the seeds that were planned for it before the runs, so one sees
+    what a page still lacks. Comparisons without planned seeds at the profile are left
+    out.
 
     profile: the size of the experiments, such as "mini"."""
     plans = []

@@ -794,11 +794,12 @@ def select_training_candidates(
 ) -> Split:
     """Return the training rows that share no text with the unseen rows (test rows).
 
-    The unseen rows are chosen from `train_split` first. Each seed draws its own
-    training rows from the result. Rows share text if they have four consecutive words
-    in common.
+    The unseen rows, on which models are scored, are chosen from `train_split` first.
+    Each seed draws its own training rows from the result. Rows share text if they have
+    four consecutive words in common.
 
-    skipped_row_count: how many rows, the first of a random order, cannot be chosen.
+    skipped_row_count: the number of rows, the first of a fixed random order, that
+    cannot become unseen rows.
     max_rows: the largest number of unseen rows.
     min_words: the least number of words of an unseen row."""
     taken = choose_unseen_test_rows(train_split, skipped_row_count, max_rows, min_words)

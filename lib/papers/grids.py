@@ -446,10 +446,10 @@ def find_token_limit(profile: str) -> int:
 def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     """Return the profile that the parameters of a notebook name.
 
-    A profile is an experiment's size, such as "mini"; with a user's own data or encoder
-    it is a ReaderProfile, a str that has them as attributes. A notebook without the
-    parameter `data` may use `model` for something else, so there only the parameter
-    `profile` counts.
+    A profile is an experiment's size, such as "mini". Where the parameters `data` (a
+    user's rows) or `model` (a user's encoder) are set, it is a ReaderProfile, a str
+    that has them as attributes. In a notebook without the parameter `data`, `model` may
+    mean something else, and only `profile` is read.
 
     notebook_parameters: {parameter: value}, with at least `profile`."""
     parameters = (

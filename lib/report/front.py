@@ -256,10 +256,10 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
 
 
 def is_answer_to_page(claim_id: str, notebook_id: str) -> bool:
-    """Return whether a claim can answer the question of a notebook's page.
+    """Return whether a claim's result may stand in the first lines of a notebook's page.
 
-    It can if it is a central claim of its paper, or if only this notebook tests it. A
-    lesser claim that several notebooks test would be no answer to any of them."""
+    These lines answer the question in the notebook's title. A central claim of the
+    paper may stand there, and so may a lesser claim that only this notebook tests."""
     line = lists.read_claims()[claim_id]
     return line["role"] == "central" or line["artefact"] == notebook_id
 

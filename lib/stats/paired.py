@@ -326,11 +326,11 @@ def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _compute_rank_shifts(values: np.ndarray, left_out_values: np.ndarray) -> np.ndarray:
-    """Return what each of K examples adds to the doubled ranks of N values, [K, N].
+    """Return what each of K examples adds to the centred ranks of N values, [K, N].
 
-    It is 1 where the value is larger than that of the example, -1 where it is smaller,
-    and else 0. Subtracting a row gives the ranks without this example, as the jackknife
-    of Spearman's correlation needs them.
+    Ranks are doubled and centred at 0, so an example adds 1 to larger values, -1 to
+    smaller ones, and 0 to equal ones. Subtracting a row gives the ranks without this
+    example, as the jackknife of Spearman's correlation needs them.
 
     values: [N].
     left_out_values: values of the K examples, [K]."""

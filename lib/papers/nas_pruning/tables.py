@@ -40,14 +40,14 @@ def make_pruned_model_rows(
 
     A Row is a Spec (the description of a run) with labels such as task, model and seed.
     There is one for each task, model and seed (Tables 6 to 9 of the report on pruning
-    by differentiable NAS). The model BERT-Mini is left out in experiments of the size
-    "mini", which have no encoder that stands in for it.
+    by differentiable NAS). The report's small encoder BERT-Mini has no counterpart in
+    experiments of the size "mini", so it is left out there.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model_labels: the whole model and the pruned one, such as "BERT-base" and "30 %
     BERT-base".
     tasks, seeds: empty for those of the profile.
-    flops_ratios: further shares of the FLOPs, 0 to 1, to which the same model is
+    flops_ratios: further shares of the FLOPs, 0 to 1, to which the whole model is
     pruned."""
     base, others = (
         model_labels[1].removeprefix("30 % "),
