@@ -314,10 +314,10 @@ class Result:
     def reading(self) -> str:
         """Return the outcome as tables show it: "agrees (weaker than printed) †".
 
-        The brackets compare the strength with the printed effect, where the interval
-        excludes that. For a claim of equivalence, "they differ" stands for "the other
-        way round". The mark † says that the outcome stays significant after Holm's
-        correction."""
+        The brackets compare our effect with the one that the paper prints. They stand
+        only where our 95 % interval excludes the printed one. A claim that two models
+        are equal has the outcome "they differ" where it fails. The mark † says that the
+        outcome stays significant after Holm's correction."""
         word = (
             "they differ"
             if self.verdict_word == OPPOSITE and self.claims_equivalence
