@@ -449,7 +449,7 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.choose_unseen_test_rows, data.select_training_candidates
+    drawing = data.choose_unseen_test_rows, data.select_rows_without_unseen_text
     for function in (
         data.read_splits_cached,
         data.digest_rows_cached,

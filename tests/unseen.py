@@ -23,7 +23,7 @@ def note_pool(name, task, unseen=0, beside=0, words=0):
     them."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.make_data_descriptor(name, task, drawn=True, **fixed)
-    write({data.make_training_candidates_key(described): described["drawn"]})
+    write({data.make_key_of_rows_without_unseen_text(described): described["drawn"]})
     return described["drawn"]
 
 

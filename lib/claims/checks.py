@@ -175,13 +175,13 @@ class PrintedCells:
         lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
         return all(
             [
-                self.runs_use_printed_setting(line)
+                self.do_runs_use_setting_of_paper(line)
                 for line in lines
                 if line["claim"] == claim_id
             ]
         )
 
-    def runs_use_printed_setting(self, settings_csv_row: Mapping[str, str]) -> bool:
+    def do_runs_use_setting_of_paper(self, settings_csv_row: Mapping[str, str]) -> bool:
         """Return whether the runs at full size use one setting that a paper prints.
 
         The runs are those of profile `paper`, which has the sizes of the papers. They
@@ -320,7 +320,7 @@ def apply_named_operation(operation_name: str, *operands: float | Fraction) -> f
     return float(NUMPY[operation_name.lower().replace(" ", "_")](*map(float, operands)))
 
 
-def call_lib_counting_function(import_path: str, *args: Any, **keywords: Any) -> Any:
+def call_function_by_import_path(import_path: str, *args: Any, **keywords: Any) -> Any:
     """Call a function of this package by its import path and return its result.
 
     The result, such as a count of parameters, is compared with the one that a paper
@@ -404,7 +404,7 @@ OURS: dict[str, Callable[..., Any]] = dict(
     setting=read_setting_values,
     axis=read_grid_label_values,
     operation=apply_named_operation,
-    ours=call_lib_counting_function,
+    ours=call_function_by_import_path,
     counted=count_encoder_flops_or_parameters,
 )
 

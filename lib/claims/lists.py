@@ -156,8 +156,8 @@ def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
 
     The file describes each comparison that a claim makes. Its columns are `sentence`
     (the comparison in words), `short` (an axis label), `interest` (the smallest effect
-    of interest, fixed before the runs), `same_as` (the central claim that makes the
-    same comparison, or ""), and `needs` (other papers whose models are compared)."""
+    of interest, fixed before the runs), `same_as` (id of another claim that makes the
+    same comparison and counts it, or ""), and `needs` (other papers whose models are compared)."""
     every = (
         row
         for paper in (*PAPERS, "own")

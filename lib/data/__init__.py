@@ -583,9 +583,9 @@ def make_data_descriptor(
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if drawn:
-        drawn_entry: Json | None = noted.get(make_training_candidates_key(body))
+        drawn_entry: Json | None = noted.get(make_key_of_rows_without_unseen_text(body))
         if not drawn_entry:
-            split = read_training_candidates(body)
+            split = read_rows_without_unseen_text(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
         body["drawn"] = drawn_entry
         check_enough_rows(
@@ -643,7 +643,7 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
         train, what = (
-            read_training_candidates(data_descriptor),
+            read_rows_without_unseen_text(data_descriptor),
             f"{key}, the rows to draw from,",
         )
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
@@ -755,7 +755,7 @@ def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     return split
 
 
-def make_training_candidates_key(data_descriptor: DataDescriptor) -> str:
+def make_key_of_rows_without_unseen_text(data_descriptor: DataDescriptor) -> str:
     """Return the name, in `data/digests.json`, of a pool of training rows.
 
     Each seed draws its own training rows from this pool. The file has the digest of the
@@ -770,7 +770,7 @@ def make_training_candidates_key(data_descriptor: DataDescriptor) -> str:
     return "/".join([data_descriptor["source"], data_descriptor["task"], "pool", *rest])
 
 
-def read_training_candidates(data_descriptor: DataDescriptor) -> Split:
+def read_rows_without_unseen_text(data_descriptor: DataDescriptor) -> Split:
     """Return the pool of training rows from which each seed draws its own.
 
     The pool is in the order of the file. Where unseen rows (labelled test rows) were
@@ -783,13 +783,13 @@ def read_training_candidates(data_descriptor: DataDescriptor) -> Split:
     entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
         return train
-    return select_training_candidates(
+    return select_rows_without_unseen_text(
         train, entry["beside"], entry["rows"], entry.get("words", 0)
     )
 
 
 @cache
-def select_training_candidates(
+def select_rows_without_unseen_text(
     train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
 ) -> Split:
     """Return the training rows that share no text with the unseen rows (test rows).

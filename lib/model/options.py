@@ -226,7 +226,8 @@ class Ghost(Option):
     # output projection, activation, output of the feed-forward network.
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
     kernel: Count  # Size of a kernel in tokens or features, an odd number.
-    # Number of ghost features; with more than 1, each head has its own kernels.
+    # Number of ghost features (appendix B.4), which are added to the output. If there
+    # are several, each has kernels of its own for each head of the input.
     features: Count = 1
     # Whether a softmax normalises the weights of a kernel. The paper says so only for
     # "dwconv".

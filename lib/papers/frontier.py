@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PointRow = Json  # A line of `make_points_table`, or columns of it.
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
-# Tables of frontier.toml beside this module, whose comments describe them.
+# Settings from frontier.toml beside this module, where comments describe them.
 ORDER: tuple[str, ...] = S.ORDER
 SLACK: float = S.SLACK
 EVEN: float = S.EVEN

@@ -86,7 +86,7 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
 
 FOLDER = Path(__file__).parent
 S = read_settings("grids")
-# Tables of grids.toml beside this module, whose comments describe them.
+# Settings from grids.toml beside this module, where comments describe them.
 DRAWN: tuple[str, ...] = S.DRAWN
 SECOND: str = S.SECOND
 STEPS: int = S.STEPS

@@ -26,7 +26,7 @@ from lib.papers.grids import (
 from lib.stats import cost
 
 S = grids.read_settings("students")
-# Tables of students.toml beside this module, whose comments describe them.
+# Settings from students.toml beside this module, where comments describe them.
 DISTIL: dict[str, Train] = S.DISTIL
 FINETUNE: dict[str, Train] = S.FINETUNE
 IMPORTANCE: dict[str, Importance] = S.IMPORTANCE
@@ -48,7 +48,7 @@ def count_heads_of_paper_model(family: str = "bert") -> int:
 
 
 def count_kept_heads(
-    profile: str, width_in_paper_heads: int, family: str = "bert"
+    profile: str, kept_heads_of_paper_model: int, family: str = "bert"
 ) -> int:
     """Return how many attention heads an encoder keeps in each layer at a given width.
 
@@ -56,7 +56,7 @@ def count_kept_heads(
     where neurons cannot be divided like heads.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_paper_heads: the width as kept heads of the paper's model, such as 3 of 12.
+    kept_heads_of_paper_model: the width as kept heads of the paper's model, such as 3 of 12.
     An encoder with 6 heads would keep 2 at 4 of 12.
     family: family of encoders, such as "bert"."""
     all_parts, encoder = (
@@ -68,12 +68,15 @@ def count_kept_heads(
         for width in range(1, all_parts + 1)
         if not width * encoder.heads % all_parts
     ]
-    if type(width_in_paper_heads) is not int or width_in_paper_heads not in work:
-        width = f"{width_in_paper_heads}/{all_parts} of {encoder.heads} heads"
+    if (
+        type(kept_heads_of_paper_model) is not int
+        or kept_heads_of_paper_model not in work
+    ):
+        width = f"{kept_heads_of_paper_model}/{all_parts} of {encoder.heads} heads"
         why = f"width {width} is no whole number of them"
         raise Refused(f"{why}: take {', '.join(map(str, work))} of {all_parts}")
     return cost.resolve_kept_head_count(
-        encoder, width_in_paper_heads * encoder.heads // all_parts
+        encoder, kept_heads_of_paper_model * encoder.heads // all_parts
     )
 
 
@@ -100,7 +103,7 @@ class StudentPlan(NamedTuple):
 def plan_student_surgery(
     profile: str,
     task: str,
-    width_in_paper_heads: int,
+    kept_heads_of_paper_model: int,
     ghosts: Ghost | None,
     family: str = "bert",
 ) -> StudentPlan:
@@ -115,10 +118,10 @@ def plan_student_surgery(
     for a width or ghosts that the encoder cannot have.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_paper_heads: the width, such as 3 of 12 heads.
+    kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghosts: settings of the ghost modules; None for none.
     family: family of encoders, such as "bert"."""
-    heads, surgery = count_kept_heads(profile, width_in_paper_heads, family), []
+    heads, surgery = count_kept_heads(profile, kept_heads_of_paper_model, family), []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
@@ -228,7 +231,7 @@ def make_distillation_settings(
 def untrained_student_spec(
     profile: str,
     task: str,
-    width_in_paper_heads: int,
+    kept_heads_of_paper_model: int,
     ghosts: Ghost | None,
     family: str = "bert",
 ) -> Spec:
@@ -237,12 +240,12 @@ def untrained_student_spec(
     Students that are trained in another way, such as on labels alone, start from it.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_paper_heads: the width, such as 3 of 12 heads.
+    kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghosts: settings of the ghost modules (GhostBERT's convolutions) that the student
     gets; None for none.
     family: family of encoders, such as "bert"."""
     surgery, inputs = plan_student_surgery(
-        profile, task, width_in_paper_heads, ghosts, family
+        profile, task, kept_heads_of_paper_model, ghosts, family
     )
     return Spec("operate", {"surgery": surgery}, inputs)
 
@@ -251,7 +254,7 @@ def untrained_student_spec(
 def student_spec(
     profile: str,
     task: str,
-    width_in_paper_heads: int,
+    kept_heads_of_paper_model: int,
     ghosts: Ghost | None = None,
     family: str = "bert",
     is_augmented: bool | None = None,
@@ -267,7 +270,7 @@ def student_spec(
     has the runs before as inputs. Most models in tables are made by it.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_paper_heads: the width, such as 3 of 12 heads.
+    kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghosts: settings of ghost modules (GhostBERT's convolutions); None gives the pruned
     baseline.
     family: family of encoders, such as "bert".
@@ -280,7 +283,7 @@ def student_spec(
     ghost_kernel_learning_rate: learning rate of the kernels of ghost modules in both
     stages; None and 0 mean that of the profile."""
     surgery, inputs = plan_student_surgery(
-        profile, task, width_in_paper_heads, ghosts, family
+        profile, task, kept_heads_of_paper_model, ghosts, family
     )
     train = make_distillation_settings(
         profile,
@@ -327,7 +330,7 @@ def student_spec(
 def student_trained_on_labels_spec(
     profile: str,
     task: str,
-    width_in_paper_heads: int,
+    kept_heads_of_paper_model: int,
     ghosts: Ghost | None = None,
     family: str = "bert",
     learning_rate: float | None = None,
@@ -340,13 +343,15 @@ def student_trained_on_labels_spec(
     due to the teacher, not to longer training.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_paper_heads: the width, such as 3 of 12 heads.
+    kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghosts: settings of ghost modules (GhostBERT's convolutions); None for none.
     family: family of encoders, such as "bert".
     learning_rate: learning rate of the first stage; None and 0 mean that of the
     profile."""
     train = make_distillation_settings(profile, task, learning_rate, bool(ghosts))
-    start = untrained_student_spec(profile, task, width_in_paper_heads, ghosts, family)
+    start = untrained_student_spec(
+        profile, task, kept_heads_of_paper_model, ghosts, family
+    )
     train = set_padded_length(train, ghosts.tokens if ghosts else 0)
     first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_spec(

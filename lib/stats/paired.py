@@ -637,11 +637,15 @@ def estimate_kendall_tau(
         np.random.default_rng(seed), draw_count, len(scores)
     )
 
-    def sum_pair_signs(signs: np.ndarray) -> np.ndarray:
+    def sum_signs_over_pairs_of_examples(signs: np.ndarray) -> np.ndarray:
         return ((weights @ signs) * weights).sum(1)
 
     drawn = _divide_or_zero(
-        sum_pair_signs(a * b), np.sqrt(sum_pair_signs(a * a) * sum_pair_signs(b * b))
+        sum_signs_over_pairs_of_examples(a * b),
+        np.sqrt(
+            sum_signs_over_pairs_of_examples(a * a)
+            * sum_signs_over_pairs_of_examples(b * b)
+        ),
     )
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = scipy.stats.kendalltau(scores, other_scores)

@@ -23,7 +23,7 @@ from lib.papers.grids import backbone_spec
 from lib.stats.compare import Column
 
 S = grids.read_settings("bermo")
-# Tables of this folder's settings.toml, whose comments describe them.
+# Settings from settings.toml in this folder, where comments describe them.
 MODELS: tuple[str, ...] = S.MODELS
 PLAIN: dict[str, Literal["mean", "embedding"]] = S.PLAIN
 LEARNED: float = S.LEARNED

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     EstimatesByRow = dict[tuple[str, str], Any]  # {(source, row): Estimate}.
 
 S = grids.read_settings("efficientbert")
-# Tables of this folder's settings.toml, whose comments describe them.
+# Settings from settings.toml in this folder, where comments describe them.
 COLUMNS: tuple[Column, ...] = S.COLUMNS
 CLAIM_COLUMNS = COLUMNS  # Metrics by which the paper's claims are checked.
 OWN: tuple[str, ...] = S.OWN

@@ -68,7 +68,7 @@ class PaperAndTrueCosts(NamedTuple):
 
 
 S = grids.read_settings("ghostbert")
-# Tables of this folder's settings.toml, whose comments describe them.
+# Settings from settings.toml in this folder, where comments describe them.
 WIDTHS: tuple[int, ...] = S.WIDTHS
 MODELS: tuple[str, ...] = S.MODELS
 WHOLE: tuple[str, ...] = S.WHOLE
@@ -200,7 +200,7 @@ def make_control_specs_of_figure_1(
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {
-        (m, name): partial(student_trained_on_labels_spec, width_in_paper_heads=m)
+        (m, name): partial(student_trained_on_labels_spec, kept_heads_of_paper_model=m)
         for m, name in names.items()
     }
 
@@ -240,7 +240,7 @@ def make_control_specs_of_table_3(
     return made
 
 
-def make_rows_of_augmentations(
+def list_rows_of_data_augmentation_runs(
     profile: str, tasks: Iterable[str], seed: int
 ) -> list[Row]:
     """Return one Row for each task: the run that augments its training texts.

@@ -103,7 +103,7 @@ def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
     times were recorded.
 
     page: the page that is being made.
-    widths_in_twelfths: kept heads of 12 of the pruned models."""
+    widths_in_twelfths: how many of 12 heads the pruned models keep."""
     profile = page.reader_profile[:]
     table = {
         f"{m}/12": {

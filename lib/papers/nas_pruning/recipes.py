@@ -26,7 +26,7 @@ from lib.stats.compare import Column
 from lib.stats.cost import SHAPES
 
 S = grids.read_settings("nas_pruning")
-# Tables of this folder's settings.toml, whose comments describe them.
+# Settings from settings.toml in this folder, where comments describe them.
 MAIN: str = S.MAIN
 RATIOS: tuple[float, ...] = S.RATIOS
 TIMES: int = S.TIMES
