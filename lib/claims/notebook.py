@@ -515,8 +515,8 @@ def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | Non
     The list of all pages is made from these summaries, which are dicts. Their keys
     include `profile` (size of the experiments), `answer` (sentences on what was found),
     `differs` (sentences on the parameters or code of the notebook that a user changed)
-    and `files` (names of the page's files). The result is None where the file is missing, cut off, or written
-    by another version of this code.
+    and `files` (names of the page's files). The result is None where the file is
+    missing, cut off, or written by another version of this code.
 
     folder: the folder of the page."""
     path = folder / f"{notebook_id}.json"
