@@ -302,7 +302,7 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
     )
     grids, absent, store = read_notebook_grids(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
-        print(pages.describe_where_answers_appear(), flush=True)
+        print(pages.describe_page_that_shows_progress(), flush=True)
         if with_missing_runs:
             specs = notebook.list_grid_specs(
                 *(builder.grids for builder in pages.builders)

@@ -71,10 +71,10 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
         "PRES",
         "like",
     )  # no full verb there: all finite forms agree
-    assert treebank.find_grammatical_number(slept, "nsubj") == ("NNS", "dog")
-    assert treebank.find_grammatical_number(slept, "obj") is None
-    assert treebank.find_grammatical_number(likes, "nsubj") == ("NN", "cat")
-    assert treebank.find_grammatical_number(likes, "obj") == ("NNS", "book")
+    assert treebank.find_word_with_number(slept, "nsubj") == ("NNS", "dog")
+    assert treebank.find_word_with_number(slept, "obj") is None
+    assert treebank.find_word_with_number(likes, "nsubj") == ("NN", "cat")
+    assert treebank.find_word_with_number(likes, "obj") == ("NNS", "book")
     assert treebank.compute_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
     assert max(treebank.compute_depths(likes)) == 3
     assert treebank.format_top_constituents(slept) == "nsubj root conj"
@@ -85,7 +85,7 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
 
 
 def subject(sentence):
-    return treebank.find_grammatical_number(sentence, "nsubj")
+    return treebank.find_word_with_number(sentence, "nsubj")
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
 
 ASKS = {
     "Tense": treebank.find_tense,
-    "SubjNumber": lambda s: treebank.find_grammatical_number(s, "nsubj"),
-    "ObjNumber": lambda s: treebank.find_grammatical_number(s, "obj"),
+    "SubjNumber": lambda s: treebank.find_word_with_number(s, "nsubj"),
+    "ObjNumber": lambda s: treebank.find_word_with_number(s, "obj"),
 }
 
 

@@ -316,7 +316,9 @@ def _describe_unclear_columns(
     labels = labels or [_find_probable_label(columns) or "LABEL"]
     texts = [n for n in columns if is_text_name(n) and n not in labels]
     rest = [n for n in columns if n not in labels and not is_metadata_name(n)]
-    texts = texts or _find_longest_columns({name: columns[name] for name in rest})
+    texts = texts or _find_columns_with_longest_texts(
+        {name: columns[name] for name in rest}
+    )
     lists = [", ".join([*(texts[:2] or ["TEXT"]), n]) for n in labels[:3]]
     choices = [
         f"--data {shlex.quote(f'{shorten_path(location)}: {names}')}" for names in lists
@@ -354,7 +356,9 @@ def _describe_missing_header(
     return ErrorText(fault, "the names of the columns", fix)
 
 
-def _find_longest_columns(cells_by_column: Mapping[str, Sequence[str]]) -> list[str]:
+def _find_columns_with_longest_texts(
+    cells_by_column: Mapping[str, Sequence[str]],
+) -> list[str]:
     """Return the columns with at least half as many characters as the longest column;
     they are probably the texts.
 

@@ -243,7 +243,7 @@ def find_tense(sentence: Sentence) -> TargetWord | None:
     )
 
 
-def find_grammatical_number(
+def find_word_with_number(
     sentence: Sentence, dependency_relation: str
 ) -> TargetWord | None:
     """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
@@ -429,7 +429,7 @@ class _Treebank:
         label_and_key = (
             find_tense(sentence)
             if task_name == "Tense"
-            else find_grammatical_number(sentence, _RELATION[task_name])
+            else find_word_with_number(sentence, _RELATION[task_name])
         )
         return ProbingExample(*label_and_key, words) if label_and_key else None
 

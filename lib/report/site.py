@@ -111,7 +111,7 @@ class Report:
     def __str__(self) -> str:
         return paths.format_path(paths.FIGURES / self.profile[:] / "index.html")
 
-    def describe_where_answers_appear(self) -> str:
+    def describe_page_that_shows_progress(self) -> str:
         """Return a line that tells the user which file will show the results.
 
         A command that makes HTML pages prints it when it begins. The file is the index
