@@ -54,16 +54,16 @@ def load(
 ) -> OpenedRun:
     """Open a finished run (training or measurement) with its model and predictions.
 
-        run = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
+        run = load("ghostbert_t03", m=3, model="Ghost", task="CoLA", seed=0)
         run.model, run.tokenizer, run.predictions, run.rows
 
     Raises Refused where no run or several fit, and Absent for a run that was not made.
 
-    name: a part of the run's name, or of the name of a notebook that compares it with
-    other runs.
+    name: a part of the run's name with its "-", or its digest; or a part of the name of
+    a notebook that compares it with other runs.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
-    keep: whether a missing run, or one without weights, is made, and its weights are
-    kept.
+    keep: whether a missing run of a notebook, or a run without weights, is made, and
+    its weights are kept.
     columns: labels that single out the run in the notebook, such as task and seed."""
     from lib.export import opened
 
@@ -75,10 +75,11 @@ def rows(
 ) -> tuple[Task, dict[str, Split]]:
     """Read your own rows for the functions of this package, such as `fit` and `rank`.
 
-    Return (Task, {"train": Split, "dev": Split, and "test" if the data have it}). The
-    Task has the classes and metrics; a Split has the texts and labels. Without
-    development rows a fifth of the texts is held out for them. Raises Refused, with a
-    fix, where columns or rows are not clear, and Absent where files are missing.
+    Return (Task, {"train": Split, "dev": Split, and "test" if the data have it with
+    labels}). The Task has the classes and metrics; a Split has the texts and labels.
+    Without development rows a fifth of the texts, at most 1,000, is held out for them.
+    Raises Refused, with a fix, where columns or rows are not clear, and Absent where
+    files are missing.
 
     place: the path of a file or folder, "hub:NAME" for a data set of the Hugging Face
     hub, or a `datasets.Dataset` or `DatasetDict`.
@@ -100,7 +101,7 @@ def dataset(splits: Mapping[str, Split]) -> DatasetDict:
     """Return the Splits of a task, by name, as a DatasetDict for other libraries.
 
     Its columns are "a" (the text), "b" (the second text, for pairs) and "label" (class
-    code from 0, or score).
+    code from 0, score, or start and end of an answer span).
 
     splits: {"train", "dev", ...: Split}, as `rows` returns them."""
     import datasets
@@ -246,7 +247,8 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
     and for one that cannot follow an earlier one.
 
     op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
-    the names, each with the function that takes the arguments.
+    the names, each with the function that takes the arguments. A module of lib.methods
+    with a function `prune` is an operation too.
     more: arguments that are not saved, such as the importance scores of `rank`."""
     from lib.model import surgery
 

@@ -160,8 +160,9 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     The result is (grids, errors, store). `grids` is {notebook's path: {variable of the
     notebook: Rows}}, where a Row is one planned experiment with labels. `errors` is
     {notebook's path: error} of those whose runs cannot be listed, such as for missing
-    data. `store` finds the results of the runs. Notebooks that lack a parameter which
-    the command sets are left out, and a line on stdout names them.
+    data. `store` finds the results of the runs. Notebooks without runs at the profile
+    are left out, and a line on stdout counts them. So are notebooks that lack a
+    parameter which the command sets; a line names each.
 
     args: the parsed command line; `pattern` has the parts of notebooks' names."""
     from lib.claims import notebook, planned
@@ -525,7 +526,8 @@ def verify(args: argparse.Namespace) -> bool:
 
     Metrics are computed from the stored predictions, and the tables of runs and of the
     papers' tested claims from the metrics. The exit status is 1 (True) where a file
-    differs. With --write the computed files replace the committed ones."""
+    differs or a run is damaged. With --write the computed files replace the committed
+    ones, if no run is damaged."""
     from lib.claims import verify as evidence
     from lib.core.store import Store
 

@@ -95,24 +95,24 @@ class Cell:
     """A Cell is one comparison of models that a paper's claim makes.
 
     Its value is the sum of weight * term over `terms`, where a term is a model or the
-    difference of two. The claim agrees where that value lies in `bounds`, (low, high),
-    of which one may be infinite. Bounds of (0, 0) say that the measure is 0 in every
-    run.
+    difference of two. The claim agrees where the 95 % interval of that value lies in
+    `bounds`, (low, high), of which one may be infinite. Bounds of (0, 0) say that the
+    measure is 0 in every run.
 
     text: the comparison as it is written, such as "Ghost > Prune @ m=3".
     measure: the quantity that is compared, a key of MEASURES; "" for the task score.
-    about: an argument of that measure, such as a layer; "" for most.
-    slope: where a line is fitted to the scores of several models, how the models are
-    weighted in its slope (a key of WEIGHTS, such as "per doubling"); else ""."""
+    about: an argument of that measure, such as the timed model; "" for most.
+    slope: where several models are combined, as by a fitted line, how they are weighted
+    (a key of WEIGHTS, such as "per doubling"); else ""."""
 
     text: str
     measure: str  # Key of MEASURES; "" for the score.
-    about: str  # Argument of the measure, such as a layer; "" for most.
+    about: str  # Argument of the measure, such as the timed model; "" for most.
     terms: tuple[WeightedTerm, ...]
     # Claimed region. At (0, 0) the measure must be 0 in every run.
     bounds: tuple[float, float]
-    # Where a line is fitted to the scores of several models and its slope is compared:
-    # how the models are weighted in the slope (a key of WEIGHTS). Else "".
+    # Where several models are combined, as by a fitted line: how they are weighted (a
+    # key of WEIGHTS). Else "".
     slope: str
 
     @property

@@ -36,7 +36,7 @@ for _module in (options, *import_module_of_each_paper("options").values()):
 
 # Content of a printed cell: its number, its text, or None where it is empty.
 PrintedValue: TypeAlias = Fraction | str | None
-# {(table, column, row number): text} of printed cells.
+# {(table, column, row number from 0): text} of printed cells.
 TextByPrintedCell: TypeAlias = dict[tuple[str, str, int], str]
 
 
@@ -188,9 +188,10 @@ class PrintedCells:
         are planned, but need not be made.
 
         settings_csv_row: the table, column and row of the printed cell, and the step
-        (kind of work) and argument of the runs that must agree with it. With the
-        `relation` "is", all these runs must have the printed value; with "among", at
-        least one of them."""
+        (kind of work) and argument of the runs that must agree with it. Where the
+        column `times` names a second row, the product of both cells counts as printed.
+        With the `relation` "is", all these runs must have the printed value; with
+        "among", at least one of them."""
         rows = filter(None, (settings_csv_row["row"], settings_csv_row["times"]))
         cells = [
             self.read_cell(settings_csv_row["table"], settings_csv_row["column"], row)
@@ -324,8 +325,8 @@ def call_function_by_import_path(import_path: str, *args: Any, **keywords: Any) 
     """Call a function of this package by its import path and return its result.
 
     The result, such as a count of parameters, is compared with the one that a paper
-    prints. An argument that names an encoder, such as "bert-base", is replaced by its
-    Shape (the encoder's sizes).
+    prints. A positional argument that names an encoder, such as "bert-base", is
+    replaced by its Shape (the encoder's sizes).
 
     import_path: a module below `lib`, a colon, and the name of a function in it, such
     as "papers.efficientbert.search.net:ffn_parameters"."""

@@ -37,7 +37,8 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
 
     The committed `files.csv` has the digests of README, published tables, figures and
     others. A message names the file and how to restore it. A file that is missing, or
-    that has no digest, is reported too.
+    that has no digest, is reported too. Published tables of a paper whose code was
+    deleted are left out.
 
     digests_file: another file of digests in place of `files.csv`."""
     digests_file = digests_file or paths.records_root() / FILES

@@ -117,9 +117,9 @@ def estimate_cell(
 ) -> paired.Estimate | None:
     """Estimate the effect of one comparison of models (a Cell) from its runs.
 
-    Return an Estimate (a number with its 95 % interval), or None where runs are
-    missing. Task scores are compared in pairs over seeds and examples. Any other
-    measure is averaged over seeds, or has a function of its own.
+    Return an Estimate (a number with its 95 % interval), or None where there are too
+    few runs for one. Task scores are compared in pairs over seeds and examples. Any
+    other measure is averaged over seeds, or has a function of its own.
 
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
@@ -186,7 +186,7 @@ def estimate_mean_of_measure(
     of a seed. These means are summed over models with the comparison's weights, such as
     1 for the method and -1 for its rival; the interval is over seeds. For a quantity
     that is true or false, the estimate is the difference between the models' shares of
-    true runs, in points.
+    true runs, in points, or the share of a single model.
 
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""

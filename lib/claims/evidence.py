@@ -7,13 +7,13 @@ one planned seed to every claim, in the order of `data/published/plan.csv` and t
 `plan_fair.csv`; other claims come last. So all claims gain seeds evenly if time runs
 out.
 
-A larger profile such as base has a plan of lines (`lib.claims.planned`). Each step of
-the plan is finished before the next begins, and within a step each seed. So a teacher
-and its students are made one after the other.
+A larger profile such as base has a plan of lines (`lib.claims.planned`). All runs of a
+step of the plan are queued before those of the next, and within a step those of each
+seed. So a teacher and its students are made one after the other.
 
 The runs must fit on a small disk. Weights that these commands saved are therefore
 deleted when no missing run of the profile needs them. Weights that a reader or another
-command saved stay."""
+command saved stay, and so do those of an input that runs of all seeds share."""
 
 import shutil
 from collections import Counter
@@ -215,8 +215,10 @@ def execute_and_record_missing_runs(
     """Make the runs that claims still need, and record each one when it is finished.
 
     Return {Spec (description of a run): why its run failed, in one line}. A record is a
-    copy of a run without its weights, small enough to be committed. Weights that no
-    missing run needs any more are deleted, since the disk is small.
+    copy of a run without its weights, small enough to be committed. Of the inputs of
+    these runs, such as a teacher, only searches are recorded. Weights that such
+    commands saved and no missing run needs any more are deleted, since the disk is
+    small.
 
     claims_or_plan_lines: rows of `claims.csv` (`select_claims`) at profile mini, lines
     of the plan (`select_plan_lines`) at another profile.
@@ -278,9 +280,9 @@ class SavedWeights:
     """A SavedWeights is the set of runs whose weights may be deleted to free the disk.
 
     `execute_and_record_missing_runs` adds each run whose weights it saved, and deletes
-    them when no other run needs them. Weights that a user saved are not in it. The set
-    is a file of digests, one of each run's manifest (list of files), so it outlives a
-    command that is stopped."""
+    them when no missing run needs them. Weights that a user saved are not in it. The
+    set is a file of digests, one of each run's manifest (list of files), so it outlives
+    a command that is stopped."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
@@ -363,9 +365,10 @@ def describe_claim_progress(
 ) -> Iterator[str]:
     """Yield a line of text for each claim: finished seeds, missing runs and their time.
 
-    The line ends with the outcomes of the claim's comparisons, such as "2 agrees", from
-    the committed results. A last line has the time of all missing runs together. The
-    user sees what the command `evidence` has still to do.
+    The line ends with the outcomes of the claim's measured comparisons, such as "2
+    agrees", from the committed results; it is "1 not measured" where none is measured.
+    A last line has the time of all missing runs together. The user sees what the
+    command `evidence` has still to do.
 
     claims: statements of the papers that runs test, as rows of `claims.csv`.
     store: where finished runs are looked up."""
@@ -392,8 +395,9 @@ def describe_plan_progress(
 ) -> Iterator[str]:
     """Yield a line of text for each line of a plan: finished seeds, missing runs, cost.
 
-    The cost is the planned core-hours, for bfloat16. A last line has the sums. The user
-    sees what the command `evidence` has still to do at this profile.
+    The cost is the planned core-hours, for bfloat16. A last line has their sum and the
+    number of all missing runs, each counted once. The user sees what the command
+    `evidence` has still to do at this profile.
 
     plan_lines: lines that each ask for runs of one notebook (`select_plan_lines`).
     store: where finished runs are looked up.

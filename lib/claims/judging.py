@@ -224,8 +224,8 @@ def group_cells_by_seeds(
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Group the comparisons (Cells) of a claim by their planned seeds: {seeds: Cells}.
 
-    Each group is then tested on the runs at its seeds. Where a central claim (a main
-    conclusion of a paper) makes the same comparison, the seeds are those of that claim.
+    Each group is then tested on the runs at its seeds. Where a comparison is counted
+    under another claim, which makes the same one, the seeds are those of that claim.
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini"."""
@@ -266,8 +266,8 @@ def add_sentence_and_axis_label(result: words.Result) -> words.Result:
 
     The fields `sentence` and `short` (the axis label) get the comparison in words, with
     its task. In the sentence, the effects for which the claim holds may follow, such as
-    "(at most 0.5)". `same_as` gets the central claim (a main conclusion of a paper)
-    that makes the same comparison, or "". The words are from the table `cells.csv`."""
+    "(at most 0.5)". `same_as` gets the claim that makes the same comparison and counts
+    it, or "". The words are from the table `cells.csv`."""
     words = lists.find_cells_csv_row(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
@@ -352,10 +352,10 @@ def mark_repeated_comparisons(
     of a repeated comparison names the other claim. Repeats that were known before the
     runs are marked already. This function finds others: differences in points on the
     same tasks, with the same estimate to 8 decimals, on which both claims put equal
-    bounds.
+    bounds. Only comparisons of claims with the role "finding" are marked.
 
-    verdicts: {claim id: Verdict}. Claims that are not in it are read from the committed
-    `verdicts.csv`.
+    verdicts: {claim id: Verdict}. Other central claims and own questions are read from
+    the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
     for row in read_verdicts_csv():
@@ -476,8 +476,8 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     A comparison is one test of a paper's claim. There is one row for each comparison on
     a task, as {column: text} with the columns of HEAD, such as `estimate`, `low` and
     `high` (95 % interval), `p` (p-value) and `word` (the outcome, such as "agrees").
-    Without the file the result is []. Comparisons with models of a paper whose code was
-    deleted are left out."""
+    Without the file, or for one of an earlier form, the result is []. Comparisons with
+    models of a paper whose code was deleted are left out."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return []
@@ -604,8 +604,9 @@ def format_arithmetic_claims_csv_rows(
 ) -> list[tuple[str, ...]]:
     """Return the rows of `arithmetic.csv`, the committed checks of printed numbers.
 
-    There is one tuple for each number that was computed again: claim id, paper, kind of
-    claim, statement, outcome such as "equal", and the computed value as text.
+    There is one tuple for each claim that was computed again: claim id, paper, role
+    such as "arithmetic", statement, outcome such as "equal", and the computed value as
+    text.
 
     verdicts: {claim id: Verdict}; claims that are decided by runs are left out."""
     about = {

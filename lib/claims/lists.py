@@ -74,7 +74,7 @@ def belongs_to_papers_with_code(csv_row: Mapping[str, str]) -> bool:
 
 @cache
 def list_claim_ids() -> set[str]:
-    """Return the ids, such as "G1", of all claims that can be tested.
+    """Return the ids, such as "G1", of all claims in the files `claims.csv`.
 
     These are the claims of the papers whose code is installed, and the repository's own
     questions."""
@@ -140,7 +140,7 @@ def list_planned_cell_seeds(
 ) -> tuple[int, ...]:
     """Return the seeds that were planned for one comparison of a claim, at one profile.
 
-    Where a central claim (a main conclusion of a paper) makes the same comparison, they
+    Where the comparison is counted under another claim, which makes the same one, they
     are the seeds of that claim, so that both have the same runs.
 
     cell_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @ m=3".
@@ -157,7 +157,8 @@ def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
     The file describes each comparison that a claim makes. Its columns are `sentence`
     (the comparison in words), `short` (an axis label), `interest` (the smallest effect
     of interest, fixed before the runs), `same_as` (id of another claim that makes the
-    same comparison and counts it, or ""), and `needs` (other papers whose models are compared)."""
+    same comparison and counts it, or ""), and in some files `needs` (other papers whose
+    models are compared)."""
     every = (
         row
         for paper in (*PAPERS, "own")
@@ -170,8 +171,8 @@ def find_cells_csv_row(claim_id: str, cell_text: str) -> dict[str, str]:
     """Return the row of `cells.csv` that describes one comparison of a claim.
 
     It has the comparison in words, an axis label, the smallest effect of interest, and
-    the central claim that makes the same comparison, if any. Raises KeyError where
-    there is no such row.
+    the claim that makes the same comparison and counts it, if any. Raises KeyError
+    where there is no such row.
 
     claim_id: such as "G1".
     cell_text: the comparison, such as "Ghost > Prune @ m=3"."""

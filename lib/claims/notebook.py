@@ -31,7 +31,8 @@ from lib.papers import grids
 
 ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
 # Environment variable, set by commands that make pages: where to write the page, as
-# JSON. Where it is set, the notebook trains nothing and shows no widget.
+# JSON. Where it is set, the notebook leaves missing runs to the command and shows no
+# widget.
 BATCH = "WORKBOOK_BATCH"
 
 # Largest allowed (number, seed) of a parameter whose annotation has no range.
@@ -64,7 +65,8 @@ def list_notebooks() -> dict[str, Path]:
     """Return {notebook id: path} of all notebooks, sorted by id.
 
     Commands find notebooks by id. An id is the paper's prefix and the name of the file,
-    such as "bermo_t03_stability"."""
+    such as "bermo_t03_stability". Outside of the papers' folders it is the name of the
+    file alone."""
     files = [*paths.NOTEBOOKS.glob("*.ipynb"), *paths.NOTEBOOKS.glob("[!.]*/*.ipynb")]
     return dict(sorted((make_notebook_id(path), path) for path in files))
 
@@ -271,9 +273,10 @@ def execute_grid_code(
     Return {variable: Rows}, where a Row has the labels and the description (Spec) of a
     run. The runs of the variable `grid` are those that the notebook makes. Those of
     other variables, such as `recorded`, are only looked up, and shown if they exist.
-    Where no seeds are given, rows have the seeds that are planned for the comparisons
-    of claims. Raises Refused for unusable parameters and for any error in the cell but
-    FileNotFoundError, which is raised as it is.
+    Where neither seeds nor a user's own data or encoder are given, rows have the seeds
+    that are planned for the comparisons of claims. Raises Refused for unusable
+    parameters and for any error in the cell but FileNotFoundError, which is raised as
+    it is.
 
     parameter_values: {parameter: value}; the others have their defaults.
     include_recorded_rows: whether to call a function that lists the runs of `recorded`,
@@ -460,10 +463,10 @@ def find_notebook_page_folder(
 
     A page is the HTML with the notebook's tables and figures. Return (path,
     differences): the folder, and sentences on the differences from the committed page.
-    A page that a command makes from an unchanged notebook with its default values is a
-    standard page and has no differences. Any other page is an experiment with a folder
-    of its own, so that it never replaces a standard page. The name of that folder says
-    in short what differs.
+    A page that a command makes from an unchanged notebook with its default values, at
+    any profile, is a standard page and has no differences. Any other page is an
+    experiment with a folder of its own, so that it never replaces a standard page. The
+    name of that folder says in short what differs.
 
     parameter_values: the values of all parameters.
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where

@@ -1,11 +1,11 @@
 """This module reads the plan of a large profile, such as base, at which only planned
 runs are made.
 
-`data/published/plan_<profile>.csv` has one line for each comparison or score, in the
-order in which runs are made. A line names a notebook, labels of the rows of its grid,
-tasks and seeds. At such a profile a notebook has the rows of its lines, and a notebook
-without a line has none. The queue of runs (`lib.claims.evidence`) is made from the same
-rows. The module does not import torch."""
+`data/published/plan_<profile>.csv` has lines, each for comparisons of a claim or for
+scores, in the order in which runs are made. A line names a notebook, labels of the rows
+of its grid, tasks and seeds. At such a profile a notebook has the rows of its lines,
+and a notebook without a line has none. The queue of runs (`lib.claims.evidence`) is
+made from the same rows. The module does not import torch."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,8 +34,8 @@ class PlanLine:
 
     order: the number of the line.
     step: a group of lines; its runs are made before those of the next group.
-    claim, page: ids of the claim that is tested and of the notebook that lists the
-    runs.
+    claim, page: ids of the claim that is tested ("levels" for scores without a claim)
+    and of the notebook that lists the runs.
     models: labels of the models.
     where: conditions on the runs' labels, such as "m=3/1" (m is 3 or 1).
     cells: the comparisons of models, each tested on each of `tasks`.
@@ -200,7 +200,7 @@ def read_omitted_values_by_label(
 ) -> dict[str, list[Any]]:
     """Return {label: values} of the runs that a notebook leaves out at a profile.
 
-    An example is {"norm": ["channels", "tokens"]}: a run whose label `norm` has one of
+    An example is {"norm": ("channels", "tokens")}: a run whose label `norm` has one of
     these values is not made, so that the profile toy stays a quick first look. The
     settings file of the notebook's paper lists them.
 

@@ -12,9 +12,9 @@ with its estimate and p-value.
 rest on.
 
 Each difference becomes one line of text. `python -m lib verify --write` writes these
-files and the findings in README, if all records are sound. Records and files are
-checked first, since the words rest on them. No data set is read, so every machine
-computes the same."""
+files and the findings in README, if all records are sound. Records and, without
+`--write`, files are checked first, since the words rest on them. No data set is read,
+so every machine computes the same."""
 
 import csv
 from collections import defaultdict
@@ -218,9 +218,9 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     """Return one line of text for each fault of a committed file.
 
     A fault is a difference from the text that is computed from the records (copies of
-    runs in git). The line names the file, the values and how to repair it. Tables are
-    compared cell by cell, and numbers may differ by a small tolerance; README is
-    compared as a whole.
+    runs in git). The line names the file and how to repair it, and for a table the
+    values. Tables are compared cell by cell, and numbers may differ by a small
+    tolerance; README is compared as a whole, unless the code of a paper was deleted.
 
     expected_text: the computed text."""
     old, name = (
@@ -314,13 +314,13 @@ def list_record_faults(
 ) -> list[str]:
     """Check the runs and result files in git; return one line of text for each fault.
 
-    The list is empty where all is right. Records (runs in git, without weights) are
-    checked first. If they are sound, all committed tables and README are computed again
-    from them and compared.
+    The list is empty where all is right. Records (runs in git, without weights) and the
+    digests of committed files are checked first. If they are sound, all committed
+    tables and README are computed again from the records and compared.
 
     store: where the records are.
     rewrite_committed_files: if the records are sound, write the computed files instead
-    of comparing them."""
+    of comparing them, and their digests anew."""
     lines = [line for line in map(describe_record_damage, store.list_records()) if line]
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not rewrite_committed_files:

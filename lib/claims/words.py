@@ -128,7 +128,7 @@ class Result:
     counts: str = ""  # Counts of a share, such as "8 of 8 against 0 of 8".
     sentence: str = ""  # The comparison and its task, in words.
     short: str = ""  # The comparison as an axis label.
-    # Central claim with the same comparison, under which it is counted.
+    # Another claim with the same comparison, under which it is counted.
     same_as: str = ""
     # P-value after Holm's correction over all comparisons of a paper.
     holm: float | None = None
@@ -140,8 +140,8 @@ class Result:
         It is the effect that the paper prints or, where it prints none, the smallest
         effect of interest. The measured effect is weaker where its whole interval lies
         below this value (above it, for a value below "no effect"). The result is None
-        where this value means no effect, or where the claim excludes it, as "> 0"
-        excludes -1."""
+        where there is neither, where the value means no effect, or where the claim
+        excludes it, as "> 0" excludes -1."""
         value = self.interest if self.printed is None else self.printed
         low, high = self.cell.bounds
         usable = (
@@ -162,7 +162,7 @@ class Result:
     def why_unmeasured(self) -> str:
         """Explain in a sentence why this comparison counts as not measured.
 
-        Reasons are missing runs, fewer than three seeds, or a model that learned
+        Examples are missing runs, fewer than three seeds, or a model that learned
         nothing. It is "" where there is a 95 % interval."""
         if self.reason:
             return self.reason
@@ -210,8 +210,9 @@ class Result:
 
         The phrase qualifies a result that agrees with the claim, where the 95 %
         interval excludes the effect that the paper prints. Where the paper prints none,
-        the phrase is "weaker than the effect of interest" if the interval lies below
-        the smallest effect of interest. In all other cases the result is ""."""
+        the phrase is "weaker than the effect of interest" if the whole interval is
+        weaker than the smallest effect of interest. In all other cases the result is
+        ""."""
         e, (low, high) = self.estimate, self.cell.bounds
         if self.verdict_word != AGREES or self.tested_effect is None or e is None:
             return ""
@@ -272,7 +273,7 @@ class Result:
     def is_difference(self) -> bool:
         """Return whether the effect is a difference, which is shown with its sign.
 
-        Ratios and values of a single model are shown without "+"."""
+        Ratios, rank correlations and values of a single model are shown without "+"."""
         quantity = self.cell.measured_quantity
         is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
         return not is_sole
@@ -280,7 +281,7 @@ class Result:
     def format_number(self, value: float) -> str:
         """Return a number in the unit of this comparison as text for tables.
 
-        Points of a score and ratios of at least 1 have one decimal, other numbers two;
+        Points and ratios of at least 1 have one decimal, slopes and other numbers two;
         a difference has its sign. A number of at least 0.0001 is never shown as 0, so
         that a reader can see on which side of 0 an interval lies."""
         points = self.unit.startswith("points") and not self.cell.slope
@@ -314,10 +315,11 @@ class Result:
     def reading(self) -> str:
         """Return the outcome as tables show it: "agrees (weaker than printed) †".
 
-        The brackets compare our effect with the one that the paper prints. They stand
-        only where our 95 % interval excludes the printed one. A claim that two models
-        are equal has the outcome "they differ" where it fails. The mark † says that the
-        outcome stays significant after Holm's correction."""
+        The brackets compare our effect with the one that the paper prints or, where it
+        prints none, with the smallest effect of interest. They stand only where our 95
+        % interval excludes that effect. A claim with two bounds, such as that two
+        models are equal, has the outcome "they differ" where it fails. The mark † says
+        that the outcome stays significant after Holm's correction."""
         word = (
             "they differ"
             if self.verdict_word == OPPOSITE and self.claims_equivalence
@@ -357,7 +359,7 @@ class Verdict:
 
     claim: the id of the claim.
     note: remarks for readers, such as on failed runs.
-    profile: the size of the experiments, such as "mini"."""
+    profile: the size of the experiments, such as "mini"; "any" for a check."""
 
     claim: str
     results: tuple[Result, ...] = ()
@@ -592,8 +594,10 @@ def make_results_of_cell(
     """Estimate one comparison of a claim (Cell) on its runs and return its Results.
 
     A Result is the comparison on a task, or on the mean of tasks, with its estimate and
-    interval. A comparison that is tested on each task has one Result for each. Any
-    other has one for the mean of all testable tasks, followed by one for each task.
+    interval. A comparison that is tested on each task, or is a share of runs, has one
+    Result for each. One of task scores on several tasks has one for the mean of all
+    testable tasks, followed by one for each task. Any other, such as one of another
+    measure, has a single Result.
 
     rows: rows of the compared runs, each with labels, run and metrics.
     inputs: the metrics of each task, the effects to test against, the scores of

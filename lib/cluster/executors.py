@@ -1,8 +1,8 @@
 """This module has the executor of this machine, which runs calls in worker processes.
 
-An executor runs at most `slots` calls at once. Its `submit` begins a call, and its
-`wait_for_finished` returns the calls that ended. `lib.cluster.remote` has executors for
-many machines."""
+An executor's `slots` is the largest number of calls at once, which its caller keeps to.
+Its `submit` begins a call, and its `wait_for_finished` returns the calls that ended.
+`lib.cluster.remote` has executors for many machines."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # Seconds that a stopped worker has to save its state before it is killed.
 # Peak memory of one worker in bytes, by kind of run: a toy run (2 layers, generated
-# data), any other run on a CPU, and a run on a GPU. The first two were measured; the
-# last is computed for the largest model and batch of the papers.
+# data) or one without data, any other run on a CPU, and a run on a GPU. The first two
+# were measured; the last is computed for the largest model and batch of the papers.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
 # Memory in bytes of the host that a run on a GPU may take: an estimate for CUDA's
 # libraries, the data, and the weights on their way to the GPU.
@@ -78,9 +78,9 @@ def estimate_resources(spec: Spec) -> Resources:
     """Return the CPU cores, the GPU and the memory that a training run needs.
 
     An executor uses it to start no more runs at once than fit. The number of cores is
-    that of the threads in the Spec. The memory is a fixed estimate for runs on toy
-    data, other runs on a CPU, and runs on a GPU; on a CPU it is more for a run that
-    starts from a large checkpoint.
+    that of the threads in the Spec. The memory is a fixed estimate for runs on toy data
+    or without the argument "data", other runs on a CPU, and runs on a GPU; on a CPU it
+    is more for a run that starts from a large checkpoint.
 
     spec: the description of the run."""
     numerics = spec.args.get("numerics") or {}

@@ -1,9 +1,10 @@
 """This module has the executors for many machines: a Ray cluster, and Slurm.
 
-They have the methods of `lib.cluster.executors.Local`. The folders of runs, data and
-code must be shared, with the same paths on all machines. A lock file for each run keeps
-it from being executed twice at once. So a run whose machine is lost is simply submitted
-again, and resumes from its last checkpoint."""
+They have the methods `submit`, `wait_for_finished` and `close` of
+`lib.cluster.executors.Local`. The folders of runs, data and code must be shared, with
+the same paths on all machines. A lock file for each run keeps it from being executed
+twice at once. So a run whose machine is lost is simply submitted again, and resumes
+from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -46,9 +47,9 @@ def call_with_data_root(
 class Ray:
     """A Ray is an executor on a Ray cluster: each call is a Ray task.
 
-    It has the methods of the executor on this machine, so that runs can be moved to a
-    cluster. When a machine is lost, Ray starts its calls again on other machines.
-    Raises Refused where no cluster answers.
+    It has the methods `submit`, `wait_for_finished` and `close` of the executor on this
+    machine, so that runs can be moved to a cluster. When a machine is lost, Ray starts
+    its calls again on other machines. Raises Refused where no cluster answers.
 
     address: the cluster's address ("auto", "host:port"). Where it is empty, the
     environment variable RAY_ADDRESS is taken; without that variable a cluster of this
@@ -116,7 +117,7 @@ class Ray:
 
 class ResubmittedCall:
     """A ResubmittedCall wraps a function for submitit, so that Slurm calls it again
-    with the same arguments after a job was preempted."""
+    with the same arguments after a job was preempted or its time ran out."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -127,7 +128,8 @@ class ResubmittedCall:
     def checkpoint(self, *args: Any) -> DelayedSubmission:
         """Return the submission that replaces a preempted job: the same call once more.
 
-        submitit calls this method, by its name, when Slurm preempts a job."""
+        submitit calls this method, by its name, when Slurm preempts a job, and shortly
+        before the time of a job runs out."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *args)
@@ -161,8 +163,8 @@ def make_job_watcher() -> SlurmInfoWatcher:
 class Slurm:
     """A Slurm is an executor on a Slurm cluster: each call is a job.
 
-    It has the methods of the executor on this machine, so that runs can be moved to a
-    cluster.
+    It has the methods `submit`, `wait_for_finished` and `close` of the executor on this
+    machine, so that runs can be moved to a cluster.
 
     slurm_settings: parameters of submitit (the library that submits jobs), such as
     "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on this

@@ -270,9 +270,10 @@ def execute_specs(
     well. Raises Refused for an unknown backend.
 
     store: the folders of runs; by default those of this project.
-    workers: the number of runs at once; by default as many as cores and memory allow.
+    workers: the number of runs at once; by default as many as cores and memory allow,
+    1 on this machine's GPU, and at most 100 on a cluster.
     keep_weights: whether the weights of the given Specs are saved. Weights of inputs
-    are saved in any case.
+    and of runs on toy data are saved in any case.
     checkpoint_interval_seconds: seconds between two checkpoints, from which a stopped
     run resumes.
     call_after_run: f(Spec), called after each run that succeeded.

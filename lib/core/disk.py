@@ -275,7 +275,8 @@ def digest_bytes(data: bytes) -> str:
 class FileStamp(NamedTuple):
     """A FileStamp has the properties of a file by which a changed content is noticed.
 
-    Two stamps of one path are equal only if the file was not written in between, so a
+    Two stamps of one path are equal only if the file was not written in between, or so
+    soon after the first stamp that the clock of the file system had not moved. So a
     cache keyed by the stamp need not read the file. `modified_ns` and `changed_ns` are
     mtime and ctime in nanoseconds."""
 
@@ -412,8 +413,8 @@ def describe_folder_damage(folder: Path) -> str:
     """Return in a sentence the first damage of a folder, or "" where it has none.
 
     Damage is a file that is missing, or that differs from its SHA-256 digest in the
-    folder's `manifest.json` (`check_manifest`). Callers make a damaged checkpoint or
-    cache again instead of reading it."""
+    folder's `manifest.json` (`check_manifest`). Callers do not read a damaged
+    checkpoint or cache: they make it again, take an earlier one, or refuse it."""
     try:
         check_manifest(folder)
     except Damaged as error:

@@ -52,7 +52,8 @@ def execute(
     executed first. An error is written to the run's `status.json`, and raised.
 
     store: finds and writes the folders of runs; by default those of this project.
-    keep_weights: whether the model's weights are saved.
+    keep_weights: whether the model's weights are saved; a run that lacks them is then
+    made again. Weights of runs on toy data are always saved.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     store = store or Store()
     if run := store.find_run(spec, needs_weights=keep_weights):
@@ -173,7 +174,8 @@ def execute_in_worker(
     spec_json: the Spec (step, arguments, inputs, seed) as JSON (`Spec.to_json`).
     runs_folder, records_folder: folders in which the results of this machine, and those
     committed to git without weights, are looked up. New ones go to `runs_folder`.
-    keep_weights: whether the model's weights are saved.
+    keep_weights: whether the model's weights are saved; those of runs on toy data
+    always are.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     spec = from_json(spec_json)
     try:

@@ -46,7 +46,8 @@ class Numerics(Option):
 class Train(Option):
     """A Train has the settings of one training by AdamW.
 
-    The learning rate rises linearly in the warmup and then falls linearly to 0.
+    The learning rate rises linearly in the warmup and then falls linearly. It would be
+    0 one step after the last.
 
     batch: rows of a batch.
     max_length, pad_to: tokens to which longer rows are cut, and to which all batches
@@ -54,9 +55,10 @@ class Train(Option):
     clip: the largest norm of the gradient; 0 does not clip.
     warmup: the share of all steps in which the learning rate rises.
     select: whether the result is the model of the "last" step, or the one with the
-    "best" score on held-out training rows or, if there are none, on development rows.
-    It is evaluated every `eval_every` steps (0 is once an epoch). `select_by` has the
-    metrics whose mean is this score; () takes the first metric of the task.
+    "best" score on held-out training rows, where the step scores such rows, or else on
+    development rows. It is evaluated every `eval_every` steps (0 is once an epoch).
+    `select_by` has the metrics whose mean is this score; () takes the first metric of
+    the task.
     spare_norms: whether biases and LayerNorms have no weight decay.
     taps: the learning rate of the convolution kernels of ghost modules (GhostBERT); 0
     takes `lr`.
@@ -73,8 +75,8 @@ class Train(Option):
     dropout: Share = 0.0  # Dropout rate of hidden states and of attention weights.
     pad_to: int = 0  # Tokens to which every batch is padded; 0 pads to its longest row.
     # Which model is the result: that of the "last" step, or the one with the "best"
-    # development score. The papers report the latter on the same rows, which is
-    # optimistic.
+    # score on development rows, or on held-out rows where the step scores them. The
+    # papers select and report on the same development rows, which is optimistic.
     select: Literal["last", "best"] = "last"
     # Metrics whose mean decides which model is "best"; empty is the task's first
     # metric.
@@ -112,8 +114,8 @@ class Targets(Option):
 class Span(Option):
     """A Span says how SQuAD's passages are cut into overlapping windows of tokens.
 
-    Passages are longer than the model's input. BERT's script has stride 128, max_query
-    64 and max_answer 30.
+    Passages may be longer than the model's input. BERT's script has stride 128,
+    max_query 64 and max_answer 30.
 
     stride: tokens from the start of a window to the start of the next one.
     max_query: tokens to which longer questions are cut.

@@ -114,12 +114,13 @@ class Outcome(Columns):
     run: the stored result of the training or measurement, or None.
     state: "finished", "running", "failed", "stopped", "died" (its process was killed)
     or "missing" (no attempt).
-    error: the error of the last attempt in one line; "" where there was no attempt."""
+    error: why there is no run, in one line: the error of the last attempt, or of an
+    input; "" where none is known."""
 
     row: Row
     run: Run | None
     state: str  # "finished", "running", "failed", "stopped", "died" or "missing".
-    # Error of the last attempt in one line; "" where there was no attempt.
+    # Error of the last attempt, or of an input, in one line; "" without one.
     error: str = ""
 
     @cached_property

@@ -10,11 +10,11 @@ and its run is found again.
 
 A run folder holds `spec.json`, `status.json` (state, times, attempts),
 `metrics.json`, `env.json` (versions and processor), `events.jsonl` (the log of the
-training), arrays such as `predictions.safetensors`, and `model/` where another Spec
-needs the weights. A folder without `.part` is complete: it gets its name by one rename
-at the end. Its manifest has a digest of each file (lib.core.disk). A run that is
-damaged, or belongs to another Spec, is reported, not used, and replaced by a new run. A
-run that cannot be read stays where it is, and raises OSError."""
+training), arrays such as `predictions.safetensors`, and `model/` where the weights are
+kept. A folder without `.part` is complete: it gets its name by one rename at the end.
+Its manifest has a digest of each file (lib.core.disk). A run that is damaged, or
+belongs to another Spec, is reported, not used, and replaced by a new run. A run that
+cannot be read stays where it is, and raises OSError."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ class Run:
         """Return the path of the folder with the model's weights and tokenizer.
 
         The folder is missing where the weights were not saved.
-        `lib.model.backbone.load` opens the model."""
+        `lib.model.backbone.load` opens the model. Some steps, such as "augment", make
+        no model, and have other large files in this folder."""
         return self.folder / "model"
 
     def read_arrays(self, file_name: str) -> Arrays:
@@ -349,14 +350,15 @@ class Store:
         A Spec is the description of a run (training or measurement). Inputs, such as a
         teacher, come before the Specs that need them, so the runs can be made in this
         order. The inputs of a finished run are left out, since its result does not need
-        them any more. A Spec in bfloat16 is replaced by the same Spec in float32 where
-        that has a run, or where this processor has no bfloat16 instructions.
+        them any more. A Spec in bfloat16 is left out where the same Spec in float32 has
+        a run, and is replaced by that Spec where this processor has no bfloat16
+        instructions.
 
         specs: the Specs whose results are wanted.
         keep_weights: whether the weights of these Specs are needed too, besides their
         metrics.
-        ignore_float32_runs: whether Specs are never replaced by their float32
-        version."""
+        ignore_float32_runs: whether Specs are never left out for, or replaced by, their
+        float32 version."""
         looked: NeedsWeightsBySpec = {}
         todo: NeedsWeightsBySpec = {}
 
@@ -523,7 +525,7 @@ class Scratch:
     result: the metrics that the training loop returned.
     checkpoint_interval_seconds: by default so long that no checkpoint is written."""
 
-    result: Json  # Return value of `lib.train.learn.Trainer.fit`.
+    result: Json  # Return value of `lib.train.loop.fit`.
 
     # Seconds between checkpoints: by default so many that none is written.
     checkpoint_interval_seconds = 1e9
@@ -545,7 +547,8 @@ class Scratch:
 
         Checkpoints save the log too, so a training that resumes has the whole log.
 
-        step: the number of the training step, from 0.
+        step: the number of the training step, from 0; for a score of the model the
+        number of steps done.
         values: {name: JSON value, or a number that can be turned into a float}."""
         self.lines.append(
             json.loads(json.dumps({"step": step, **values}, default=float))

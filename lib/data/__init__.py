@@ -57,7 +57,7 @@ class Task:
     labels: the class names in the order of the official class codes; () for a
     regression and for spans.
     metrics: names of metrics, such as "accuracy" or "matthews" (lib.stats.metrics).
-    Tables of papers show the first metric of this tuple.
+    Tables show the first metric of this tuple where a paper prints none for the task.
     span: whether the answer is a span of the second text, as in SQuAD.
     scale: the lowest and the highest score in a user's file, for a regression. Scores
     of the file are mapped linearly to 0 to 5 for training."""
@@ -87,8 +87,8 @@ class Split:
     y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]: start and
     end (exclusive) of the first answer in `b`, in characters; -1 and -1 where there is
     no answer.
-    index: the number of each row in its source, int64 [N], by which predictions of two
-    runs are matched.
+    index: a number for each row, which it keeps when rows are selected, int64 [N].
+    Predictions of two runs are matched by it.
     answers: for spans, the accepted answer texts of each row."""
 
     a: list[str]
@@ -230,13 +230,14 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
     A Spec (the description of a run) contains digests of its data. Where data are
     missing, their digest is taken from this project's file `data/digests.json`. Where
     it has none, the text "absent" is used within the block, and FileNotFoundError is
-    raised outside of it.
+    raised outside of it. Only digests of unseen rows and of pools have no such
+    replacement: where the file lacks them, the rows are read, within the block too.
 
     Yields a set, to which the names of the missing data, such as "glue/CoLA", are
     added.
 
-    use_local_data: whether local data are read. If not, all data count as missing, so
-    that every machine builds the same Specs."""
+    use_local_data: whether digests of local data are computed. If not, all data count
+    as missing, so that every machine builds the same Specs."""
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), use_local_data
     try:
@@ -253,7 +254,8 @@ def read_committed_data_digests() -> DataDigests:
     results are found on a machine that lacks the data. Names are such as "glue/CoLA",
     "models/<checkpoint>" or "texts/<corpus>/<number of documents>". For a part of the
     rows of a task, such as its test rows, the value is a dict with "digest" and "rows"
-    (their number) instead. Returns {} without the file."""
+    (their number) instead. The value of "subsets" is a list of names of data. Returns
+    {} without the file."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
     return read_data_digests_cached(disk.read_file_stamp(paths.DIGESTS))
@@ -369,8 +371,9 @@ def digest_checkpoint(checkpoint_name: str) -> str:
 
     It is computed from the local files (`digest_weights`). Where they are missing, it
     is taken from this project's file `data/digests.json`, so that a machine without the
-    checkpoint can still find the training runs that started from it. Raises
-    FileNotFoundError where both are missing."""
+    checkpoint can still find the training runs that started from it. Where both are
+    missing, it is "absent" within `allow_absent_data`, and FileNotFoundError is raised
+    elsewhere."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
@@ -406,8 +409,8 @@ def read_splits_cached(source_name: str, task_name: str) -> dict[str, Split]:
 def read_split(source_name: str, task_name: str, split_name: str) -> Split:
     """Return one split of a task by name, such as its "train" or "dev" rows.
 
-    Raises Absent where the task has no split of this name, or no files; the message
-    lists the splits."""
+    Raises Absent where the task has no files, or no split of this name; in the second
+    case the message lists the splits."""
     task_splits = read_splits(source_name, task_name)
     if split_name not in task_splits:
         names = ", ".join(task_splits)
@@ -525,11 +528,12 @@ def make_data_descriptor(
     """Return a data descriptor: a dict that says which rows of a task a run uses.
 
     It is part of a Spec (the description of a training run). It always has "source",
-    "task" and "digest" (of all rows). Where the arguments ask for them it has "rows",
-    "held_out", "in_order", "unseen": {"rows", "beside", "words", "digest"} and "drawn":
-    {"rows": number of rows to draw from, "digest"}. `load` reads the rows and checks
-    the digests, so every machine gets the same rows. Where the data are missing,
-    digests from the file `data/digests.json` are taken, so that runs can be planned.
+    "task" and "digest" (of all rows of all splits but "test"). Where the arguments ask
+    for them it has "rows", "held_out", "in_order", "unseen": {"rows", "beside",
+    "words", "digest"} and "drawn": {"rows": number of rows to draw from, "digest"}.
+    `load` reads the rows and checks the digests, so every machine gets the same rows.
+    Where the data are missing, digests from the file `data/digests.json` are taken, so
+    that runs can be planned.
 
     rows: the number of training rows; None takes all that are not held out.
     held_out: the number of further training rows that are held out of training, such
@@ -537,16 +541,18 @@ def make_data_descriptor(
     unseen: the largest number of unseen rows: labelled rows that serve to score models,
     not to train or select them.
     beside: unseen rows are taken from the training rows after the first `beside` rows
-    of a fixed random order. With 0 they are official test rows where the source has
-    such rows with labels; elsewhere 0 means `rows` + `held_out`.
+    of a fixed random order. With 0 they are official test rows where the task has such
+    rows with labels; elsewhere 0 means `rows` + `held_out`.
     in_order: whether to train on the first rows of the file and to hold out its last
     ones, instead of random rows.
     words: the least number of words of an unseen row that is taken from training rows.
     drawn: whether each seed draws its own training rows. Unseen rows are then chosen
-    first, and the seeds draw from all training rows that share no text with them.
+    first. The seeds draw from all training rows, but where unseen rows are training
+    rows too, only from those that share no text with them.
 
-    Raises Refused where there are too few rows, and for arguments that contradict each
-    other, such as `drawn` and `in_order`."""
+    Raises Refused where there are too few rows for `drawn`, where no row is left to be
+    an unseen row, and for arguments that contradict each other, such as `drawn` and
+    `in_order`. Too few rows without `drawn` are noticed by `load`."""
     key, digests = f"{source_name}/{task_name}", read_committed_data_digests()
     task(source_name, task_name)
     rows_digest = find_local_or_committed_digest(
@@ -603,7 +609,8 @@ def check_enough_rows(
 ) -> None:
     """Raise Refused where a data set has too few rows to train on and to hold out.
 
-    So a training run that asks for too many rows is refused when it is planned.
+    A training run that asks for too many rows is refused when its rows are loaded. With
+    rows that are drawn by a seed, it is refused already when it is planned.
 
     data_name: the name of the data set for the message.
     noun_for_message: words that follow the number of available rows in the message,
@@ -619,17 +626,19 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
     """Return the rows that a training run uses, as {split name: Split}.
 
     "train", "held_out" and "unseen" (labelled test rows) have the numbers of rows that
-    the descriptor gives; other splits, such as "dev", have all their rows. In a fixed
-    random order, training rows come first and held-out rows follow; with "in_order"
-    they are the first and the last rows of the file.
+    the descriptor gives; other splits, such as "dev", have all their rows. Training
+    rows are the first rows of a fixed random order, and held-out rows are the next
+    ones; with "in_order" they are the first and the last rows of the file. Each split
+    is in the order of the file.
 
     Raises Refused where the data have changed since they were described, where they
     have too few rows, and for "drawn" rows (each seed has its own) without a seed.
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     the run uses, made by `make_data_descriptor`.
-    seed: the seed of the run, which decides the order of "drawn" rows. Runs of one seed
-    have the same training rows, also if they hold out more or fewer rows."""
+    seed: the seed of the run, which decides the random order of "drawn" rows. Runs of
+    one seed with the same "rows" have the same training rows, also if they hold out
+    more or fewer rows."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(read_splits(name, task_name))
     check_digest(key, digest_task_rows(name, task_name), data_descriptor["digest"])
@@ -695,9 +704,10 @@ def choose_unseen_test_rows(
     It serves tasks whose official test labels are secret. The rows of the split are put
     into a fixed random order, whose first `skipped_row_count` rows are left for
     training. The unseen rows are the first `max_rows` later rows (or all, if there are
-    fewer) that share no text with a skipped row and have at least `min_words` words.
-    Two rows share text if they have four consecutive words in common, or if one
-    contains a whole shorter text of the other. Returns positions in the split."""
+    fewer) that share no text with a skipped row and have at least `min_words` words. A
+    text of a later row shares text with one of a skipped row if four consecutive words
+    are in both, or, where the later row's text has fewer words, if one of the two is,
+    as a whole, part of the other. Returns positions in the split."""
     order = permute_row_numbers(train_split)
     behind = order[skipped_row_count:]
     if min_words:
@@ -795,8 +805,9 @@ def select_rows_without_unseen_text(
     """Return the training rows that share no text with the unseen rows (test rows).
 
     The unseen rows, on which models are scored, are chosen from `train_split` first.
-    Each seed draws its own training rows from the result. Rows share text if they have
-    four consecutive words in common.
+    Each seed draws its own training rows from the result. A training text shares text
+    with an unseen one if four consecutive words are in both, or, where the training
+    text has fewer words, if one of the two is, as a whole, part of the other.
 
     skipped_row_count: the number of rows, the first of a fixed random order, that
     cannot become unseen rows.
@@ -819,9 +830,9 @@ def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
 
     For N unseen rows and D development rows: "labels" [N], "judged" [K] (positions of
     the unseen rows that are scored; the others are short or repeat a training text),
-    "cluster" [D + K] (the number of a row's group; rows that share text are in one
-    group, for confidence intervals) and "words" [D + N] (number of words), with
-    development rows first.
+    "cluster" [D + K] (the number of a row's group; rows that share text, with official
+    test rows only those with an equal text, are in one group, for confidence intervals)
+    and "words" [D + N] (number of words), with development rows first.
 
     They are read from this project's folder `data/unseen/` if it has them, so that
     scores can be checked without the data set. Otherwise they are computed from the
@@ -850,10 +861,10 @@ def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
 def encode_predictions(class_names: tuple[str, ...], logits: np.ndarray) -> Arrays:
     """Pack the predictions for N test rows into one small array, to save them.
 
-    Returns {kind: array}. Two classes give {"bits": uint8 [N / 8]}, with one bit for
-    each row. More classes give {"classes": [N]}, the codes in the smallest unsigned
-    type. A regression gives {"scores": [N]}, unchanged. `decode_predictions` reads the
-    result.
+    Returns {kind: array}. Two classes give {"bits": uint8 [N / 8, rounded up]}, with
+    one bit for each row. More classes give {"classes": [N]}, the codes in the smallest
+    unsigned type. A regression gives {"scores": [N]}, unchanged. `decode_predictions`
+    reads the result.
 
     class_names: the names of the C classes; () for a regression.
     logits: [N, C], or the scores of a regression [N, 1]."""

@@ -30,7 +30,8 @@ class TokenizerCoverage:
 
     A user is warned by it when the model cannot read much of the data.
 
-    unknown: the share of tokens that are the unknown token, 0 to 1.
+    unknown: the share of tokens that are the unknown token, 0 to 1; special tokens such
+    as [CLS] do not count.
     lengths: the number of tokens of each row, special tokens included, before any cut.
     empty: the number of rows that have only special tokens.
     length: the number of tokens to which the model cuts rows; 0 cuts none."""

@@ -110,7 +110,8 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
     """Return a cell of a table as text without tabs and line breaks, which become
     blanks; a missing value (None or NaN) becomes "".
 
-    "NA" counts as text. Raises Refused for lists, objects and bytes.
+    Blanks at both ends are removed. "NA" counts as text. Raises Refused for lists,
+    objects and bytes.
 
     error_location: the file and line of the cell, for the error."""
     if isinstance(cell_value, (list, dict, bytes)):

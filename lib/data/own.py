@@ -14,9 +14,9 @@ What the line does not say is inferred from the names of the columns and the spe
 the labels (lib.data.roles), and reported in `UserData.lines`. For training, scores are
 mapped linearly to 0 (the lowest) to 5 (the highest), as in STS-B; they are shown on the
 scale of the file (`Task.scale`). Where there is no development file, a fifth of the
-different texts becomes development rows. Rows of a file `test` are scored only for the
-final model. The name of the task is the line with the full path, all columns and the
-kind of label."""
+different texts, at most 1,000, becomes development rows. Rows of a file `test` are
+scored only for the final model. The name of the task is the line with the full path,
+all columns and the kind of label; for SQuAD's layout it is the full path alone."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def task(dataset_line: str) -> Task:
 def load(task_name: str) -> dict[str, Split]:
     """Return the rows of a user's task: {"train", "dev" and perhaps "test": Split}.
 
-    Without a development file, a fifth of the different training texts becomes "dev".
-    Raises Refused with file and row where a row is malformed.
+    Without a development file, a fifth of the different training texts, at most 1,000,
+    becomes "dev". Raises Refused with file and row where a row is malformed.
 
     task_name: the line that names the user's data, such as "/data/reviews.csv: body,
     stars: scores"."""
@@ -254,9 +254,9 @@ def _assign_parts_to_splits(
 
 
 def _find_split_files(location: str) -> SplitParts[Path]:
-    """Return the files of a user's data by split, and the names of all others.
+    """Return the files of a user's data by split, and the names of all other tables.
 
-    The result is ({"train", "dev" or "test": path}, names of files that are not read).
+    The result is ({"train", "dev" or "test": path}, names of tables that are not read).
     A single file has the training rows. In a folder the names of the files say which
     split they have. Raises Absent where there is no training file.
 

@@ -5,11 +5,12 @@
     <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
     <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
 
-Any split may be missing. Test rows of GLUE have no public labels and are not read.
-Where an official file is missing, the JSON lines that `fetch` downloads are read, or
-else files of another origin, such as dev_matched.reconstructed.tsv. Columns are found
-by name, quotes are text, and blanks around a text are dropped. Labels of GLUE are names
-or digits."""
+Any split of GLUE and SQuAD may be missing. Test rows of GLUE have no public labels and
+are not read; only those of MRPC and STS-B are public elsewhere, and are unseen rows
+(test rows on which no model is trained or selected). Where an official file is missing,
+the JSON lines that `fetch` downloads are read, or else files of another origin, such as
+dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks
+around a text are dropped. Labels of GLUE are names or digits."""
 
 import os
 from collections.abc import Callable

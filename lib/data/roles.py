@@ -371,7 +371,8 @@ def _find_columns_with_longest_texts(
 def _find_probable_label(cells_by_column: Mapping[str, Sequence[str]]) -> str:
     """Return the column that is probably the label, or "" if there is none.
 
-    It is the column with the fewest different values, but at least two.
+    It is the column with the fewest different values, but at least two. Columns without
+    a name, and those that are ids or dates by their names, do not count.
 
     cells_by_column: {column: cells}."""
     counts = {

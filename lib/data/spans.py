@@ -38,8 +38,9 @@ class Features:
     first: the position of the first passage token in each window, [W].
     offsets: for each window with n passage tokens, int32 [n, 2]: start and end
     (exclusive) of each token in the passage, in characters.
-    fullest: for each window, bool [n]: whether no other window has more context around
-    the passage token. Answers begin only at such tokens."""
+    fullest: for each window, bool [n]: whether the window is the one with the most
+    context around the passage token, the first of several with equal context. Answers
+    begin only at such tokens."""
 
     columns: dict[str, list[np.ndarray]]
     labels: np.ndarray
@@ -221,7 +222,8 @@ def _read_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
 class Window(NamedTuple):
     start: int  # First token.
     end: int  # Last token + 1.
-    # bool [n] for its n tokens: whether no other window has more context around it.
+    # bool [n] for its n tokens: whether this window is the first one with the most
+    # context around the token.
     has_most_context: np.ndarray
 
 
@@ -232,13 +234,13 @@ def _divide_into_windows(
     """Cut a passage of tokens into overlapping windows that fit into a model.
 
     Returns (start, end (exclusive), has_most_context) for each window, in tokens of the
-    passage. The last part is bool [end - start]: whether no other window has more
-    context around the token.
+    passage. The last part is bool [end - start]: whether this window has the most
+    context around the token, and is the first of several with equal context.
 
     token_count: the number of tokens of the passage.
     window_tokens: the number of passage tokens that fit into a window.
     stride: the number of tokens from the start of a window to the start of the next
-    one."""
+    one; at most `window_tokens` is used."""
     step = min(stride, window_tokens)  # A longer step would leave tokens out.
     starts = np.arange(1 + max(0, -(-(token_count - window_tokens) // step))) * step
     ends, spots = (

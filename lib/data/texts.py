@@ -25,7 +25,7 @@ from lib.data.lines import iterate_lines
 
 # {corpus: (largest number of paragraphs in a document or None, number of paragraphs at
 # the start of a document that are its title, and are left out)}. Books are cut into
-# documents of 20 paragraphs, as in EfficientBERT's code.
+# documents of 20 paragraphs; EfficientBERT's code cuts after 20 lines, blank ones too.
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
@@ -99,8 +99,8 @@ def digest_documents(
 
     The description of a training run contains the digest, which identifies the text
     that it reads. The digest is 16 hex digits of a SHA-256. The number is smaller than
-    `document_count` where the corpus has fewer documents. The result is cached on disk
-    until a file changes.
+    `document_count` where the corpus has fewer documents. The result is cached while
+    the process lives, and on disk until a file changes.
 
     document_count: the number of documents to read; None reads all."""
 
@@ -122,8 +122,8 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     It is {"text": corpus name, "digest", "documents": number of documents}, without
     "documents" if all are used. `load` takes it and reads the text. Where the corpus
     is missing, the digest is taken from this project's file `data/digests.json`, so
-    that training runs of other machines are found; FileNotFoundError is raised where
-    the file has none.
+    that training runs of other machines are found. Where the file has none, it is
+    "absent" within `allow_absent_data`, and FileNotFoundError is raised elsewhere.
 
     document_count: the number of documents from the start of the corpus; None takes
     all."""

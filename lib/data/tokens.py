@@ -77,7 +77,8 @@ def cache_rows(
 
     cache_key: a digest of all that the values depend on (texts, tokenizer, length).
     iterate_rows: function that yields {model input: list of values} for each row; the
-    lists of a row have one length. It is called only where the cache is missing.
+    lists of a row have one length. It is called only where the cache is missing or
+    damaged.
     columns: the names of the model inputs, such as "input_ids"."""
     folder = paths.runs_root() / ".tokens" / "ids" / cache_key
     file = folder / f"{cache_key}.ids"

@@ -22,7 +22,7 @@ The three files are pooled, repeated sentences are dropped, and each task is spl
 as in SentEval: no lemma is in two splits. WordContent is split by sentence within each
 word, all other tasks by document. Within each split the classes are equally frequent. A
 task asks about a sentence at most once; its words are joined by blanks. The random
-choices for a sentence depend on its text alone."""
+numbers for a sentence depend on the task and its text alone."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
     CoordinationInversion asks whether a sentence was changed so. Returns (words of the
     new sentence, comparison); the comparison is 1 if the clause that was first is the
     longer one, -1 if it is the shorter one, and 0 for equal lengths. Returns None where
-    the sentence has no two such clauses."""
+    the sentence does not have exactly two such clauses, or has quotation marks."""
     words, root = sentence.words, sentence.heads.index(-1)
     links = list(zip(sentence.heads, sentence.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
@@ -476,8 +476,9 @@ def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
     """Yield the nouns and verbs of a sentence, with their positions.
 
     An item is ((word, part of speech, morphological features), position). Words that
-    are not in lower case, such as names, are left out. The probing task OddManOut
-    replaces one of these words by another with the same part of speech and features."""
+    are not in lower case, such as names, or not of letters alone, are left out. The
+    probing task OddManOut replaces one of these words by another with the same part of
+    speech and features."""
     for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, sentence.features[i]), i

@@ -92,8 +92,8 @@ def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
 
     Such work is a training, a ranking of heads, a search and so on. A line has a
     number, the kind of work (such as "finetune"), the seed and the arguments as JSON,
-    up to 400 characters. Earlier work, such as the teacher's training, comes before the
-    work that uses it.
+    up to 400 characters, without "data", "numerics" and full paths. Earlier work, such
+    as the teacher's training, comes before the work that uses it.
 
     spec: the description of the training that made the model. Its inputs are the
     descriptions of the earlier work."""

@@ -122,7 +122,7 @@ def load(
 ) -> OpenedRun:
     """Open a finished run (training or measurement) with its model and predictions.
 
-        found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
+        found = load("ghostbert_t03", m=3, model="Ghost", task="CoLA", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
     The run is named directly, or by a notebook and the labels of one of the runs that
@@ -130,10 +130,10 @@ def load(
     was not made.
 
     name: a part of a notebook's name, or a part of a run's name that no other run has.
-    A text with "-" and a hexadecimal digest are taken for the name of a run.
+    A text with "-", and a hexadecimal digest, are taken for the name of a run.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
-    keep_weights: whether a missing run, or one without weights, is made (again) and its
-    weights are kept.
+    keep_weights: whether a missing run of a notebook, or a run without weights, is made
+    (again) and its weights are kept.
     row_labels: labels of one run of the notebook, such as task and seed."""
     if "-" in name or DIGEST.fullmatch(name):
         run = find_run(name)

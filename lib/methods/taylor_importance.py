@@ -36,8 +36,8 @@ def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
 
     Return ([(heads, neurons) of each layer], {"op": "cut", "heads": M}). The dict is
     the operation that prunes the model; FLOPs are counted from the list. M is the whole
-    number nearest to flops_share * A, but at least 1. Of F neurons M * F / A are kept.
-    Importance scores decide later which ones.
+    number nearest to flops_share * A, but at least 1. Of F neurons M * F / A are kept,
+    rounded down. Importance scores decide later which ones.
 
     encoder_shape: an object with `layers`, `heads` A and `ffn` (neurons of a layer) F.
     flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""

@@ -43,7 +43,8 @@ def load_with_task_head(
 
     Raises Refused where the saved head has another number of outputs, where it is of
     another kind but its tensors have the same names, and where a pruned or otherwise
-    changed model has no head of the asked kind.
+    changed model has no head of the asked kind. A folder that `load` would refuse is
+    refused too.
 
     task_head_kind: "SequenceClassification" or "QuestionAnswering".
     output_count: the number of outputs of the head; 1 is a regression.
@@ -144,7 +145,8 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     if the configuration names a head (that of all-mpnet-base-v2 names a masked LM).
 
     Raises Refused, naming the folder, where weights and configuration do not fit each
-    other, and where a file cannot be read."""
+    other, and where weights or tokenizer cannot be read. Raises FileNotFoundError where
+    `config.json` is missing."""
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
     if "For" in name:
@@ -208,8 +210,10 @@ def load_pretrained_model(
     """Return a model of a given class with the saved weights of a folder.
 
     It is in float32 and eval mode. Raises Refused, naming the first tensors that are
-    missing, not expected, or of another shape or dtype than the model's. transformers
-    itself would only warn, and draw these weights at random.
+    missing, not expected, of another shape than the model's, or no floats (which a
+    changed model may have). transformers itself would only warn, and draw weights at
+    random. Tensors of a head that an unchanged model lacks are ignored. Raises Refused
+    too where the weights cannot be read.
 
     allows_missing_head: whether head and pooler may be missing in the folder; they are
     then drawn from torch's random state.
@@ -261,8 +265,8 @@ def load_pretrained_model(
 def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Yield (name, dtype) of each tensor of a saved model, without loading the tensors.
 
-    The dtype is text as safetensors spells it, such as "F32". So a task head or
-    quantised weights are recognised before the model is opened."""
+    The dtype is text as safetensors spells it, such as "F32". So a task head is
+    recognised before the model is opened, and integer weights are found."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():

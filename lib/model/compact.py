@@ -17,11 +17,12 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> CountsOfLayers:
     """Remove the heads and neurons of a pruned model that have zero weights, in place.
 
     This makes the model smaller and faster. A head or neuron is removed if all its
-    outgoing or all its incoming weights are zero. Without incoming weights its output
-    is a constant. The effect of this constant is added to the bias of the next layer,
-    so the model's outputs change only by rounding. Each layer keeps at least one head
-    and one neuron. A model with ghost modules (convolutions that generate further
-    features) is not changed.
+    outgoing or all its incoming weights are zero. Those that enter a head are those of
+    its values; queries and keys do not count. Without incoming weights its output is a
+    constant. The effect of this constant is added to the bias of the next layer, so the
+    model's outputs change only by rounding. Each layer keeps at least one head and one
+    neuron. A model with ghost modules (convolutions that generate further features) is
+    not changed.
 
     Returns the numbers that are left in each of the L layers: {"heads": [L], "neurons":
     [L]}.
@@ -96,9 +97,9 @@ def count_dense_and_sparse_bytes(model: nn.Module) -> PartCounts:
     """Count the bytes of a pruned float32 model, with dense and with sparse matrices.
 
     Returns {"bytes_dense": bytes of all tensors as they are, "bytes_sparse": bytes
-    where linear layers leave out zeros}. A sparse linear layer stores its weights that
-    are not 0, and for each weight one bit that says whether it is 0. A layer stays
-    dense where that takes fewer bytes."""
+    where linear layers of the transformer layers leave out zeros}. A sparse one stores
+    its weights that are not 0, and for each weight one bit that says whether it is 0. A
+    layer stays dense where that takes fewer bytes."""
     dense, spared = count_state_dict_bytes(model), 0
     for _, _, linear in masks.list_linear_layers(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))

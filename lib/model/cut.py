@@ -26,9 +26,9 @@ def cut(
 ) -> KeptIndices:
     """Prune each layer of a model to its M most important attention heads, in place.
 
-    M * F / A of the F feed-forward neurons stay, where A is the number of heads
-    (GhostBERT 2.3, Hou et al. 2020). Rows of the query, key and value projections and
-    of the first feed-forward matrix are removed with their biases. Columns of the
+    M * F / A of the F feed-forward neurons stay, rounded down, where A is the number of
+    heads (GhostBERT 2.3, Hou et al. 2020). Rows of the query, key and value projections
+    and of the first feed-forward matrix are removed with their biases. Columns of the
     output projection and of the second feed-forward matrix are removed, and their
     biases stay. Heads and neurons are put in order of falling importance. This change
     is the operation named "cut" in the list of changes that is saved with a model.
@@ -159,14 +159,15 @@ def keep_heads_neurons_or_dimensions(
     of the whole model with the removed parts set to zero. This change is the operation
     named "keep" in the list of changes that is saved with a model.
 
-    Returns the numbers that are left in each layer, {kind: [L]}. Raises Refused, naming
-    the layer, where a list is empty, has an index twice, or has one that does not
-    exist.
+    Returns the numbers that are left in each layer, {kind: [L]}. Raises Refused for an
+    unknown kind and, naming the layer, where a list is empty, has an index twice, or
+    has one that does not exist. Raises ValueError for another number of lists than L.
 
     kept_indices_by_kind: for some kinds, L lists of the indices that stay: "heads",
     "neurons", "embedding" (inputs of the query, key and value projections), "qk"
     (dimensions of queries and keys) and "v" (dimensions of values). Indices are those
-    of the model as it is now. Other kinds are not pruned."""
+    of the model as it is now. So "heads" does not go together with "qk" or "v", which
+    are cut after the heads; this is not checked. Other kinds are not pruned."""
     encoder_layers = get_layers(model)
     for what, lists in kept_indices_by_kind.items():
         check_known_name("part to keep", what, count_prunable_units(encoder_layers[0]))

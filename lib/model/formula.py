@@ -229,7 +229,7 @@ def evaluate_formula_tree(
 ) -> Any:
     """Return the value f(x) of a feed-forward network whose function f is a formula.
 
-    The value is an array [..., d], as x is.
+    The value is an array [..., d], as x is; that of a part may have e channels.
 
     node: the syntax tree of f, or a part of it.
     inputs: x, an array of numpy or torch [..., d].

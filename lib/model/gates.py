@@ -93,11 +93,13 @@ def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
     """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
 
     A GatePlan has the number of gates and the linear layers that they mask. The kinds
-    are "heads", "ffn", "embedding", "qk" and "v", in a fixed order.
+    are "heads", "ffn", "embedding", "qk" and "v", in a fixed order. Raises ValueError
+    for another region.
 
     regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
     query, key and value projections) and "qkv" (the dimensions "qk" of queries and
-    keys, and "v" of values)."""
+    keys, and "v" of values). "heads" and "qkv" exclude each other, which is not
+    checked: both mask the inputs of the output projection."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
@@ -126,7 +128,8 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
 
     regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
     query, key and value projections) and "qkv" (the dimensions "qk" of queries and
-    keys, and "v" of values)."""
+    keys, and "v" of values). With "heads" and "qkv" together the gates of heads would
+    mask nothing, since those of values take their place."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
         places: dict[str, dict[str, tuple[str, int]]] = {}

@@ -16,14 +16,14 @@ R output maps.
     "qk"      attention map [T, T] of each kept head,  A - M more maps, for the values of all heads
               after the softmax
 
-With a single ghost feature all heads share one set of kernels: Table 1's 55.3K extra
-parameters allow no other interpretation. The sum of the convolved outputs of the heads
-is then the convolution of their sum, so that the dense output is convolved once. The
-bias of the dense layer is convolved too; because the taps sum to 1, that makes a
-difference only at the two ends of a sentence.
+With a single ghost feature all heads share one set of kernels (section 2.3); the 55.3K
+extra parameters of section 3.2.1 agree with it. The sum of the convolved outputs of the
+heads is then the convolution of their sum, so that the dense output is convolved once.
+The bias of the dense layer is convolved too; where a softmax makes the taps of a
+channel sum to 1, that makes a difference only at the two ends of a sentence.
 
 With more than one feature at "o" or "ffn2" each head and feature has its own kernel
-(appendix B.4). The outputs of the heads are then computed one by one, without the bias,
+(appendix B.4). The outputs of the heads are then computed separately, without the bias,
 which is added to their sum.
 
 At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M)
@@ -170,7 +170,8 @@ class Convolution(nn.Module):
             self.full if square or input_maps * output_maps > 1 else kernel
         )
         if ghost_options.init == "uniform":
-            # Equal weights; those that an output value sums over add up to 1.
+            # Equal weights; those by which an output value sums over one input map add
+            # up to 1.
             summed = math.prod(kernel) // (1 if square else kernel[0])
             weight.fill_(0.0 if ghost_options.softmax else 1.0 / summed)
         else:
@@ -186,9 +187,9 @@ class Convolution(nn.Module):
         """Return the weights (taps) of the kernels as the convolution uses them.
 
         They have the shape of `weight`. If the options ask for it, a softmax normalises
-        them: the K taps of each channel then sum to 1, or with `softmax_over` =
-        "inputs" all weights that one output value sums over. For "conv2d" the K * K
-        weights of a kernel sum to 1."""
+        them: the K taps of each channel then sum to 1. With `softmax_over` = "inputs",
+        which is for "conv1d_*", all weights do by which one output value sums over one
+        input map. For "conv2d" the K * K weights of a kernel sum to 1."""
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":

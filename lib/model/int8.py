@@ -18,7 +18,8 @@ def quantise_to_int8(values: torch.Tensor) -> IntegersAndScales:
     """Quantise a tensor [..., I] to int8, with a scale for each row of I values.
 
     Returns (integers int8 [..., I], scales [..., 1]), so that values is about integers
-    * scales. The largest absolute value of each row becomes 127 or -127."""
+    * scales. The largest absolute value of each row becomes 127 or -127; a row of zeros
+    stays zero."""
     scale = (values.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
         torch.finfo(values.dtype).tiny
     )
@@ -58,8 +59,8 @@ def quantise_linear_layers(model: nn.Module) -> PartCounts:
 
     It needs no training. Layers of subclasses of nn.Linear stay in float. It must be
     the last change of a model, as an int8 model cannot be trained. Returns {"matrices":
-    number of layers that were quantised}. This change is the operation named "int8" in
-    the list of changes that is saved with a model."""
+    number of linear layers that were quantised}. This change is the operation named
+    "int8" in the list of changes that is saved with a model."""
     number = 0
     for layer in get_layers(model):
         for path, module in list(layer.named_modules()):

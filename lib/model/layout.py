@@ -41,8 +41,8 @@ def compute_multi_head_attention(
 ) -> ContextsAndMaps:
     """Compute self-attention of M heads of size D, without the output projection.
 
-    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). The self-attention
-    modules for MPNet and DistilBERT share it.
+    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). A fused kernel gives
+    None for the maps. The self-attention modules for MPNet and DistilBERT share it.
 
     attention: the module with the projections `query`, `key` and `value`.
     hidden_states: hidden states [B, T, H].
@@ -196,8 +196,8 @@ class Layer(TransformerBlock):
 class Encoder(MPNetEncoder):
     """An Encoder is an MPNet's encoder with a faster relative position bias.
 
-    It computes the bias once for a batch; transformers computes it for each row,
-    although it is the same for all rows."""
+    It makes one bias for a batch; transformers copies it for each row, although it is
+    the same for all rows."""
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, states: torch.Tensor, **_: Any) -> torch.Tensor:

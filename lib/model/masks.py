@@ -13,7 +13,8 @@ is fine-tuned: W' = M * W (BERMo section 2.3, after Sanh et al. 2020 and Louizos
 Here k = int(threshold * n) of n weights, and at least 1; l = -0.1, r = 1.1, b = 2/3;
 dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, pooler and
 head have no mask. The threshold changes during training; eval mode always takes the
-final one.
+final one. "soft" keeps at least 0.5 % of the weights, those with the largest S. Where
+"l0" adds S, the paper's (3) adds log(S), but its (6) reads S as here.
 
 **Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of
 those equal to it the first in row order. (Where all scores are tied, `> k-th` would
@@ -169,10 +170,11 @@ class Mask(nn.Module):
     def make_binary_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the bool mask [O, I] of a weight matrix; True where a weight stays.
 
-        It is None where all weights stay. "soft" keeps weights whose sigmoid of the
-        score exceeds the threshold, but at least 0.5 % of them. For "magnitude" and
-        "movement" the threshold is the share of weights that stay, those with the
-        largest absolute values or scores. "l0" uses `make_l0_mask` instead."""
+        For "magnitude" and "movement" it is None where all weights stay. "soft" keeps
+        weights whose sigmoid of the score exceeds the threshold, but at least 0.5 % of
+        them. For "magnitude" and "movement" the threshold is the share of weights that
+        stay, those with the largest absolute values or scores. "l0" uses `make_l0_mask`
+        instead."""
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask = self.scores.sigmoid() > threshold

@@ -64,8 +64,8 @@ class LayerMix(nn.Module):
     (over the L + 1 states of each token and channel), "layers_affine" (the same, then a
     trained scale and shift for each state), "channels" (the H channels of each token),
     "tokens" (all real tokens and channels of the batch) or "none".
-    initialisation: how alpha is initialised: a function of torch.nn.init without its
-    last "_", such as "zeros".
+    initialisation: how alpha is initialised: "zeros", or a random function of
+    torch.nn.init without its last "_", such as "xavier_uniform".
     dropout: the rate of dropout on each normalised state.
     padding: holds the attention mask of the current batch.
     generator: the random generator of alpha.
@@ -245,10 +245,10 @@ def add_layer_mix(
 
     norm: over what states are normalised before they are summed: "layers" (the states
     of each token and channel), "layers_affine" (the same, then a trained scale and
-    shift), "channels" (the channels of each token), "tokens" (all tokens and channels
-    of the batch) or "none".
-    init: how the weights' logits alpha are initialised: a function of torch.nn.init
-    without its last "_".
+    shift), "channels" (the channels of each token), "tokens" (all real tokens and
+    channels of the batch) or "none".
+    init: how the weights' logits alpha are initialised: "zeros", or a random function
+    of torch.nn.init without its last "_".
     dropout: the rate of dropout on each normalised state.
     plain: a control without trained parameters: "mean" gives all states the same
     weight, "embedding" takes the mean embedding of the row's tokens; "" trains the

@@ -15,8 +15,7 @@ class Refused(ValueError):
     """Refused is raised where something that the user chose cannot be used.
 
     This may be a value, a file or a machine. The message names it, what is allowed and
-    a fix. The command line prints it in one line, and all other errors with a
-    traceback."""
+    a fix. The command line prints it in one line, without a traceback."""
 
 
 HEADLESS = "fix: save the model without its head, as AutoModel opens it"
@@ -62,8 +61,8 @@ def check_allowed(
 def check_known_name(noun: str, name: object, known_names: Collection[Any]) -> None:
     """Raise Refused unless a name that a user gave is one of the known names.
 
-    The message suggests the most similar known name, so that a typing error is easy to
-    mend.
+    The message suggests the most similar known name, if one is similar, so that a
+    typing error is easy to mend.
 
     noun: what kind of name it is, for the message, such as "task".
     name: the name that is checked."""
@@ -91,9 +90,10 @@ def derive_seed(seed: int, purpose: str) -> int:
 def list_non_default_fields(option: "Option") -> dict[str, Any]:
     """Return {field: value} of those settings that differ from their defaults.
 
-    Only these are stored in the description of a training or measurement, and its hash
-    is the name under which the result is found again. So a field that is added later
-    does not change the hash of earlier results.
+    A field without a default is always among them. Only these are stored in the
+    description of a training or measurement, and its hash is the name under which the
+    result is found again. So a field that is added later does not change the hash of
+    earlier results.
 
     option: an instance of a frozen dataclass of settings."""
     return {
@@ -116,9 +116,10 @@ class Option:
 
     When an object is made, each field is checked against its annotation: a type, a
     number with its bounds (such as `Count`, an int of at least 1), a Literal of the
-    allowed values, or a tuple of these. An int may stand for a float, and stays an int.
-    A list, which JSON has for a tuple, becomes a tuple. Raises Refused, naming the
-    field, its value and what is allowed."""
+    allowed values, or a tuple of values of a Literal. An int may stand for a float, and
+    stays an int. A list, which JSON has for a tuple, becomes a tuple; values in a plain
+    `tuple` are not checked. Raises Refused, naming the field, its value and what is
+    allowed."""
 
     # For the type checker: `fields` takes a dataclass, and all subclasses are
     # dataclasses.
@@ -213,7 +214,8 @@ class Ghost(Option):
     features: the number of additional features; with more than 1, each head has kernels
     of its own.
     softmax, softmax_over: whether a softmax normalises the kernel weights, and over
-    which: those of a channel ("taps") or all that an output sums over ("inputs").
+    which: those of a channel ("taps"), or for "conv1d_*" all by which an output sums
+    over an input map ("inputs"). For "conv2d" it is always the whole kernel.
     relu: whether a ReLU follows the convolution.
     mask: whether padded tokens are set to zero before the convolution.
     init: the initialisation of kernels; "uniform" is equal weights.
@@ -240,8 +242,8 @@ class Ghost(Option):
     # this open.
     init: Literal["xavier", "uniform"] = "xavier"
     # Which weights a softmax normalises together: the K weights ("taps") of each
-    # channel of a kernel, or for "conv1d_*" all weights that an output sums over
-    # ("inputs"). The paper leaves this open.
+    # channel of a kernel, or for "conv1d_*" all weights by which an output sums over an
+    # input map ("inputs"). The paper leaves this open.
     softmax_over: Literal["taps", "inputs"] = "taps"
     # Number of tokens that every row must have for "conv1d_f", as tokens are its
     # channels; 0 for other kinds.

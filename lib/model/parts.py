@@ -33,15 +33,17 @@ def get_layers(model: nn.Module) -> AnyModule:
     """Return the L transformer layers of a model, a ModuleList.
 
     Each has the submodules `attention.self`, `attention.output`, `intermediate` and
-    `output`, as in BERT."""
+    `output`, as in BERT. An MPNet or DistilBERT of transformers must first pass
+    `rename_layer_parts_as_bert`; those that `backbone` opens or builds have done so."""
     return get_encoder(model).encoder.layer
 
 
 def get_last_embedding_module(model: nn.Module) -> AnyModule:
     """Return the submodule of a model whose output [B, T, H] enters the first layer.
 
-    It is the module of the embeddings, or in ELECTRA the projection after them. Hooks
-    on it see the first hidden state and the start of each forward pass."""
+    It is the module of the embeddings, or the projection after them in an ELECTRA that
+    has one. Hooks on it see the first hidden state and the start of each forward
+    pass."""
     return (
         getattr(get_encoder(model), "embeddings_project", None)
         or get_encoder(model).embeddings

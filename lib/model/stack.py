@@ -245,7 +245,7 @@ def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
 
 
 def initialise_weights(new_module: Module, model: nn.Module) -> Module:
-    """Initialise a new module, move it to the device of a model, and return it.
+    """Initialise a new module, give it a model's device and dtype, and return it.
 
     Linear and embedding weights are drawn from a normal distribution whose standard
     deviation is `initializer_range` of the model's configuration. Biases of linear

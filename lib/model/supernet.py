@@ -110,8 +110,9 @@ def activate_subnetwork(
     channels. `architecture` has the numbers of both, and the function that they compute
     (a formula such as "W2 gelu(W1 x)"). No weight is changed. In training, inactive
     channels get a gradient of zero, so AdamW's momentum and weight decay still change
-    them. Inactive networks get no gradient, and do not change. Raises Refused where the
-    smaller network does not fit into the supernet.
+    them. Inactive networks get no gradient, and do not change. Raises Refused where a
+    layer of the supernet has fewer networks or channels, or the model has no stacks and
+    `architecture` is None. Raises ValueError for another number of layers.
 
     architecture: the description of the smaller network (a net), as an object or JSON;
     None activates the whole supernet again."""
@@ -138,7 +139,8 @@ def inherit_weights(
     feed-forward networks of each layer, and their first channels. A student with m
     times as many layers gets layer i of the larger model m times, as layers m * i to m
     * i + m - 1. The feed-forward block of a plain BERT becomes the first network of a
-    layer of EfficientBERT.
+    layer of EfficientBERT, so the student must not be a plain BERT: its feed-forward
+    blocks would inherit nothing.
 
     In a narrower student, heads mix those of the larger model, as in the authors' code:
     the first 360 of 540 rows are eight heads of 45, which the student reads as twelve

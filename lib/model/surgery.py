@@ -48,7 +48,7 @@ def apply_surgery(
 
     The operation is appended to the list that is saved with the model, so that it can
     be applied again when the model is opened. Returns a dict whose keys depend on the
-    operation, such as {"matrices": number of layers that were quantised}.
+    operation, such as {"matrices": number of linear layers that were quantised}.
 
     Raises Refused, before anything changes, for an unknown operation, and for one that
     cannot come after an earlier one.

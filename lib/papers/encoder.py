@@ -1,10 +1,10 @@
 """This module checks a reader's own encoder before any run with it is planned.
 
 The folder must have been written by `save_pretrained` of transformers: a configuration,
-weights and a tokenizer. They are checked against each other and against the task. Only
-the header of the weights is read, with names, shapes and types of all tensors, so no
-torch is needed. An encoder that cannot be trained is refused at once, by a message of
-one line that names the reader's path."""
+weights and a tokenizer. They are checked against each other and against the task. Of
+the weights only small tensors and the header are read, which has names, shapes and
+types of all tensors, so no torch is needed. An encoder that cannot be trained is
+refused at once, by a message of one line that names the reader's path."""
 
 import json
 import shlex
@@ -421,11 +421,11 @@ def list_tokenizer_faults(
 def list_head_faults(
     folder: Path, tensors: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
-    """Yield a sentence if the classification head in a folder does not fit a task.
+    """Yield a sentence if the task head in a folder does not fit a task.
 
-    A head fits if it is of the right class, and has the task's number and names of
-    outputs. An encoder without a head fits every task. The sentence becomes an error
-    message.
+    A head fits if it is of the right class, and has the task's number of outputs and
+    their names, or none but "LABEL_0" and so on. An encoder without a head fits every
+    task. The sentence becomes an error message.
 
     tensors: {name: {"shape"}} of the weights.
     config: the content of config.json."""

@@ -153,7 +153,7 @@ def width_pruned_layer_mix_spec(
 
     The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
     its last stage of training. So BERMo's mix combined with GhostBERT's pruning can be
-    compared with either alone.
+    compared with the pruning alone.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_twelfths: the share of heads and neurons that each layer keeps, times
@@ -315,8 +315,8 @@ def format_defaults_of_method_comparison() -> list[str]:
     """Return lines of help for the command that compares methods on a user's own data.
 
     They list all methods, those that are compared by default, and the default FLOPs
-    budgets (m, for m/12 of the whole model's FLOPs), seeds and token limits of each
-    size of experiment."""
+    budgets (m, for m/12 of the whole model's FLOPs), seeds and token limits of the
+    sizes "mini", "base" and "paper"."""
     lines = [
         f"methods: {' · '.join(TABLE)}",
         f"without --methods: {', '.join(OWN)}",
@@ -335,9 +335,9 @@ def format_defaults_of_method_comparison() -> list[str]:
 def read_baseline_scores(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return {baseline: score in points} of two baselines without a neural network.
 
-    They are "majority" (the most frequent class) and "bag of words" (a linear model). A
-    baseline that has no score on the task is left out. Any useful model must score
-    higher.
+    They are "majority" (the most frequent class, or a constant score or no answer) and
+    "bag of words" (a linear model). A baseline that has no score on the task is left
+    out. Any useful model must score higher.
 
     metrics: the metrics of a run of the step (kind of run) `bag_of_words`."""
     names = ("majority", "bag_of_words")
@@ -397,9 +397,9 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
     (their number) and kind (of the method). `score` is in points; its 95 % interval
     `low` to `high` covers the choice of seeds and examples, or of examples alone if
     there is one seed. `flops`, `parameters` and `bytes` are means over seeds, in
-    millions. `gap` is the score minus that of the model named in `beside`, the
-    narrowest width-pruned model with at least as many FLOPs, whose width in twelfths is
-    `budget`. From three seeds on `gap_low` to `gap_high` is the interval of the gap.
+    millions. `gap` is the score minus that of the model named in `beside`, the one that
+    `find_width_pruned_baseline` finds, whose width in twelfths is `budget`. From three
+    seeds on `gap_low` to `gap_high` is the interval of the gap.
 
     runs_frame: a line for each run, with its labels and metrics.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
@@ -463,8 +463,8 @@ def count_model_costs(
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 
     FLOPs are those of a forward pass on 128 tokens. Pruned weights do not count as
-    parameters. Bytes are those of the smallest stored format that was measured, or else
-    of float32.
+    parameters. Bytes are those of int8 or of a sparse format where they were measured,
+    or else those of all parameters in float32.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     run_row: labels and metrics of the run that trained the model.

@@ -367,8 +367,9 @@ class ReaderProfile(str):
         """Return how the encoder's tokenizer splits the texts of the user's own data.
 
         A TokenizerCoverage has the share of unknown tokens and the number of tokens of
-        each row. It shows whether the encoder can read the language of the data. It is
-        None without such data, or where there is no tokenizer on this machine."""
+        each row, both for the first 1,000 training rows. It shows whether the encoder
+        can read the language of the data. It is None without such data, or where there
+        is no tokenizer on this machine."""
         if not (self.data and self.encoder_folder):
             return None
         reading = own.read_dataset_line(self.data)
@@ -909,9 +910,10 @@ def augmented_rows_spec(
 ) -> Spec:
     """Return the Spec (description of a run) that augments the training rows of a task.
 
-    It adds copies in which a masked language model replaces words, as in TinyBERT's
-    code: one copy of each row, at "paper" up to 30. One augmentation serves all seeds;
-    only where each seed draws its own training rows does each seed have its own.
+    It adds copies in which words are replaced by those that a language model proposes,
+    as in TinyBERT's code: for each text of a row at most one copy of the row, at
+    "paper" up to 30. One augmentation serves all seeds; only where each seed draws its
+    own training rows does each seed have its own.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.

@@ -85,7 +85,8 @@ def make_single_stage_settings(
     """Return the training settings of a compression method with a single stage.
 
     The method gets the epochs that other methods have in two stages together, so that
-    all are trained equally long.
+    all are trained equally long. Only MNLI and QQP at "paper", where others distil for
+    fewer epochs, get more.
 
     train_settings_by_profile: {profile: settings}, of which all but the epochs are
     taken.

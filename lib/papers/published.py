@@ -1,8 +1,9 @@
 """This module reads the papers' printed numbers, which are committed under
 `data/published/`.
 
-A paper's `corrections.csv` lists the few cells that the transcription corrected, and
-the printed averages that cannot be recomputed. The module does not import torch."""
+A paper's `corrections.csv` lists what is printed and needs a correction or a remark,
+and its `misses.csv` the printed values that cannot be computed again. The module does
+not import torch."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def _read_table_as_text(paper: str, table_name: str) -> list[dict[str, str]]:
 def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     """Return a paper's printed table as a DataFrame, with rows and columns as printed.
 
-    Measured numbers are compared with it. Numbers are floats. A dash ("not reported")
+    Measured numbers are compared with it. Numbers are floats, or integers in a column
+    that has only whole numbers and no gaps. A dash ("not reported")
     and an empty cell are NaN. A width such as "3/12" stays text. Raises Refused for an
     unknown paper or table.
 

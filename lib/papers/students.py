@@ -89,7 +89,8 @@ def select_possible_widths(
     is possible.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    widths_in_twelfths: shares of heads that pruned models keep, times 12."""
+    widths_in_twelfths: shares of heads that pruned models keep, times 12, from 1 to 12;
+    others are not checked here."""
     heads = find_encoder_shape(profile).heads
     possible_widths = tuple(m for m in widths_in_twelfths if not m * heads % HEADS)
     return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
@@ -176,7 +177,7 @@ def finetuned_spec(
     initial_model: Spec of the stage before.
     padded_length: tokens to which every row is padded; None or 0 leaves the length to
     the profile.
-    targets: labels, or a mix of them with the logits of `teacher`.
+    targets: labels, the logits of `teacher`, or both.
     teacher: Spec of the teacher, used where `targets` has its logits.
     has_ghost_modules: whether the student has ghost modules (GhostBERT's convolutions).
     ghost_kernel_learning_rate: learning rate of the kernels of these modules; None and
@@ -339,8 +340,8 @@ def student_trained_on_labels_spec(
 
     It is a control: it learns labels in both training stages, where other students
     match the teacher's hidden states in the first. Pruning, epochs, learning rates and
-    steps are the same (`student_spec`). So what other students score above this one is
-    due to the teacher, not to longer training.
+    steps are the same as in `student_spec` without augmented rows. So what other
+    students score above this one is due to the teacher, not to longer training.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.

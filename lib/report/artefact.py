@@ -101,7 +101,8 @@ class Page:
     values: {parameter of the notebook: value}.
     folder: where the files are written.
     differs: sentences on how the notebook differs from its original in the repository.
-    used: {name of a run: how it was made, or why it is missing}.
+    used: {name of a run: "made here" or "recorded", or the state of a missing run, such
+    as "failed"}.
     files: names of the files that were written.
     noted: remarks that were shown, so that none is shown twice.
     sentences: sentences on differences between models, to be shown below the title.
@@ -113,7 +114,7 @@ class Page:
     # Sentences on how the notebook differs from its original in the repository; none
     # for a standard page.
     differs: Sequence[str] = ()
-    # {name of a run: how it was made, or why it is missing}.
+    # {name of a run: "made here" or "recorded", or the state of a missing run}.
     used: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     # Remarks that were shown, so that none is shown twice.
@@ -149,7 +150,8 @@ class Page:
         with labels such as task, model and seed. The columns are these labels, `spec`
         (the description), `run` (the finished run or None), `state` (such as "finished"
         or "missing"), `error` (why there is no run) and the metrics of the run. The
-        page reports how many runs are missing, and why.
+        page reports how many runs are missing, with the three most frequent reasons,
+        unless an earlier call reported missing runs.
 
         if_missing: what happens to missing runs. "run" executes them first if the
         notebook is run by hand; a command that makes pages has executed them before.
@@ -200,7 +202,9 @@ class Page:
         An experiment is a Row: the description of a run, with labels such as task,
         model and seed. The result, a Runs, has a table at the page's profile (size of
         the experiments, such as "toy") and one at the profile mini for comparison.
-        Experiments of the second table are only looked up, never executed.
+        Missing runs of the first table are executed if the notebook is run by hand; a
+        command that makes pages has executed them before. Experiments of the second
+        table are only looked up, never executed.
 
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
         profile and parameters of the notebook, which is called for both tables.
@@ -273,7 +277,8 @@ class Page:
         Rows and columns without any value are dropped. If nothing is left, a sentence
         says that nothing is measured yet, and no file is written. The page can have
         fewer columns than the file, since it leaves out the paper's scores on tasks
-        that were not measured (`lib.report.tables.arrange_columns_for_page`).
+        that were not measured, and scores on development rows alone
+        (`lib.report.tables.arrange_columns_for_page`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         header levels.
@@ -345,7 +350,8 @@ class Page:
 
         The figure is closed. Without data a sentence says that nothing is measured yet,
         and no file is written. At the profile toy (tiny experiments) a line on the
-        figure warns that its numbers are of toy scale.
+        figure warns that its numbers are of toy scale, except on a user's own data or
+        model.
 
         data: the numbers that the figure draws.
         name: a suffix of the files' names, where a page has several figures. If it
@@ -400,11 +406,12 @@ class Page:
     ) -> None:
         """Show paired differences between models as a forest plot with printed values.
 
-        It also keeps a sentence on each difference, to be shown below the page's
-        title. A difference without an Estimate (mean with 95 % interval) is left out,
-        and so is its printed value. Where no difference has the three seeds that an
-        interval needs, a sentence replaces the figure. At the profile toy (tiny
-        experiments) the figure is drawn nevertheless.
+        It also keeps a sentence on each difference at the page's own profile, to be
+        shown below the page's title. A difference without an Estimate (mean with 95 %
+        interval) is left out, and so is its printed value. Where none is left, nothing
+        is shown. Where no difference has the three seeds that an interval needs, a
+        sentence replaces the figure. At the profile toy (tiny experiments) the figure
+        is drawn nevertheless.
 
         estimates_by_row: {(source, name of a row): Estimate or None}. The source tells
         where the numbers come from, such as "this run, toy".
@@ -462,13 +469,14 @@ class Page:
     ) -> None:
         """Show the tested claims and the deviations from the papers; write a JSON file.
 
-        Each notebook ends with it. A claim is a statement of a paper. Its comparisons
-        are measured on runs, and each gets an outcome such as "agrees". The tested
-        claims are those that name the notebook in `claims.csv`. At the profile toy
-        (tiny experiments) they are tested on results at the profile mini instead, which
-        are stored in the repository. On a user's own data or model none is tested, and
-        the page names these data instead. The JSON file has the page's answer, runs,
-        claims and files, for the index of pages.
+        Each notebook calls it in its cell tagged "verdicts"; cells for widgets may
+        follow. A claim is a statement of a paper. Its comparisons are measured on runs,
+        and each gets an outcome such as "agrees". The tested claims are those that name
+        the notebook in `claims.csv`, unless all their comparisons are counted under
+        other claims. At the profile toy (tiny experiments) they are tested on results
+        at the profile mini instead, which are stored in the repository. On a user's own
+        data or model none is tested, and the page names these data instead. The JSON
+        file has the page's answer, runs, claims and files, for the index of pages.
 
         further_verdicts: Verdicts (claims with their outcomes) that the notebook itself
         computes, shown beside the tested ones.
@@ -477,8 +485,9 @@ class Page:
         claim_ids: the ids of the claims to test, in place of those that name the
         notebook.
         answer_sentences: sentences that answer the page's question. Without them the
-        answer is made from the tested claims. The answer stands below the title, and a
-        command prints its first sentence at the end."""
+        answer is made from the tested claims and the differences that the page draws.
+        The answer stands below the title, and a command prints its first sentence at
+        the end."""
         names = source.list_notebook_claims(self.id) if claim_ids is None else claim_ids
         profile = self.reader_profile[:]
         if self.reader_input_sentences:
@@ -534,8 +543,8 @@ class Page:
         the given answer comes from larger experiments, whose results are stored in the
         repository, while a user wants to see a result of the runs that were just made.
         This result is the first difference that the page draws, or else the range of
-        its scores. If none of the page's runs exists, a sentence at the start says so,
-        at any profile.
+        its scores. On a user's own data or model none is put. If none of the page's
+        runs exists, a sentence at the start says so, at any profile.
 
         answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
@@ -716,9 +725,9 @@ def explore_with_widgets(
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
 
-    An HTML or Markdown page cannot draw again, so it has one picture, in which each
-    argument has the function's default or, without one, the first value of its widget.
-    Nothing is shown where a widget has an empty list of values.
+    An HTML page cannot draw again, so it has one picture, in which each argument has
+    the function's default or, without one, the first value of its widget. A Markdown
+    page has no picture. Nothing is shown where a widget has an empty list of values.
 
     draw_figure: it returns the figure, or None if it only prints.
     argument_drawn_beforehand: an argument whose widget is a list of values. An HTML

@@ -43,7 +43,8 @@ HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
-PageJson: TypeAlias = Json  # What the last cell of a notebook wrote on its page.
+# What the cell of a notebook that is tagged "verdicts" wrote on its page.
+PageJson: TypeAlias = Json
 Seconds: TypeAlias = float
 
 
@@ -56,9 +57,9 @@ class PageLink(NamedTuple):
 def digest_code_of_pages() -> str:
     """Return one digest of all files on which every notebook's HTML page depends.
 
-    They are the code, settings and templates of this package, the numbers that the
-    papers print, and data/found.md, the text of the findings. A page that was made with
-    another digest is out of date."""
+    They are the code and settings of lib, the templates of pages, all files below
+    data/published (such as printed numbers, claims and plans), and data/found.md, the
+    text of the findings. A page that was made with another digest is out of date."""
     files = {file for pattern in CODE.split() for file in paths.ROOT.glob(pattern)}
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
@@ -66,9 +67,10 @@ def digest_code_of_pages() -> str:
 def digest_page_contents(builder: PageBuilder, store: Store) -> str:
     """Return a digest of all that a notebook's HTML page is made from.
 
-    It covers the text of the notebook, the code, the numbers that the papers print, the
-    metrics of the notebook's runs, and the results that the page shows from files of
-    the repository. A page that was made with another digest is out of date.
+    It covers the text of the notebook, the code, the files below data/published (such
+    as printed numbers), the metrics of the notebook's runs, and the results that the
+    page shows from files of the repository. A page that was made with another digest is
+    out of date.
 
     builder: the state of the page.
     store: where finished runs are looked up."""
@@ -89,7 +91,8 @@ class PageBuilder:
     differs: sentences on how the notebook differs from its original in the repository.
     values: {parameter of the notebook: value}.
     text: JSON text of the notebook when the command began.
-    grids: {variable of the notebook: its Rows, the experiments to run}.
+    grids: {variable of the notebook: its Rows, which are experiments}. Those of the
+    variable `grid` are run, others are only looked up.
     left: Specs (descriptions of runs) whose runs the page still waits for.
     failed: why the page could not be made, or "".
     tried: digest of the page's contents at the last attempt to make it."""
@@ -114,7 +117,7 @@ class PageBuilder:
 
     @property
     def page_json(self) -> PageJson | None:
-        """Return the JSON summary that the notebook's last cell wrote, or None.
+        """Return the JSON summary that the notebook's "verdicts" cell wrote, or None.
 
         The summary has the page's answer (sentences with the main result), parameters,
         runs and files. The result is None where the JSON file is missing or unreadable,
@@ -267,7 +270,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
 
     The file is `<folder>/<id>.ipynb`. It is written after an error too, so that the
     user can see the traceback. Raises Refused where a cell fails, or where the kernel
-    dies before the last cell.
+    dies before the cell tagged "verdicts", which writes the page's JSON file.
 
     builder: the notebook's text, its parameter values and the folder of the page."""
     import papermill
@@ -432,8 +435,8 @@ def convert_to_html(
 
     notebook_path: the notebook's file in the repository.
     notebook_json: the executed notebook.
-    page_json: the summary that the notebook's last cell wrote, with answer, profile
-    (size of the experiments) and files."""
+    page_json: the summary that the notebook's cell tagged "verdicts" wrote, with
+    answer, profile (size of the experiments) and files."""
     from nbconvert import HTMLExporter
 
     notebook_json.cells = move_first_picture_below_title(
@@ -505,8 +508,8 @@ def convert_to_markdown(
 
     notebook_json: the executed notebook.
     title: the heading of the page.
-    page_json: the summary that the notebook's last cell wrote, with answer and
-    profile."""
+    page_json: the summary that the notebook's cell tagged "verdicts" wrote, with
+    answer and profile."""
     made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
     path = notebook.find_notebook_path(page_json["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"

@@ -190,7 +190,7 @@ def format_score_with_interval(
 ) -> str:
     """Return a score with its 95 % interval as text: "81.2 [80.1, 82.3], 3 seeds".
 
-    score_points: from 0 to 100.
+    score_points: a score from 0 to 100, or a difference of scores.
     low_end, high_end: the ends of the interval. A nan for `low_end` means no
     interval."""
     ends = f"[{low_end:.1f}, {high_end:.1f}]" if low_end == low_end else "(no interval)"
@@ -200,9 +200,9 @@ def format_score_with_interval(
 def find_page_runs(notebook_id: str, profile: str) -> Runs:
     """Return the finished runs of a notebook's experiments, to plot them elsewhere.
 
-    Nothing is executed. The result, a Runs, has their labels and metrics and can
-    compare models. It is empty where the notebook's file is missing, or where the
-    notebook has no experiments at this profile.
+    No run is made. The result, a Runs, has their labels and metrics and can compare
+    models. It is empty where the notebook's file is missing, or where the notebook has
+    no finished run at this profile.
 
     profile: size of the experiments, such as "mini"."""
     has_rows = find_notebook_path(notebook_id).exists() and planned.has_planned_rows(
@@ -224,14 +224,15 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
 
     The columns are task, model, method (of compression), kind (of method: "paper",
     "whole" for no compression, "control" for one that the papers lack, "combination"
-    for two at once), m (planned FLOPs in twelfths of the unpruned model's), seeds
-    (their number), score (in points), low and high (its 95 % interval, from SEEDS (3)
-    seeds on), flops, parameters and bytes (each in millions), ms (milliseconds of 8
-    sentences of 128 tokens, if measured), source (where the numbers come from), runs
-    (names of the runs), gap (the score minus that of the narrowest width-pruned model
-    with at least as many FLOPs), gap_low and gap_high (ends of its interval), beside
-    (name of that model) and budget (its width in twelfths). The frame is empty where
-    there are no runs.
+    for two at once), m (planned FLOPs in twelfths of the unpruned model's; 0 for a
+    method with a single model), seeds (their number), score (in points), low and high
+    (its 95 % interval, from SEEDS (3) seeds on), flops, parameters and bytes (each in
+    millions), ms (milliseconds of 8 sentences of 128 tokens, if measured), source
+    (where the numbers come from), runs (names of the runs), gap (the score minus that
+    of the cheapest model, width-pruned or whole and distilled, with at least as many
+    FLOPs, less 5 %), gap_low and gap_high (ends of its interval, from SEEDS seeds on),
+    beside (name of that model) and budget (its width in twelfths). The frame is empty
+    where there are no runs.
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
@@ -335,8 +336,8 @@ def read_verdicts_frame() -> pd.DataFrame:
     It is the file `verdicts.csv` with a further column `paper` (title of the paper). A
     row has the measured difference, its 95 % interval, the printed value, the bounds
     within which the paper's claim holds (0 and nan for "> 0"), and an outcome such as
-    "agrees". Numbers that are missing are nan. A comparison that several claims share
-    has one row."""
+    "agrees". Where these numbers are missing, they are nan; other columns, such as
+    `seeds`, are text. A comparison that several claims share has one row."""
     rows = [row for row in judging.read_verdicts_csv() if not row["same_as"]]
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
@@ -444,7 +445,7 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
     number). The interval is nan for fewer than SEEDS (3) seeds, and for the baseline
     minus itself.
 
-    runs: the results of a notebook's experiments.
+    runs: the results of a notebook's experiments, with the labels model, m and task.
     baseline_model: a name in the column `model`."""
     lines = []
     for model in dict.fromkeys(runs.current.get("model", ())):
@@ -564,8 +565,10 @@ def describe_best_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
     It gives the scores of both models with intervals, to be shown below a page's
-    title. The task is the first one in the table that has intervals, else the first of
-    all. Raises Refused where the unpruned model was not run on this task.
+    title. The limit may be exceeded by 5 %; where no model keeps it, the sentence has
+    the unpruned model alone. If any model in the table has an interval, those without
+    one are left out. The task is the first one that is left. Raises Refused where the
+    unpruned model is not left on this task.
 
     frontier_table: the table of `make_frontier_table` with scores and costs, not
     empty."""

@@ -69,8 +69,9 @@ def find_page_heading(notebook_id: str) -> str:
 def list_ordered_pages(profile: str) -> list[str]:
     """Return the ids of the notebooks that have a page at a profile, in index order.
 
-    The index lists pages paper by paper. A notebook whose file was deleted is listed
-    too, so that its loss is noticed, unless the user removed a whole paper.
+    The index lists pages paper by paper. Only committed notebooks count. A notebook
+    whose file was deleted is listed too, so that its loss is noticed, unless the user
+    removed a whole paper.
 
     profile: size of the experiments, such as "mini"."""
     names = [
@@ -113,8 +114,9 @@ def make_paper_card(paper: str) -> PaperCard | None:
     The keys are title, href (its summary page), idea (what the paper proposes, in a
     sentence), words (outcomes of comparisons that test its central claims, such as
     "3 agree, 1 too noisy to say") and bars (a dict for each of the first comparisons
-    with an interval, at most four: the positions and labels by which it is drawn, see
-    `compute_bar_positions`). It is None where the paper has no summary page.
+    with an interval and an expected effect other than 0, at most four: the positions
+    and labels by which it is drawn, see `compute_bar_positions`). It is None where the
+    paper has no summary page.
 
     paper: name of the paper's folder, such as "bermo"."""
     page = f"{find_papers()[paper].prefix}_01_summary"
@@ -218,8 +220,9 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
 
     The index is the notebook id. The columns are page (title), asks (its question) and
     answer. The answer is a comparison that the page shows, as text with its 95 %
-    interval and its outcome, such as "agrees": the first on a central claim, or else
-    the first of all; "–" if none has an interval. The summary page itself is left out.
+    interval and its outcome, such as "agrees": the first with an interval on a central
+    claim, or else on a claim that only this page tests; "–" if there is none. The
+    summary page itself is left out.
 
     paper: name of the paper's folder, such as "bermo"."""
     import pandas as pd
@@ -256,10 +259,10 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
 
 
 def is_answer_to_page(claim_id: str, notebook_id: str) -> bool:
-    """Return whether a claim's result may stand in the first lines of a notebook's page.
+    """Return whether a claim's result may answer a notebook's question in an overview.
 
-    These lines answer the question in the notebook's title. A central claim of the
-    paper may stand there, and so may a lesser claim that only this notebook tests."""
+    The overview is that of `list_pages_of_paper`. A central claim of the paper may
+    stand there, and so may a lesser claim that only this notebook tests."""
     line = lists.read_claims()[claim_id]
     return line["role"] == "central" or line["artefact"] == notebook_id
 

@@ -74,7 +74,8 @@ def wrap_text(text: str, width: int) -> str:
     """Return a text wrapped to at most `width` letters a line, in as few lines as
     possible, of about equal length.
 
-    The last line has two words where both fit, and no line ends with a minus sign."""
+    A longer word is not broken. The last line has two words where both fit and the line
+    before keeps two, and no line ends with a minus sign."""
     lines, text = [], text.replace(f"{MINUS} ", f"{MINUS}{FIXED}")
     for line in text.split("\n"):
         least = len(wrap(line, width))
@@ -328,8 +329,9 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
     interest, a shade the values for which the paper's claim holds (such as > 0). A grey
-    dot has fewer than SEEDS (3) seeds. Differences beyond FAR (20) points have a second
-    panel with another scale.
+    dot has fewer than SEEDS (3) seeds. Rows with an interval that reach beyond FAR (20)
+    points, by the interval or the printed value, have a second panel with another
+    scale.
 
     comparisons: a frame with the columns of `make_forest_plot_data`. The text in its
     column `word`, such as "agrees", stands beside the row.
@@ -386,9 +388,10 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
 def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     """Draw the rows of a forest plot on one axis, with a vertical line at 0.
 
-    The axis covers all intervals and whatever is near them. A printed value, or a dot
-    without an interval, that lies far outside is drawn as an arrowhead at the edge,
-    with its number beside the row.
+    The axis covers the rows with an interval, with their printed values and smallest
+    effects of interest, and whatever is near them. In another row, a printed value or
+    dot that lies far outside is drawn as an arrowhead at the edge, with its number
+    beside the row. Where no row has an interval, the axis covers all.
 
     comparisons: a frame with the columns of `make_forest_plot_data`."""
     order, sources = (
@@ -640,8 +643,8 @@ def draw_scores_of_random_draws(
     """Draw the accuracies (%) of repeated random draws, a row of points for each group.
 
     A draw is one repetition of an experiment with a random seed. Each row also has the
-    mean with its 95 % interval. With two groups, their mean paired difference is added
-    to the title of the panel.
+    mean with its 95 % interval. With two groups of equally many draws, at least SEEDS
+    (3), their mean paired difference is added to the title of the panel.
 
     scores_by_group: {group: scores [N]}, such as two methods; draw i of all groups is a
     pair.

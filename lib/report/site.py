@@ -5,11 +5,11 @@ of its runs. The index is written first. Each page follows as soon as its runs a
 finished.
 
 A page is made anew when its notebook, the code, or one of its runs has changed. A
-notebook that finished has a file `<id>.json`, which its last cell writes. papermill's
-marks cannot tell: they call every cell completed after a dead kernel. Pages with other
-parameters than the defaults, or with a reader's own data or model, are experiments.
-Each has a folder of its own below `figures/scratch/`, and the index of their profile
-lists them last."""
+notebook that finished has a file `<id>.json`, which its cell tagged "verdicts" writes.
+papermill's marks cannot tell: they call every cell completed after a dead kernel. Pages
+with changed cells, with other parameters than the defaults, or with a reader's own data
+or model, are experiments. Each has a folder of its own below `figures/scratch/`, and
+the index of their profile lists them last."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -56,13 +56,14 @@ class PagesWithoutRuns(NamedTuple):
 class Report:
     """A Report makes HTML pages from notebooks, and the index that lists the pages.
 
-    It makes each page once the runs (trainings or measurements) that the page shows are
-    finished. A notebook is read when the Report is created, so a later edit does not
-    change its page.
+    It makes each page once the runs (trainings or measurements) of the variable `grid`
+    of its notebook are finished. A notebook is read when the Report is created, so a
+    later edit does not change its page, but for its title.
 
     profile: size of the experiments, such as "mini".
     parameter_values: {parameter of the notebooks: value}.
-    grids_by_notebook: {path of a notebook: {variable: Rows, the experiments to run}}.
+    grids_by_notebook: {path of a notebook: {variable: Rows}}. Rows are experiments;
+    those of the variable `grid` are run, others are only looked up.
     errors_by_notebook: {path: error} of notebooks whose experiments cannot be listed.
     The index shows these errors.
     store: where finished runs are looked up."""
@@ -181,8 +182,8 @@ class Report:
 
         Pages in `recorded` show numbers that exist already, so they are quick. Pages
         in `methods` explain a method and train a small model themselves, so they come
-        later. Summaries of papers lead `recorded`, since the first summary tests all
-        claims, and other summaries reuse the cached result."""
+        later. Summaries of papers lead `recorded`. Together they test all central
+        claims."""
         now = [b for b in self.builders if not (b.left or b.failed)]
         now.sort(
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
@@ -274,9 +275,10 @@ def describe_notebook_answers(notebook_name: str) -> list[str]:
     """Return lines with the main results on a notebook's pages, the newest page first.
 
     A notebook has a page for each profile (size of the experiments) and each change of
-    its parameters or data. Each page gives what was changed, the sentences below its
-    title, and its path. Where there is no page, a line names the command that makes it.
-    The list is empty where no notebook's name contains `notebook_name`."""
+    its parameters or data. Each page gives the first of its changes, if any, the
+    sentences below its title, and its path. Of several notebooks, each has its pages in
+    this order. Where there is no page, a line names the command that makes it. The list
+    is empty where `notebook_name` fits no notebook (`notebook.find_notebooks`)."""
     try:
         matches = notebook.find_notebooks([notebook_name])
     except Refused:
@@ -299,7 +301,8 @@ def write_profile_index(
     """Write index.html, the list of all pages at a profile (size of the experiments).
 
     It lists standard pages by paper, then pages with changed parameters or data. It
-    also has the main findings.
+    also has the main findings and a card for each paper. A standard page that is not
+    made yet gets a placeholder (`write_placeholder_page`).
 
     profile: such as "mini".
     builders: pages that a command makes or has just made. All other pages are listed as
@@ -361,7 +364,8 @@ def make_index_entry(
     A template draws the entry. The fields are those of `builder`, and name (notebook
     id), title, short (title without the paper), failed (why the page could not be made,
     or ""), body (the JSON summary that the notebook wrote, or None), how (the command
-    that makes it), waits (how many runs it waits for) and href (the link).
+    that makes it), waits (how many runs it waits for, as text; "" where no command is
+    running) and href (the link).
 
     profile: size of the experiments, such as "mini".
     is_running: whether a command that makes the page is running."""

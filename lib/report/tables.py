@@ -1,8 +1,8 @@
 """This module collects the runs of a notebook's grid, estimates differences between
 models, and formats tables. It does not import torch.
 
-Runs of the page's profile (scale) stand beside recorded runs at mini. A table is
-written as HTML and as Markdown."""
+On pages of the profiles (scales) toy and paper, the page's runs stand beside recorded
+runs at mini. A table is written as HTML and as Markdown."""
 
 import html
 import re
@@ -31,7 +31,8 @@ from lib.stats.paired import Estimate, paired_difference
 WORDS = "text-align: left; white-space: normal"
 # Heads of columns that have a paper's printed numbers.
 PRINTED = re.compile(r"(published|printed)\b")
-# Columns of a collected frame that are not labels of its rows.
+# Columns of a collected frame that a table of run labels leaves out. Seeds have columns
+# of their own there.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
@@ -46,7 +47,7 @@ def collect_results(
     and seed), `spec` (the description of its run), `run` (the finished run or None),
     `state` (such as "finished" or "missing"), `error`, and the metrics of the run.
     `error` says why there is no run: because it failed, or because an input that it
-    needs failed. It is "" where nothing was tried.
+    needs failed. It is "" where no attempt failed.
 
     grid_rows: the experiments, each a Row of labels and the description of a run.
     store: where runs are looked up, by default the project's folders.
@@ -180,8 +181,9 @@ class Runs:
         size toy), "recorded, mini" (results at mini that are stored in the repository)
         or similar. `compare.join_tables_by_row` puts the tables beside the paper's.
 
-        columns: metrics that the paper's table prints. A task without a metric there is
-        scored by its first metric."""
+        columns: metrics that the paper's table prints; at mini and base only the first
+        of each task counts. A task without a metric there is scored by its first
+        metric."""
         return [
             compare.make_score_table_by_task(
                 frame, grids.list_columns_by_task(scale, columns), source
@@ -198,14 +200,15 @@ class Runs:
     ) -> pd.DataFrame:
         """Return a DataFrame of scores from 0 to 100, a line for each run and metric.
 
-        It has the labels of the runs, `column` (title of the metric), `score` (on all
-        rows that training did not use), `development` (score on the development rows
-        among them), `source` (where a run is from, such as "recorded, mini" for runs at
-        mini that are stored in the repository) and `scale` (its profile, the size of
-        the experiments).
+        It has the columns of the collected frame, `column` (title of the metric),
+        `score` (on development and unseen rows), `development` (score on the
+        development rows among them), `source` (where a run is from, such as "recorded,
+        mini" for runs at mini that are stored in the repository) and `scale` (its
+        profile, the size of the experiments). Scores of missing runs are nan.
 
-        columns: metrics that the paper's table prints. A task without a metric there is
-        scored by its first metric.
+        columns: metrics that the paper's table prints; at mini and base only the first
+        of each task counts. A task without a metric there is scored by its first
+        metric.
         transform_points: a function applied to the scores of each source, such as
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
@@ -232,15 +235,16 @@ class Runs:
         difference in points over pairs of equal seed, and its 95 % interval. A group
         without a pair is left out, and so is one in which at least half of a model's
         runs score no better than chance, or less than half of the unpruned model's
-        score. If the difference was planned as a test of a claim, only the planned
-        seeds count, and the Estimate also has the bounds within which the claim holds,
-        (0, inf) for "> 0".
+        score, unless the claim expects this of the model. If the difference was planned
+        as a test of a claim, only the planned seeds count, and the Estimate also has
+        the bounds within which the claim holds, (0, inf) for "> 0".
 
         method, baseline: names of the models; `baseline` is subtracted.
         group_column: a label of the experiments by which they are grouped. With several
         labels a group is a tuple of values.
         columns: metrics that the paper's table prints. A task is scored by the mean of
-        its metrics there; if it has none there, by its first metric."""
+        its metrics there, at mini and base by the first of them; if it has none there,
+        by its first metric."""
         estimates = {}
         for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
@@ -264,9 +268,10 @@ class Runs:
 
         The Estimate has the mean difference in points and its 95 % interval. It is None
         where no seed has both models, or where at least half of a model's runs score no
-        better than chance, or less than half of the unpruned model's score.
+        better than chance, or less than half of the unpruned model's score, unless the
+        claim expects this of the model (`estimate_difference_of_frames`).
 
-        frame: results of experiments, with the columns task, seed, model and run.
+        frame: results of experiments, with the columns task, seed, model, run and spec.
         method, baseline: names in the column `model`; `baseline` is subtracted.
         columns_by_task: {task: its metrics}.
         profile: size of the experiments, such as "mini"."""
@@ -288,10 +293,12 @@ class Runs:
         points and its 95 % interval. It is None where no seed has both models, or where
         at least half of a model's runs fail to learn: they score no better than chance,
         or less than half of the unpruned model's score. If the difference was planned
-        as a test of a claim, only the planned seeds count, and the Estimate also has
-        the bounds within which the claim holds, (0, inf) for "> 0".
+        as a test of a claim, only the planned seeds count, a model that the claim
+        expects to fail is compared nevertheless, and the Estimate also has the bounds
+        within which the claim holds, (0, inf) for "> 0".
 
-        method_frame, baseline_frame: rows with task, seed, model and run.
+        method_frame, baseline_frame: rows with task, seed, model, run and spec. Without
+        `spec`, models that fail to learn are compared too.
         columns_by_task: {task: its metrics}.
         profile: size of the experiments, such as "mini"."""
         sides: Any = [
@@ -338,13 +345,15 @@ class Runs:
 
         The result is {(source, name of a row): Estimate}. The source tells where the
         runs are from, such as "recorded, mini" (stored in the repository, at the
-        experiment size mini). The name has model, width and task, such as "Ghost, 3/12,
-        SST-2". The Estimate has the mean difference in points over pairs of equal seed,
-        and its 95 % interval. Models of all widths are compared with the one baseline.
+        experiment size mini). The name has the model, the width (kept attention heads)
+        if the experiments have it as a label, and the task: "Ghost, 3/12, SST-2". The
+        Estimate has the mean difference in points over pairs of equal seed, and its
+        95 % interval. Models of all widths are compared with the one baseline.
 
         baseline: one of `names_of_models`, such as "Prune, 3/12".
         columns: metrics that the paper's table prints. A task is scored by the mean of
-        its metrics there; if it has none there, by its first metric."""
+        its metrics there, at mini and base by the first of them; if it has none there,
+        by its first metric."""
         estimates = {}
         for source, frame, scale in self.source_frames:
             columns_by_task = grids.list_columns_by_task(scale, columns)
@@ -383,7 +392,8 @@ class Runs:
         in points, positive where `method` is better, and its 95 % interval.
 
         columns: metrics that the paper's table prints. A task is scored by the mean of
-        its metrics there; if it has none there, by its first metric."""
+        its metrics there, at mini and base by the first of them; if it has none there,
+        by its first metric."""
         estimates, models = (
             {},
             [frame["model"] for _, frame, _ in self.source_frames],
@@ -606,7 +616,8 @@ def tabulate_run_labels(frame: pd.DataFrame) -> pd.DataFrame:
     It has a row for experiments that differ in the seed alone. The columns are run
     (kind of work, such as "finetune"), the labels of the experiments (such as model),
     and "seeds there" and "missing": the seeds with and without a finished run, as text.
-    "once" stands for a run without a seed.
+    Each of these two is left out where no row has any. "once" stands for a run without
+    a seed.
 
     frame: results of experiments, as `collect_results` returns them."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}

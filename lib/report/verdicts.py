@@ -23,7 +23,8 @@ from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
 
 TEMPLATE = Path(__file__).parent / "template"
-# Largest number of sentences in a page's answer; its table has all comparisons.
+# Largest number of sentences that `list_answer_sentences` takes; a page's table has all
+# comparisons.
 MOST = 4
 
 
@@ -65,10 +66,11 @@ ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
-    """Return a sentence that counts the outcomes of claims, for a page's JSON file.
+    """Return a sentence that counts the outcomes of claims, for JSON files and answers.
 
     An example is "Comparisons: 3 agree, 1 too noisy to say; printed numbers: 5 of 6
-    equal". A printed number is equal if computing it again gives the same.
+    equal". A printed number is equal if computing it again gives the same. A single
+    task of a mean, and a comparison that is counted under another claim, do not count.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
@@ -133,10 +135,10 @@ def list_answer_sentences(
     They stand below the page's title. Only the first of these kinds that the page has
     is taken: comparisons of a paper's central claims, with an interval; differences
     that the page draws, with an interval; comparisons of central claims with too few
-    seeds for an interval; comparisons of lesser claims, where no central one is shown;
-    all drawn differences. Where the page has none of these, the sentences say why
-    nothing is measured, and how many printed numbers are equal to what is computed
-    here.
+    seeds for an interval; comparisons of lesser claims with an interval, if the page
+    has none of central claims, measured or not; all drawn differences. Where the page
+    has none of these, the sentences say why nothing is measured, and how many printed
+    numbers are equal to what is computed here.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.
@@ -190,10 +192,11 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     The keys are claim (its id), says (its sentence), kind ("finding" or "arithmetic"),
     profile (size of the experiments), word and measured (outcome and value of a printed
     number that is computed again), note (remarks, such as on failed runs), leading
-    (whether the claim is central) and cells. `cells` is a list of dicts, one for each
-    comparison: sentence, ours (measured effect), printed, word (outcome), reading
-    (outcome as tables show it, such as "agrees (weaker than printed)"), reason (why it
-    is not measured) and beside (whether it is one task of a mean over tasks).
+    (`is_on_central_claim`) and cells. `cells` is a list of dicts, one for each
+    comparison: sentence, ours (measured effect), printed (`format_printed_effect`),
+    word (outcome), reading (outcome as tables show it, such as "agrees (weaker than
+    printed)"), reason (why it is not measured) and beside (whether it is one task of a
+    mean over tasks).
 
     verdict: a claim of a paper with its measured comparisons."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})

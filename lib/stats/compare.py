@@ -90,7 +90,8 @@ def pair_runs_of_models(
     the title of the Column, such as "MNLI-m". A run that is missing, collapsed (scored
     no better than chance), or lacks the split of a Column makes no Pair. Where dtypes
     differ, a bfloat16 run is replaced by its repetition in float32. A run without such
-    a repetition makes no Pair.
+    a repetition makes no Pair. Raises Refused where two runs were evaluated on
+    different examples.
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
@@ -123,7 +124,7 @@ def pair_rows(
     Run with the stored result, None if missing).
     columns_by_task: {task: its Columns}, the metrics on which to compare.
     includes_collapsed_runs: for the method and the baseline, whether collapsed runs are
-    paired too."""
+    paired too. FileNotFoundError is then raised for one without predictions."""
     both = select_runs_of_one_dtype([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -210,8 +211,8 @@ def select_runs_of_one_dtype(
 
     Rounding would otherwise add to their difference. Where bfloat16 and float32 are
     mixed, each bfloat16 run is replaced by the same run in float32. If one of these is
-    missing, all rows of the task and seed get "run": None and "state": MIXED, a text
-    that says why. Return the rows in their order, changed ones as copies.
+    missing, all rows of the task and seed that have a run get "run": None and "state":
+    MIXED, a text that says why. Return the rows in their order, changed ones as copies.
 
     rows: a dict for each run, with "task", "seed", "run" (a Run with the stored result,
     or None), its metrics and labels such as "model"."""
@@ -488,8 +489,8 @@ def average_scores_over_tasks(frame: pd.DataFrame) -> pd.DataFrame:
     """Average the scores over the metrics of all tasks, for each model and seed.
 
     Return a table with "model", "seed" and "score" in points, and "m" (number of kept
-    heads) if `frame` has it. A seed at which a model lacks the score of a metric, or
-    which only one model has, is left out.
+    heads) if `frame` has it. A seed at which a model lacks the score of a metric is
+    left out, and, where models share seeds, one that only one model has.
 
     frame: a table of `list_scores_in_points`, a line for each run and metric."""
     frame = blank_unpaired_scores(frame, list_row_index_columns(frame)).dropna(
@@ -538,14 +539,14 @@ FAR = 10.0
 def describe_outlying_seeds(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[str]:
-    """Return a warning for each model and metric with a few outlying seeds.
+    """Return a warning for each model, width and metric with a few outlying seeds.
 
     A seed is outlying if its score is more than FAR (10) points from the median over
     seeds. There is no warning with fewer than three seeds, or where half or more are
-    outlying.
+    outlying. Runs that train no model (SCORED has the steps that do) do not count.
 
-    frame: a row for each run. Without the columns task, model, seed and run the list is
-    empty.
+    frame: a row for each run, with the column spec (the description of the run).
+    Without the columns task, model, seed and run the list is empty.
     columns_by_task: {task: its Columns (metrics on splits)}."""
     if not {"task", "model", "seed", "run"} <= {*frame}:
         return []
@@ -650,13 +651,13 @@ def make_score_table_by_task(
     """Return a table of scores, mean and standard deviation over seeds in points.
 
     The form is {row: {(source_name, title of the metric): text}}. A row is a model, or
-    ("3/12", model) where heads are pruned, here to 3 of 12. Left out are runs that
-    collapsed (scored no better than chance), unless all runs of a row and metric did,
-    and seeds that only one model has. With several metrics there is a column "average".
-    Its mean is that of the columns' means, and its deviation is over the seeds that
-    have all metrics. Where scores count unseen rows too (labelled rows that no training
-    used), further columns have the scores without them. Without scores the text is a
-    dash.
+    ("3/12", model) if `frame` has "m", the number of kept heads, here 3 of 12. Left out
+    are runs that collapsed (scored no better than chance), unless all runs of a row and
+    metric did, and, where models share seeds, those that only one model has. With
+    several metrics there is a column "average". Its mean is that of the columns' means,
+    and its deviation is over the seeds that have all metrics. Where scores count unseen
+    rows too (labelled rows that no training used), further columns have the scores
+    without them. Without scores the text is a dash.
 
     frame: a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.

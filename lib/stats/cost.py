@@ -101,7 +101,7 @@ def read_shape_of_config(config: Mapping[str, Any]) -> Shape:
     """Return the sizes of an encoder (its Shape) from its transformers configuration.
 
     The sizes are the numbers of layers, heads, neurons and so on. FLOPs and parameters
-    of any opened model can so be counted.
+    of an opened model can so be counted, if it was not pruned or otherwise changed.
 
     config: the configuration as a dict, such as `model.config.to_dict()`."""
     family = config["model_type"]

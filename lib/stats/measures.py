@@ -131,8 +131,9 @@ def list_scores_of_candidates(
     """Return the two scores of each candidate of an architecture search, in points.
 
     A row is a candidate. The columns are "search", its cheap score during the search,
-    and "final", its score after full training. So one can see whether the search ranks
-    networks well. A candidate without one of the two scores is left out.
+    and "final", its score after full training, by the first run and metric. So one can
+    see whether the search ranks networks well. A candidate without one of the two
+    scores is left out.
 
     model_frames: [table of the full trainings, table of the runs of the search], each
     with a row for each run.

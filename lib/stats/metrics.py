@@ -5,8 +5,9 @@ Class metrics take classes [N], or logits [N, C] whose largest column is the pre
 
 Degenerate predictions have a value where libraries give nan or a warning. Matthews,
 Pearson and Spearman are 0.0 where predictions or labels are constant (also for one
-row), and F1 is 0.0 without a true positive. No rows, rows without a label and logits
-that are not finite raise Refused, because no score would be meaningful."""
+row), and F1 is 0.0 without a true positive. No rows, class labels below 0 (rows without
+a label) and values that are not finite raise Refused, because no score would be
+meaningful."""
 
 from typing import Any, TypeAlias
 
@@ -56,8 +57,8 @@ def compute_metrics(task: Task, logits: ArrayLike, labels: ArrayLike) -> Metrics
     """Return {metric: value} of all metrics of a task, its main metric first.
 
     The values are from 0 to 1, or -1 to 1 for correlations. Trained models of
-    classification and regression are scored by it. Raises Refused for logits that are
-    not finite and for rows without labels.
+    classification and regression are scored by it. Raises Refused as `compute_metric`
+    does, such as for logits that are not finite.
 
     task: says which metrics the task has.
     logits: [N, C], where C is 1 for a regression.

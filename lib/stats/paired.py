@@ -14,8 +14,9 @@ where seeds do. So an interval excludes a value exactly where the p-value for th
 is below 0.05, and nothing is drawn at random. In simulations of 3 to 10 seeds and 1,000
 examples the interval covers 93 to 99 %.
 
-With one seed, the interval covers the variance of examples alone. Examples that share
-text are not independent, so they form one cluster."""
+With one seed, the interval covers the variance of examples alone, and the p-value
+against no difference is 1. Examples that share text are not independent, so they form
+one cluster."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class Pair:
 class Estimate:
     """An Estimate is a number with its 95 % interval, such as a difference of models.
 
-    A difference of scores is in points (0 to 100).
+    A difference of scores is in points (-100 to 100).
 
     mean, low, high: the estimate and the ends of its interval.
     n_seeds, n_tasks: the number of seeds (of the task with the fewest) and of tasks.
@@ -401,9 +402,10 @@ def estimate_contrast(
     Each group of Pairs has the runs of a method a and a baseline b, and its mean
     difference is that of a - b over seeds, then over tasks, in points. The variance is
     that over seeds plus that over examples (jackknife); the 95 % interval is Student's,
-    with Satterthwaite's degrees of freedom. With one seed it covers the examples alone,
-    and the p-value is 1. Raises Refused if there is no Pair, a task and seed occurs
-    twice in a group, or Pairs of a task differ in examples, clusters or metric.
+    with Satterthwaite's degrees of freedom. With one seed (of the task with the fewest)
+    it covers the examples alone, and the p-value is 1. Raises Refused if there is no
+    Pair, a task and seed occurs twice in a group, or Pairs of a task differ in
+    examples, clusters or metric.
 
     pair_groups: groups that have the same tasks, or none in common.
     coefficients: a factor for each group, such as [1, -1] for a difference of
@@ -545,6 +547,7 @@ def estimate_median_ratio(
     Return the Estimate of the median over turns of numerator / denominator. Its
     interval is a bootstrap over blocks of successive turns, because other work on the
     machine disturbs more than one turn. The variance between machines is not covered.
+    `n_seeds` is N, and `p` is always 1, as no test is made.
 
     numerators, denominators: seconds [N] of the two models in N turns.
     block_size: the number of turns in a block.

@@ -125,9 +125,10 @@ def find_replacement_candidates(
 
     A word that is one token is masked, and the likeliest K tokens are its candidates.
     All other words, and all words where the model has no masked-LM head, get the K
-    nearest words by input embeddings. Words beyond the model's longest input get none,
-    nor do stop words and words with other characters than a to z, which are never
-    replaced.
+    nearest words by input embeddings. A word that would be masked beyond the model's
+    longest input gets none, nor does a word that the vocabulary cannot spell. Stop
+    words and words with other characters than a to z are never replaced, and are left
+    out.
 
     Returns arrays: "ids" (int32 [words, K]: token ids of the candidates of each
     replaceable word, all texts after each other, padded with -1), "sizes" (number of
@@ -299,7 +300,7 @@ def sample_variants(
     ):
         replaced = {places[i]: replacer.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
-    # Drop a variant that differs from the text in its spaces alone.
+    # Drop a variant that differs from the text in spaces and normalisation alone.
     if text != " ".join(words):
         made.pop(" ".join(words), None)
     return list(made)

@@ -1,5 +1,5 @@
-"""This module makes batches of tokenised rows, in an order that depends on seed and
-epoch alone, so that training can be repeated and resumed."""
+"""This module makes batches of tokenised rows, in a random order that is drawn from
+seed and epoch, so that training can be repeated and resumed."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def order_batches(
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch, in the order of training.
 
-    The order is random, but depends on `seed` and `epoch` alone, so that a training can
-    be repeated and resumed.
+    The order is random, but follows from the arguments, so that a training can be
+    repeated and resumed.
 
     lengths: the number of tokens of each row [N].
     batch_size: rows of a batch; one batch may have fewer.

@@ -1,10 +1,11 @@
-"""This module makes training steps faster without a change of results, up to rounding.
+"""This module makes training steps faster.
 
 On a CPU, attention is computed by the eager function of lib.model.scores, hidden states
 stay in bfloat16 between two matrix products, and freed memory is reused in the next
-step. Dropout masks may be drawn from random bytes, which is three to five times cheaper
-than a Bernoulli draw for each element. Only those rows of the word embeddings are
-trained that the data use."""
+step. Only those rows of the word embeddings are trained that the data use. All this
+changes results only by rounding. Dropout masks may be drawn from random bytes, which is
+three to five times cheaper than a Bernoulli draw for each element; the masks are then
+others, and rates are rounded."""
 
 import ctypes
 import platform

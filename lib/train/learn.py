@@ -1,8 +1,9 @@
 """This module trains a model on a task, scores it and saves it, for all training steps.
 
-A step (a function of lib.train.steps that makes a run) calls `train_and_save` with a
-TaskTraining, a model, an objective (lib.train.objectives), and callbacks
-(lib.train.loop.Callback) such as masks, a layer mix or a search over gates."""
+A step (a function of lib.train.steps or of a paper that makes a run) calls
+`train_and_save` with a TaskTraining, a model, an objective (lib.train.objectives), and
+callbacks (lib.train.loop.Callback) such as masks, a layer mix or a search over
+gates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,7 +35,7 @@ ModelScorer = Callable[[], heads.MetricsAndArrays]
 
 class HeldOutRows(NamedTuple):
     rows: Encoded
-    teacher_logits: Tensor  # [N, C].
+    teacher_logits: Tensor  # [N, C], or [N, 2, T] for answer spans.
 
 
 class TaskTraining:
@@ -126,10 +127,10 @@ class TaskTraining:
 
     @cached_property
     def held_out_rows(self) -> HeldOutRows:
-        """Return (tokenised held-out rows, the teacher's logits on them [N, C]).
+        """Return (tokenised held-out rows, the teacher's logits on them).
 
         Held-out rows are training rows that are not trained on, but used to select
-        models."""
+        models. Logits are [N, C], or [N, 2, T] for answer spans."""
         rows = self.encode_split("held_out")[0]
         return HeldOutRows(rows, torch.from_numpy(self.predict(self.teacher[0], rows)))
 
@@ -230,10 +231,11 @@ def train_and_save(
 ) -> Metrics:
     """Train a model on a task, score it, save it, and return its metrics.
 
-    The model is changed in place. Its predictions are saved too. Where the setting
-    `select` is "best", the weights with the best score during the training are taken.
-    The score is that on "held_out" (training rows that are not trained on) if
-    `scored_splits` has this split, and else that on the development rows "dev".
+    The model is changed in place, and saved if the run keeps weights. Its predictions
+    are saved too. Where the setting `select` is "best", the weights with the best score
+    during the training are taken. The score is that on "held_out" (training rows that
+    are not trained on) if the rows and `scored_splits` have this split, and else that
+    on the development rows "dev".
 
     training: the rows of the task, the settings, and the run whose folder is written.
     objective: a context manager that yields the loss function, f(batch, row numbers) ->
@@ -302,8 +304,9 @@ def save_predictions(
 class Trainer:
     """A Trainer trains and scores models on a task, without saving them.
 
-    Notebooks that explain a method use it. It has the tokenised rows for training
-    (`training_rows`) and development (`dev`).
+    Notebooks that explain a method and `lib.fit` use it. It has the tokenised rows for
+    training (`training_rows`) and development (`dev`). Raises Refused for a task of
+    answer spans.
 
     task: what is predicted, and the metrics.
     splits: {"train": training rows, "dev": development rows}.

@@ -2,8 +2,9 @@
 
 Batches come in a fixed order, and the learning rate is a function of the step. A run
 that was killed and resumed gives the same bits on the same machine, dtype and thread
-count. For this, checkpoints have weights, optimiser and random states as they are
-between two steps; everything else is computed from the seed and the step."""
+count. For this, checkpoints have weights, optimiser, random states, log and best model
+as they are between two steps; everything else is computed from the seed and the
+step."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -150,7 +151,7 @@ def fit(
     "examples_per_second", "mean_tokens" of a row, "best_step" where the best model is
     selected} and the metrics of the callbacks. Raises FloatingPointError, naming the
     step, where the loss is not finite, and Refused where `train.select` is "best"
-    without a `score_model`.
+    without a `score_model`, and where a checkpoint does not fit the model.
 
     run: the folder for checkpoints and logs, and the seed.
     encoded: the tokenised training rows.
@@ -271,8 +272,8 @@ def list_parameter_groups(
     optimiser's. The first has all parameters that are in no other group. Biases and
     LayerNorms have no weight decay if `train.spare_norms`. The kernels of GhostBERT's
     convolutions have the learning rate `train.taps` if that is not 0. Groups of the
-    callbacks follow, without weight decay unless they set one. Parameters that a
-    callback updates itself are in no group.
+    callbacks follow, without weight decay unless they set one. Frozen parameters, and
+    those that a callback updates itself, are in no group.
 
     train: the settings, such as the learning rate.
     callbacks: additions to the training, with `groups` and `apart`."""
@@ -331,8 +332,8 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint with everything that a training needs to resume, atomically.
 
-    It has weights, optimiser, log and random states. The previous checkpoint stays, in
-    case this one is damaged, and older ones are removed.
+    It has weights, optimiser, log, random states and the best model so far. The
+    previous checkpoint stays, in case this one is damaged, and older ones are removed.
 
     run: the folder and the log of the training.
     step: the number of training steps done.

@@ -24,8 +24,8 @@ def compute_prediction_losses(
     asks for them, and "loss", their sum. "hard" is the cross-entropy to the labels, or
     the squared error where C is 1. "soft" is the cross-entropy to the teacher's
     softmax, averaged or summed over classes as `targets` says, times the squared
-    temperature; where C is 1 it is the squared error to the teacher's output (GhostBERT
-    section 2.3, Table 8).
+    temperature; where C is 1 it is the squared error to the teacher's output. GhostBERT
+    fine-tunes on labels in section 2.3, and with distillation in Table 8.
 
     logits, teacher_logits: [B, C].
     labels: classes [B], or scores where C is 1.

@@ -1,7 +1,8 @@
 """This module distils: it trains a student to match the hidden states of a teacher.
 
 A list of `Match` says which states are compared. GhostBERT (section 2.3), EfficientBERT
-(section 3.2) and the report on NAS pruning (section 5.5) differ in this list alone.
+(section 3.2) and the report on NAS pruning (section 5.5) differ in this list, and in
+whether a loss on logits is added.
 
 Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and
 teacher."""
@@ -159,7 +160,8 @@ def open_teacher_forward(
     they are left out}. Logits are None where only the encoder runs.
 
     model: the teacher.
-    numerics: the dtype of the passes.
+    numerics: the dtype of the passes; the caller runs them within `loop.use_dtype`, as
+    `loop.fit` does.
     run_forward: the forward pass, f(model, batch, row numbers) -> logits; by default
     the encoder runs alone.
     with_attention_scores: whether the states include attention scores before the
@@ -201,7 +203,7 @@ def build_matching_loss(
     run_forward: the student's forward pass, f(model, batch, row numbers) -> logits; by
     default the encoder runs alone.
     prediction_loss: (weight, f(student's logits, teacher's logits, row numbers) ->
-    scalar), a further term "prediction"; None for none."""
+    scalar), a further term "prediction", returned without its weight; None for none."""
     with record_states_and_scores(
         student, any(match.feature == "scores" for match in layer_matches)
     ) as seen:
@@ -240,11 +242,12 @@ def build_matching_loss_of_teacher(
     states are then written once, and no teacher has to run.
 
     layer_matches: which states and layers are compared, and by which distance.
-    numerics: the dtype of the teacher's passes.
+    numerics: the dtype of the teacher's passes; the caller runs them within
+    `loop.use_dtype`, as `loop.fit` does.
     run_forward: the forward pass of both models, f(model, batch, row numbers) ->
     logits; by default the encoders run alone.
     prediction_loss: (weight, f(student's logits, teacher's logits, row numbers) ->
-    scalar), a further term "prediction"; None for none."""
+    scalar), a further term "prediction", returned without its weight; None for none."""
     scores = any(match.feature == "scores" for match in layer_matches)
     with (
         open_teacher_forward(teacher, numerics, run_forward, scores) as teach,

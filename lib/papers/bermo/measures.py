@@ -27,9 +27,10 @@ def list_gradient_norms_of_lower_layers(
 ) -> list[float]:
     """Return a log10 gradient norm of the lower half of the layers for each run.
 
-    The value is the mean of log10 norms over the training steps and over layers 1 to L
-    / 2. BERMo claims that its weighted sum of all layers' outputs lets gradients reach
-    these layers. The value is NaN where the loss became infinite or NaN.
+    The value is the mean of log10 norms over bins of training steps and over layers 1
+    to L / 2. A bin has the mean norm of its steps; norms below 1e-12 count as 1e-12.
+    BERMo claims that its weighted sum of all layers' outputs lets gradients reach these
+    layers. The value is NaN where the loss became infinite or NaN.
 
     runs_frame: a DataFrame with a row for each run. Its column "run" has the run, whose
     saved array `gradient_norm` is [bins of steps, L].
@@ -58,7 +59,8 @@ def find_fewest_epochs_to_reach_bert(
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
     epochs and run (the Run, a stored result with its scores).
-    columns_by_task: {task: metrics by which it is scored}.
+    columns_by_task: {task: a sequence of the one metric by which it is scored}. Raises
+    ValueError where there are several.
     score_margin: a score that is at most this many points (of 100) lower counts as
     equal."""
     import pandas as pd
@@ -101,7 +103,8 @@ def list_epochs_to_reach_bert(
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
     epochs and run (the Run, a stored result with its scores).
-    columns_by_task: {task: metrics by which it is scored}."""
+    columns_by_task: {task: a sequence of the one metric by which it is scored}. Raises
+    ValueError where there are several."""
     least = find_fewest_epochs_to_reach_bert(runs_frame, columns_by_task).set_index(
         ["task", "seed"]
     )

@@ -84,7 +84,8 @@ class Prune(Option):
     lr, init: learning rate and initial value of the scores.
     final_lambda: weight of the penalty on scores, at the final threshold.
     target: the share of weights to keep, which a controller reaches by changing the
-    penalty's weight; 0 for no controller.
+    penalty's weight; 0 for no controller. It is for "soft" and "l0", with a
+    `final_lambda` above 0.
     overlong: what happens where both warm-ups take all steps: "refuse" is an error,
     "jump" changes the threshold at once."""
 

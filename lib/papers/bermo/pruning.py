@@ -46,7 +46,8 @@ class Masks(loop.Callback):
     calls the methods in each step. By a threshold that follows a schedule, the masks
     remove ever more weights. After the last step, they are multiplied into the weights.
 
-    Raises Refused where the warm-ups of the schedule do not fit the number of steps."""
+    Raises Refused where the warm-ups of the schedule do not fit the number of steps,
+    unless the option `overlong` is "jump"."""
 
     def __init__(
         self,
@@ -169,9 +170,10 @@ class Masks(loop.Callback):
         """Make the pruning final: multiply masks into weights, and remove dead units.
 
         The training loop calls it once, before the model is saved. Attention heads and
-        neurons whose incoming or outgoing weights are all zero are cut out, which makes
-        the model smaller and faster. The share of weights that is kept in each layer
-        [L] is saved as the array `layers` of the file `shares`.
+        neurons whose incoming weights (for heads, those of the values) or outgoing
+        weights are all zero are cut out, which makes the model smaller and faster. The
+        share of weights that is kept in each layer [L] is saved as the array `layers`
+        of the file `shares`.
 
         Return a dict with the counts "masked_weights" (weights with masks),
         "kept_weights" (those that stay), "encoder_parameters", "kept_heads" and

@@ -71,7 +71,7 @@ def find_setting(
 
     The table of settings is {profile: {task: value}}, where the task "" stands for all
     tasks that are not listed. Raises Refused where the task is not listed and there is
-    no "".
+    no "", and KeyError for a profile that the table lacks.
 
     values_by_profile: the table.
     profile: size of the experiment, "toy", "mini", "base" or "paper".
@@ -86,8 +86,9 @@ def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return the dict that says on which rows of a task all BERMo runs are trained.
 
     It has the keys of `lib.data.make_data_descriptor`, such as "source" and "task" of
-    the data, "digest" of all rows and "rows", the number to train on. All models of a
-    task have the same dict, so that they are compared on the same rows.
+    the data, "digest" of all rows and, unless all are trained on, "rows", the number to
+    train on. All models of a task have the same dict, so that they are compared on the
+    same rows.
 
     profile: size of the experiment, "toy", "mini", "base" or "paper"."""
     rows = ROWS[profile]
@@ -212,10 +213,12 @@ def make_pruning_settings(
     Train has epochs, learning rate and the like, and Prune the schedule that removes
     weights. They are those of the profile, with the changes that the arguments ask for.
     The threshold that decides which weights are pruned is constant in a warm-up at the
-    start and at the end. If few epochs leave no steps between the two, it jumps, as in
-    the public code of movement pruning.
+    start and at the end. If few steps leave none between the two, it jumps at "paper",
+    as in the public code of movement pruning; elsewhere the warm-ups are shortened.
+
     Raises Refused for an unknown method, a kept share that is not above 0 and at most
-    1, and a task without settings.
+    1, and a task without settings. Raises KeyError at "base" for "L0" and "Soft
+    Movement", which have no settings there.
 
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT" or "BERMo"; its penalty may differ.

@@ -33,13 +33,14 @@ class Ramp:
     start: float
     end: float
     first: int  # The initial warm-up, i w steps.
-    last: int  # The step before the final warm-up, T - f w.
+    last: int  # The first step of the final warm-up, T - f w.
 
     def __call__(self, step: int) -> float:
         """Return the threshold of the pruning masks at a training step, counted from 0.
 
         Between `first` and `last` it is `end + (start - end) (1 - (step - first) /
-        (last - first))^3`. It is `start` before `first`, and `end` after `last`."""
+        (last - first))^3`. It is `start` up to `first`, even where `last` comes before
+        it, and `end` after both."""
         if step <= self.first:
             return self.start
         if step > self.last:

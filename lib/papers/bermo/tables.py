@@ -1,4 +1,6 @@
-"""This module makes tables that several pages on BERMo share. It does not import torch."""
+"""This module makes tables that several pages on BERMo share.
+
+It does not import torch."""
 
 from __future__ import annotations
 

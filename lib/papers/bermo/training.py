@@ -31,11 +31,12 @@ def fineprune(
     work of a run and returns its metrics.
 
     It saves the model, the predictions on all labelled rows that are not trained on,
-    and the arrays `course` (gradient norms), `shares` (kept weights by layer) and `mix`
-    (weights of layers). Metrics are scores ("test.<metric>" on test rows), parameters
-    and, with pruning, counts of kept weights and the bytes of the model stored dense
-    and sparse. A training that diverges is a result: `diverged` is true, and after a
-    loss that was not finite there are no predictions.
+    and the arrays `course` (gradient norms and kept share), with pruning `shares` (kept
+    weights by layer) and with a mix `mix` (weights of layers). Metrics are scores
+    ("test.<metric>" on test rows), parameters and, with pruning, counts of kept weights
+    and the bytes of the model stored dense and sparse. A training that diverges is a
+    result: `diverged` is true, and after a loss that was not finite there are no
+    predictions.
 
     training: the task's rows, the training settings and the run with its inputs:
     `start`, the model to train, and `teacher`, a fine-tuned model whose logits are
@@ -49,8 +50,8 @@ def fineprune(
     frozen: what is not trained, "embeddings" or "encoder" (embeddings and all layers);
     None trains all.
     margin: a run has diverged if its first metric is at most this much above that of
-    the majority class. With None no run counts as diverged, and a loss that is not
-    finite raises FloatingPointError.
+    the majority class, which is added as the metric `majority`. With None no run counts
+    as diverged, and a loss that is not finite raises FloatingPointError.
     lower_case: False keeps capitals although the vocabulary is uncased, and adds the
     metric `unknown_share`, the share of unknown tokens in the training rows. None takes
     the tokenizer as it is."""

@@ -25,9 +25,10 @@ class ScaledSurface(NamedTuple):
 def count_changed_layers(net: Net, compared_net: Net) -> int:
     """Return in how many layers two networks of the same depth differ.
 
-    Layers differ in the number or width of their feed-forward networks, or in the
-    formula of these, such as "W2 gelu(W1 x)". The count shows how much a stage of the
-    architecture search changed. Raises ValueError where the depths differ.
+    Layers differ in the number of their feed-forward networks, in their share of the
+    full inner width, or in their formula, such as "W2 gelu(W1 x)". The count shows how
+    much a stage of the architecture search changed. Raises ValueError where the depths
+    differ.
 
     net, compared_net: descriptions of the two networks."""
     return sum(a != b for a, b in zip(net.layers, compared_net.layers, strict=True))
@@ -43,8 +44,8 @@ def draw_network(
     inner width.
 
     net: description of the network.
-    compared_net: a network of the same depth. Differences from it are red, and the
-    title says how many layers differ. None compares nothing."""
+    compared_net: a network of the same depth. Differences from it are bold and orange,
+    and the title says how many layers differ. None compares nothing."""
     count = len(net.layers)
     if compared_net:
         changed = count_changed_layers(net, compared_net)

@@ -18,8 +18,9 @@ def published_network_spec(
     """Describe the run that trains a published EfficientBERT on a task.
 
     The model is one point in a comparison of score and cost of many compression
-    methods, which are all trained for the same number of epochs. The Spec is the frozen
-    description of this run, still without a seed.
+    methods, which are all trained on the task for the same number of epochs. This
+    network has been trained on text before. The Spec is the frozen description of this
+    run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     unused_width: not used. The other methods take a width here, and a published network

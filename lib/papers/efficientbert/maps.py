@@ -40,10 +40,11 @@ def maps(
 
     It is for Figures 7 and 8 of EfficientBERT, where students are compared with their
     teacher. This function is a step: it does the work of a run and returns its metrics.
-    Each other model gets three metrics, over all tokens of the rows: "<input>.cka", the
-    linear CKA of the outputs; "<input>.kl", the mean KL divergence in nats of each
-    head's attention from the reference's; and "<input>.kl_mean_map", that of the
-    attention averaged over heads.
+    Each other model gets three metrics. "<input>.cka" is the linear CKA of the outputs
+    of all tokens of the first `examples` rows. "<input>.kl" is KL(reference || model)
+    in nats for the attention of a head, as a mean over queries, heads and rows, where
+    each row counts equally. "<input>.kl_mean_map" is that of the attention averaged
+    over heads.
 
     <input> is the name of an input run, such as "model:EfficientBERT". For N rows it
     saves the file `maps`: `attention.<input>` [N, A, T, T], probabilities;
@@ -126,10 +127,10 @@ def measure_last_layer_similarity(
 ) -> Metrics:
     """Return how similar a model's last layer is to a reference's, as three numbers.
 
-    "kl" is the mean KL divergence, in nats, of each head's attention from the
-    reference's. "kl_mean_map" is that of the attention averaged over heads. "cka" is
-    the linear CKA of the outputs of all tokens, from 0 to 1, where 1 is the most
-    similar.
+    "kl" is KL(reference || model), in nats, for the attention of a head, as a mean over
+    queries, heads and rows, where each row counts equally. "kl_mean_map" is that of the
+    attention averaged over heads. "cka" is the linear CKA of the outputs of all tokens,
+    from 0 to 1, where 1 is the most similar.
 
     reference_outputs, model_outputs: attention [A, T, T] and output [T, H] for each
     row, with the same rows in the same order."""

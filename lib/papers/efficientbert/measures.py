@@ -1,7 +1,7 @@
 """This module has what EfficientBERT's claims measure beside task scores.
 
-It measures how early a training from inherited weights (a warm start) reaches a loss,
-and how fast a network is. It does not import torch."""
+It measures the last loss of a training, how early a training from inherited weights (a
+warm start) reaches a loss, and how fast a network is. It does not import torch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def compute_share_of_steps_to_match_loss(
     """Return how early a warm start reaches the final loss of training from scratch.
 
     A warm start begins with inherited weights. The value is the number of its steps
-    until then, as a share of all steps of the training from scratch. It is 1 where the
-    loss is not reached earlier. Losses are smoothed by a trailing mean over 5 % of the
-    points.
+    until then, as a share of the steps of the training from scratch up to its last
+    logged one. It is 1 where the loss is not reached earlier. Losses are smoothed by a
+    trailing mean over 5 % of the points.
 
     warm_started_curve, curve_from_scratch: the logged curves of the two trainings,
     {"step": [N], name of a loss: [N]}.
@@ -110,8 +110,8 @@ def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
     ratio of the reference's time to the model's, with a 95 % interval. All models are
     timed once in each turn, and times of the same turn make a ratio.
 
-    latency_run: a finished run that timed forward passes of the models (step
-    `latency`)."""
+    latency_run: a finished run that timed forward passes of models with random weights
+    (step `latency`)."""
     args = latency_run.spec["args"]
     times = dict(
         zip(args["models"], latency_run.read_arrays("times")["wall"], strict=True)
@@ -135,7 +135,7 @@ def estimate_speed_up(
     each run, and the column "run" has the finished Run, or None.
     unused_columns: not used; all functions that measure runs take this argument.
     model_name: the model, as the run that timed it calls it. Raises KeyError for
-    another name."""
+    another name, and for that of the reference."""
     runs = latency_frames[0]["run"].dropna()
     return estimate_speed_ups(runs.iloc[0])[model_name] if len(runs) else None
 

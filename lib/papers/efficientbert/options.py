@@ -18,19 +18,19 @@ class Search(Option):
     """This class has the settings of an architecture search.
 
     They say how candidate networks are proposed and scored (EfficientBERT, section
-    3.2). Raises Refused for a value that is not allowed, and for a population above
-    half of the budget.
+    3.2). Raises Refused for a value that is not allowed, and for an evolution whose
+    population is above half of the budget.
 
     method: how candidates are proposed: "random"; "cascade", random draws that a
     cascade of classifiers accepts; or "evolution".
     budget: number of candidates that are evaluated.
     draws: most random draws (for evolution: mutations) in which one new candidate is
     sought.
-    initial: random candidates before the cascade is first fitted.
+    initial: evaluations before the cascade is first fitted.
     refit: evaluations between two fits of the cascade.
-    encoding: "index" where the cascade is fitted on the formulas of the feed-forward
-    networks, such as W2 gelu(W1 x), with a number for each symbol; "" without a
-    cascade.
+    encoding: "index" where the cascade is fitted on the formulas and sizes of the
+    feed-forward networks, with a number for each symbol of a formula such as W2 gelu(W1
+    x), and for each size; "" without a cascade.
     population: number of latest candidates from which evolution takes parents.
     tournament: number of candidates drawn from the population, of which the best is the
     parent.
@@ -46,13 +46,13 @@ class Search(Option):
     # Random draws after which the sampler stops looking for a new candidate that the
     # cascade accepts, and takes the closest one. The authors' code has 20,000.
     draws: Count
-    # Random candidates that are evaluated before the cascade is first fitted; the
-    # authors' code has 80.
+    # Evaluations before the cascade is first fitted; the authors' code has 80.
     initial: int = 0
     # Evaluations between two fits of the cascade; the authors' code has 10.
     refit: int = 0
     # Features of a candidate on which the cascade is fitted: "index" is its formulas as
-    # numbers of their symbols, "" for methods without a cascade.
+    # numbers of their symbols, and its sizes as numbers; "" for methods without a
+    # cascade.
     encoding: Literal["", "index"] = ""
     # Evolution: parents are taken from this number of latest candidates.
     population: int = 0
@@ -84,7 +84,8 @@ class Warmup(Option):
     projection: the linear map from the student's hidden size to the teacher's, one
     "shared" by embedding and layers.
     prediction: weight of the loss on logits; 0 on plain text.
-    zero: whether attention scores of padded keys are set to 0 before they are compared.
+    zero: whether attention scores of padded keys, and all scores of at most -100, are
+    set to 0 before they are compared.
     mask: whether mean squared errors leave out padded tokens.
     gold: whether a regression learns the labels, instead of the teacher's outputs.
     hide_first: whether the loss on the logits of answer spans leaves out the position
@@ -100,7 +101,8 @@ class Warmup(Option):
     # Weight gamma of the loss on logits in equation 4: 0 on plain text, 1 on a task.
     prediction: float = 0.0
     # Whether attention scores of at most -100 are set to 0 before they are compared, as
-    # in the authors' code. These are the scores of padded keys.
+    # in the authors' code, where padded keys have such scores. Scores here are without
+    # the mask, so those of padded keys are set to 0 too.
     zero: bool = False
     # Whether the mean squared errors leave out padded tokens. The authors' code
     # includes them.

@@ -106,10 +106,12 @@ THIN = "MobileBERT_TINY shape"
 
 
 def _read_networks() -> dict[str, Net]:
-    """Read all networks that EfficientBERT's tables name, as {name: Net}.
+    """Read the networks of EfficientBERT's tables and the supernet, as {name: Net}.
 
-    A Net describes a small BERT whose feed-forward networks have searched formulas,
-    such as "W2 gelu(W1 x)", and sizes. The files are architectures.csv and
+    Left out are models that a Net cannot describe, such as AdaBERT; "MobileBERT_TINY
+    shape" replaces one of them. EfficientBERT++ is there with two widths. A Net
+    describes a small BERT whose feed-forward networks have searched formulas, such as
+    "W2 gelu(W1 x)", and sizes. The files are architectures.csv and
     parameter_counts.csv; the latter has plain BERTs. The paper prints the formulas only
     as a picture, so they are those of the public code."""
     nets = {}
@@ -145,7 +147,7 @@ DEVIATIONS = published.read_deviations_by_profile("efficientbert")
 def find_proxy_task(profile: str) -> str:
     """Return the task on which an architecture search trains and scores its candidates.
 
-    It is one small task in place of all tasks, such as "SST-2" at mini.
+    It is one task in place of all tasks, such as "SST-2" at mini.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     return grids.select_tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
@@ -177,9 +179,11 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
     """Return a published network as a Net, made smaller for a small experiment.
 
     A Net describes a small BERT whose feed-forward networks have searched formulas and
-    sizes. Hidden size, inner width, heads and layers shrink, and the formulas stay. The
-    new depth divides the teacher's or is a multiple of it. At "paper" the network stays
-    as it is. Raises Refused for an unknown network.
+    sizes. Hidden size and inner width shrink, and the formulas stay. A network of 12
+    heads gets the number of heads of the profile's encoder, others as many in
+    proportion. Layers may be left out: the new depth divides the teacher's or is a
+    multiple of it. At "paper" the network stays as it is. Raises Refused for an unknown
+    network.
 
     network_name: a name in EfficientBERT's tables, or one formula for all layers, such
     as "W2 gelu(W1 x)".
@@ -380,7 +384,8 @@ def pretrained_network_spec(
 
     profile: size of the experiment, "toy", "mini" or "paper".
     network_name: the network's name in EfficientBERT's tables.
-    corpus_name: "wikipedia+books" or "wikipedia"."""
+    corpus_name: "wikipedia+books" or "wikipedia". Networks with BERT's embedding do not
+    use it: they read Wikipedia at "paper", else the profile's text."""
     net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
     if paper and network_name in GENERAL:
         return initial_checkpoint_spec(profile, GENERAL[network_name])
@@ -424,10 +429,11 @@ def make_finetuning_settings(
 ) -> Train:
     """Return the training settings of a task, such as epochs and learning rate.
 
-    They are the profile's, except that some tasks have other epochs, lengths or
-    learning rates, or select the best model by the mean of two metrics.
+    They are the profile's, except that some tasks have other epochs, lengths, learning
+    rates or steps between evaluations, or select the best model by the mean of two
+    metrics. At "paper" only the last of these holds for teachers.
 
-    settings_by_profile: {profile: settings}.
+    settings_by_profile: {profile: settings}; those of teachers are the dict TEACHER.
     profile: size of the experiment, "toy", "mini" or "paper"."""
     train = settings_by_profile[profile]
     if train.select == "best":
@@ -493,10 +499,11 @@ def student_spec(
     """Describe the run that makes a model of EfficientBERT's tables, for a task.
 
     A published network is pre-trained on text, then distilled on the task. "BERT_BASE
-    (Teacher)" is only fine-tuned. "EfficientBERT+" alone inherits encoder and head from
-    a supernet (a larger network that contains it), which was trained on several tasks.
-    The Spec is the frozen description of this run, still without a seed. Raises Refused
-    for an unknown name.
+    (Teacher)" is only fine-tuned, always by the usual settings. "EfficientBERT+" alone
+    inherits encoder and head from a supernet (a larger network that contains it), which
+    was trained on several tasks; for a task beside these the head is new. The Spec is
+    the frozen description of this run, still without a seed. Raises Refused for an
+    unknown name.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     model_name: name of a row: "BERT_BASE (Teacher)" or a network, such as
@@ -573,9 +580,9 @@ def stage_3_supernet_spec(profile: str) -> Spec:
     shared weights. Each step trains a random one of them, so that stage 3 can score
     them without training. The formulas of its feed-forward networks are those that
     EfficientBERT's stage 2 found. It starts from weights that were trained on text. At
-    "paper" a tenth of each task's rows is held out, on which the search scores. The
-    Spec is the frozen description of this run. Its seed is 0, so runs of all seeds
-    share the result.
+    "paper" a tenth of each task's rows is held out; the search scores on that of its
+    one task. The Spec is the frozen description of this run. Its seed is 0, so runs of
+    all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 
@@ -672,9 +679,9 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 def read_printed_table(table_name: str) -> ScoreTable:
     """Return the printed scores of an EfficientBERT table, to be shown beside ours.
 
-    They are {row: {("published", column): printed value}}. A column is the printed
-    heading, such as "MNLI-m". A row is the model's name without its citation, such as
-    "AdaBERT".
+    They are {row: {("published", column): printed value}}. A column is the heading in
+    the table's file, such as "MNLI-m", but "average" for "Avg". A row is the model's
+    name without its citation, such as "AdaBERT".
 
     table_name: the name of the table's file, such as "table03_nas_dev"."""
     return published.make_printed_score_table(
@@ -700,7 +707,7 @@ def format_model_name(row_name: str, profile: str) -> str:
 def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of scores with a new name for the row of the teacher.
 
-    The printed scores of this row are BERT-base's, and ours are those of a smaller
+    The printed scores of this row are BERT-base's, and ours may be those of a smaller
     encoder. So the row is called "teacher (printed: BERT_BASE)".
 
     table: a DataFrame with the names of models as index."""
@@ -767,8 +774,9 @@ def latency_spec(
     """Describe the run that times forward passes of networks and of BERT-base.
 
     It is for EfficientBERT's Figure 1. The networks have full size and random weights,
-    on which the time does not depend. They are timed on one CPU thread. The Spec is the
-    frozen description of this run, at seed 0. Raises Refused for an unknown network.
+    on which the time does not depend. They are timed on one CPU thread, or on a GPU
+    where `grids.DEVICE` is "cuda". The Spec is the frozen description of this run, at
+    seed 0. Raises Refused for an unknown network.
 
     batch_size: sequences of a pass.
     timed_runs: number of timed passes of each network.

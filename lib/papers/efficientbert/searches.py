@@ -120,10 +120,11 @@ def search_spec(
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
 
-    The search starts from the result of the stage before, an input of the run. Stages 1
-    and 2 train each candidate network for a few epochs. Stage 3 scores subnetworks of a
-    trained supernet (one network that contains all candidates). The Spec is the frozen
-    description of this run, still without a seed. Raises Refused for an unknown name.
+    Stages 2 and 3 start from the result of the stage before, an input of the run; the
+    others start from the base network. Stage 3 scores subnetworks of a trained supernet
+    (one network that contains all candidates). The others train each candidate network
+    for a few epochs. The Spec is the frozen description of this run, still without a
+    seed. Raises Refused for an unknown stage or method.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     stage: "stage1" (formulas such as "W2 gelu(W1 x)" and sizes of the feed-forward

@@ -1,6 +1,6 @@
 """This module lists the steps, the kinds of runs, that only EfficientBERT has.
 
-A line gives the version, the names of input runs and of arguments, and the module of
+An entry gives the version, the names of input runs and of arguments, and the module of
 the step's function (lib.core.steps)."""
 
 STEPS = {

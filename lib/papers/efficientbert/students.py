@@ -187,11 +187,12 @@ def make_distillation_objective(
 
     The loss is f(batch, row numbers) -> {"loss": the total; "hidden", "embedding",
     "attention", "prediction": its parts}, all scalars. The parts compare hidden states,
-    embeddings, attention scores and, if there are labels, logits with the teacher's.
-    Leaving the context removes the hooks that record these states.
+    embeddings, attention scores and logits with the teacher's. "prediction" is missing
+    without labels, and where its weight `distillation.prediction` is 0. Leaving the
+    context removes the hooks that record these states.
 
     distillation: options of the loss.
-    numerics: dtype of the computation.
+    numerics: dtype of the teacher's passes.
     labels: labels of all training rows; None leaves out the loss on logits, as on plain
     text.
     kept_teacher_heads: for each layer of a student with pruned heads, the indices of
@@ -256,8 +257,8 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
     For each of L layers it is a list of the indices of these heads, in the student's
     order. So each head of the student is compared with the same head of the teacher.
-    They are read from the report that pruning left in the run's input `start`. The
-    result is () where the student was not pruned.
+    They are read from the report that the operation "cut" left in the run's input
+    `start`. The result is () where there is none, so also after the operation "keep".
 
     run: the run that is made, with its input runs."""
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
@@ -284,8 +285,9 @@ def make_student(
 
     It has a linear map `projection` from its hidden size to the teacher's. Encoder and
     projection take the leading parts of the weights of the larger model, the run's
-    input `start`, if there is one. All other weights are random, drawn from the run's
-    seed; a task's head always is.
+    input `start`, if there is one; the projection does so only if `start` has one to
+    the same width. All other weights are random, drawn from the run's seed; a task's
+    head always is.
 
     run: the run that is made.
     student_architecture: description of the student's network; None takes that of
@@ -433,7 +435,7 @@ class CurveAndProjectionSaving(loop.Callback):
     """This class saves loss curve and projection of a student when its training ends.
 
     The training loop calls its method once. The file `curve` gets arrays [N]: the loss,
-    its parts, and "step", the numbers of the N (about 500) logged steps. The
+    its parts, and "step", the numbers of the N (at most 500) logged steps. The
     projection, a linear map to the teacher's hidden size, is saved beside the model and
     removed from it, since only distillation uses it."""
 

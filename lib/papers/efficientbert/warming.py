@@ -62,18 +62,20 @@ def warmup(
 
     It saves the model and the predictions on development and held-out rows, and on
     unseen rows (never trained or selected on). It also saves the array `curve`, the
-    loss over the steps. Metrics are the scores on these rows and the number of
-    parameters. With the training setting `select` "best" the saved weights are those
-    with the best score on held-out rows; if no rows are held out, on development rows.
+    loss over the steps. Metrics are the scores on these rows, the number of parameters
+    and those of the training loop, such as the number of steps. With the training
+    setting `select` "best" the saved weights are those with the best score on held-out
+    rows; if no rows are held out, on development rows.
 
     training: the task's rows, the training settings, and the run with its inputs.
-    `teacher` is fine-tuned on the task. `start` is a model whose weights are inherited,
-    or a pruned model that is itself the student. `search`, optional, is the search that
-    found `net`.
+    `teacher` is fine-tuned on the task. `start`, optional if `net` is given, is a model
+    whose weights are inherited, or a pruned model that is itself the student. `search`,
+    optional, is the search that found `net`.
     warmup: fields of the options Warmup.
     net: JSON of the student's architecture; None takes that of `start`.
     classifier: the task whose classification head is inherited too, from a `start` that
-    was trained on several tasks; None draws a new head.
+    was trained on several tasks; None draws a new head, but a pruned `start` keeps the
+    head that it has.
     score: "loss" adds the metric "held_out.score", exp(-L) of the loss on logits, by
     which a search ranks networks; "" adds none."""
     run, options = training.run, Warmup(**warmup)
@@ -168,9 +170,11 @@ def multitask(
     rows.
 
     The run saves the encoder and a classification head for each task, which
-    `students.load_classifier` joins, and the predictions on development and unseen rows
-    (scored, but never trained on) as arrays `predictions_<task>`. Metrics are
-    "<task>.<metric>", of the whole network.
+    `students.load_classifier` joins. It saves the predictions on development rows as
+    arrays `predictions_<task>`, and on unseen rows (scored, but never trained on) as
+    `predictions_<task>_unseen`. Metrics are "<task>.<metric>" and
+    "<task>_unseen.<metric>", of the whole network, and numbers such as those of steps,
+    rows and parameters.
 
     run: the run that is made, with its inputs: `teacher:<task>` for each task. `start`,
     optional, is a model whose weights are inherited. `search`, optional, is the search
@@ -311,7 +315,7 @@ def encode_corpus(
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
     as in BERT's pre-training. Text in files has {"text": name, "digest", "documents":
     count} (lib.data.texts).
-    train: its epochs, length and batch size are used.
+    train: its epochs, length, batch size and padding are used.
     seed: seed of the pairs and of their order."""
     if "text" not in corpus:
         first, second, _ = sample_sentence_pairs(

@@ -1,5 +1,5 @@
-"""This module makes ghost modules, which formulas that check the paper's printed costs
-use (lib.claims.checks)."""
+"""This module makes options of ghost modules, which formulas that check the paper's
+printed costs use (lib.claims.checks)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def make_paper_ghost_options(**options: Any) -> Ghost:
     options are those of the paper, so that its printed FLOPs and numbers of parameters
     can be checked.
 
-    options: fields of Ghost with other values, such as features=1."""
+    options: fields of Ghost with other values, such as features=12."""
     return recipes.make_ghost_options("paper", **options)
 
 

@@ -47,7 +47,8 @@ def draw_score_losses(
     """Draw how many points models lose by pruning on one task, over their FLOPs.
 
     Dots are seeds, lines means with 95 % intervals, open diamonds printed values. Seeds
-    far below the others are named in text.
+    far below the others are named in text, and left out of the means. Only the models
+    "Prune", "Ghost" and "Distilled" are drawn.
 
     rows_by_seed: a line for each model, width and seed, with the columns model, m (kept
     heads), seed, share (of the FLOPs, in per cent) and lost (score minus that of the
@@ -86,8 +87,8 @@ def format_score_losses(
 
     Ghosts are features that cheap convolutions add to a pruned model. The phrase says
     at how many widths models with ghosts score higher or lower than those without, by a
-    difference whose 95 % interval excludes 0. It names the seeds that lie below the
-    figure's axis.
+    difference whose 95 % interval excludes 0. Widths with fewer than three seeds do not
+    count. It names the seeds that lie below the figure's axis.
 
     rows_by_seed: a line for each model, width and seed, with the columns model, m (kept
     heads), seed and lost (score minus that of the whole model, in points).

@@ -194,7 +194,8 @@ def make_control_specs_of_figure_1(
     where a Spec is the description of a run. The controls are a model of half the width
     and the whole model. They learn labels in both stages, with the steps and learning
     rates of the distilled models. So they show what is due to the teacher alone. It is
-    empty where an experiment of this size has no such controls.
+    empty where an experiment of this size has no such controls, and for a user's own
+    data or encoder.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
@@ -212,9 +213,10 @@ def make_control_specs_of_table_3(
 
     The result is {(width in twelfths, row of the table): f(profile, task) -> Spec},
     where a Spec is the description of a run. At some widths, models without and with
-    ghosts (added convolutions) are distilled for four times as many epochs. In some
-    sizes of experiment there is a model whose ghost kernels have a learning rate of
-    their own. So the table shows whether ghosts still help when the training differs.
+    ghosts (added convolutions) are distilled for four times as many epochs. If the
+    settings TAPS have a learning rate for an experiment of this size, at these widths a
+    model with ghost kernels of this rate is added. So the table shows whether ghosts
+    still help when the training differs. It is empty for a user's own data or encoder.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     widths_in_twelfths: the widths of the table, in twelfths of the heads."""
@@ -274,7 +276,8 @@ def named_model_spec(
     encoder cannot have.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_twelfths: kept heads of 12; it does not matter for "Plain".
+    width_in_twelfths: kept heads of the paper's encoder, which has 12 (ELECTRA-small
+    4); it does not matter for "Plain".
     family: family of encoders, such as "bert".
     student_options: further arguments of `student_spec`."""
     if model_name == "Plain":

@@ -76,9 +76,10 @@ def read_forward_times(
 ) -> dict[int, ForwardTimes]:
     """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
 
-    A ForwardTimes has the milliseconds of a forward pass on 8 sentences of 128 tokens,
-    without and with ghost modules (added convolutions). So it shows what ghosts cost in
-    time, beside FLOPs. Widths for which one of the two times is missing are left out.
+    A ForwardTimes has the milliseconds of CPU time of a forward pass on 8 sentences of
+    128 tokens, without and with ghost modules (added convolutions). So it shows what
+    ghosts cost in time, beside FLOPs. Widths for which one of the two times is missing
+    are left out.
 
     profile: size of the experiment whose models were timed, such as "mini"."""
     times = {}

@@ -4,7 +4,7 @@
 A gate's parameter is alpha; its mask sigmoid(alpha) multiplies a head or a neuron. A
 gate is on where its mask is above 0.99. A region is the gates of one kind in one layer.
 E is the expected cost in FLOPs, with soft masks. F is the actual cost, of the gates
-that are on. R is the target cost. In the report each step does this:
+that are on. R is the target cost. In the report, as we read it, each step does this:
 
     1. The gradient g of the task's loss by alpha gets weight * (+1, 0 or -1) * dlogE / dalpha,
        where F is above, within or below (1 +- tolerance) R.
@@ -16,10 +16,11 @@ of a per cent. And where the task's gradient outweighs that of the cost, the sea
 stops above its target. Our option "steps" of `landing` replaces 2 and 3:
 
     - Gates switch one after the other: off while F > R, then on while F < R. So a step ends
-      within one gate of R.
+      within one gate of R, if `share` and the signs of g let enough gates switch.
     - First those gates switch off that the gradient pushes off (g > 0). They alternate between
       regions, so that each region loses the same share of them. By the size of g alone, heads
-      would always come first, since one head has as many FLOPs as 60 to 160 neurons.
+      would always come first, since one head of the report's models has as many FLOPs as 60 to
+      160 neurons.
     - If these are not enough, others follow, in the order in which a growing weight of the cost
       would push them off.
 
@@ -135,8 +136,8 @@ class Control:
     It is on where the mask is above 0.99. The Control switches gates until the model
     costs `options.ratio` of what it costs with all gates on. It stores no alphas: its
     methods take them and return changed ones. A region is the gates of one kind in one
-    layer, (layer, kind). The constructor raises Refused for a target cost below that of
-    one gate in each region.
+    layer, (layer, kind). The constructor raises Refused where one gate in each region
+    costs more than the target and its tolerance.
 
     options: settings of the search.
     sizes: {region: number of gates}, in the order of the N gates.
@@ -518,10 +519,11 @@ class Control:
         """Return which gates are on, bool [N], at the target cost of a pruning search.
 
         A gate is a mask on a part of the model. The cost ends at the target or less
-        than one gate below it. Gates switch off in the given order until the cost is at
-        most the target. Then gates that are off switch on again, wherever the cost
-        stays at most the target; layers and kinds alternate, and within them the
-        smallest gradient is first.
+        than one gate below it, unless one gate in each layer and kind already costs
+        more. Gates switch off in the given order until the cost is at most the target.
+        Then gates that are off switch on again, wherever the cost stays at most the
+        target; layers and kinds alternate, and within them the smallest gradient is
+        first.
 
         is_on: whether each gate is on before, bool [N].
         gate_gradients: of the loss by the alpha of each gate [N]."""

@@ -143,13 +143,15 @@ class GateSearch(GateTraining):
     `options.regions` names, and switches them until the encoder has the target share of
     its FLOPs.
 
-    Its metrics are `architecture`, {"heads": L lists of kept indices, "neurons": L
-    lists}; `flops`, `whole_flops` and their quotient `ratio`; `before_trim`, the ratio
-    before the final correction to the target; and `trimmed`, the number of gates that
-    this correction switched. It saves the arrays `search`: `curve` [steps, 4], with
-    target and actual ratio and the numbers of gates switched off and on, and the logits
-    of all gates, as "<layer>.<kind>". Raises Refused for gates that do not fit the
-    model."""
+    Its metrics are `architecture`, the kept indices as `list_kept_indices` returns
+    them, such as {"heads": L lists, "neurons": L lists}; `flops`, `whole_flops` and
+    their quotient `ratio`; `target`, the wanted ratio; `miss`, ratio / target - 1;
+    `before_trim`, the ratio before the final correction to the target; `trimmed`, the
+    number of gates that this correction switched; and `switched_off` and `switched_on`,
+    how often gates switched before it. It saves the arrays `search`: `curve` [steps,
+    4], with target and actual ratio and the numbers of gates switched off and on, and
+    the logits of all gates, as "<layer>.<kind>". Raises Refused for gates that do not
+    fit the model, and for a target that no choice of gates reaches."""
 
     def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
         apply_surgery(model, {"op": "gates", "regions": list(options.regions)})

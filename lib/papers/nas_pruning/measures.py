@@ -21,7 +21,8 @@ def read_flops_share_by_step(run: Run) -> np.ndarray | None:
     """Return the share of the whole model's FLOPs that is left at each of N steps.
 
     It shows how a pruning search approaches its target: float [N], from 0 to 1. It is
-    None for a run without a search.
+    None for a run without the metric `target`, such as a retraining. Raises
+    FileNotFoundError for a random draw, which has a target but no steps.
 
     run: the finished run of a search."""
     if "target" not in run.metrics:
@@ -38,7 +39,8 @@ def list_epochs_to_target_flops(
     that never reaches it gets all its epochs, a run without a search nan. A claim on
     how fast searches converge is tested by it.
 
-    runs_frame: a line for each run; the column `run` has the finished run.
+    runs_frame: a line for each run, a search or a training; the column `run` has the
+    finished run.
     unused_columns_by_task: not used; the caller gives it to every such measure."""
     epochs = []
     for run in runs_frame["run"]:

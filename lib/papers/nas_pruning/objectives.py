@@ -1,8 +1,8 @@
 """This module has the losses of the NAS report, for searches and for training pruned
-models: on a teacher's logits, on its hidden states, or on both.
+models: on labels, on a teacher's logits, on its hidden states, or on the latter two.
 
-Each function returns a context manager that gives a loss, f(batch, row numbers) ->
-{"loss": scalar, its parts...}, as lib.train.loop.fit takes it."""
+The functions `make_...` return a context manager that gives a loss, f(batch, row
+numbers) -> {"loss": scalar, its parts...}, as lib.train.loop.fit takes it."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -28,7 +28,7 @@ def make_objective(
 
     The loss is f(batch, row numbers) -> {"loss": scalar, further terms to log}, as the
     training loop takes it. Losses are on labels, on a teacher's logits or on its hidden
-    states (sections 1.4, 5.4, 5.5 and 7.3 of the report on pruning by differentiable
+    states (sections 4.4, 5.4, 5.5 and 7.3 of the report on pruning by differentiable
     NAS).
 
     training: the task's rows and the teacher.
@@ -74,9 +74,9 @@ def make_hidden_state_objective(
     row numbers) -> {"loss": scalar, "layers", "attention"}. "layers" has the mean
     squared errors of the embedding output and of the layers' outputs. "attention" has
     those of attention scores before the softmax, if the options ask for it. A student
-    narrower than its teacher gets a linear layer to the teacher's width. It is trained
-    with the student and removed afterwards, as in TinyBERT's code. Raises Refused where
-    neither number of layers divides the other.
+    of another width than its teacher gets a linear layer to the teacher's width. It is
+    trained with the student, as in TinyBERT's code, and removed afterwards. Raises
+    Refused where neither number of layers divides the other.
 
     training: the task's rows and the teacher."""
     teacher, _ = training.teacher
@@ -148,7 +148,8 @@ def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
 
     They are the indices that the heads had before pruning. By them the attention scores
     of each student head are compared with those of the same head of the unpruned
-    teacher. A student that was not pruned has all indices."""
+    teacher. A student that was not pruned has all indices. Only the operation "keep"
+    counts as pruning here."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
     for op in get_surgery_operations(student):
         if op["op"] == "keep" and "heads" in op:

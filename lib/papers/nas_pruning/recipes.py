@@ -87,10 +87,11 @@ seeds = partial(grids.select_seeds, by_profile=SEEDS)
 def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
     """Return the settings of a pruning search.
 
-    They are those of the report on pruning by differentiable NAS. The search trains
-    gates, masks on heads and neurons, until the model has a target share of its FLOPs.
+    They are those of the report on pruning by differentiable NAS, except that `landing`
+    and `memory` are our own. The search trains gates, masks on heads and neurons, until
+    the model has a target share of its FLOPs.
 
-    ratio: that share, above 0.
+    ratio: that share, above 0 and at most 1.
     changed_fields: other fields of Gates with new values, for ablations."""
     return Gates(ratio=ratio, **GATES | changed_fields)
 
@@ -129,7 +130,7 @@ def finetuned_unpruned_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of a model, such as "TinyBERT-4L".
-    epoch_count: None means that of the profile."""
+    epoch_count: None means that of the profile; not used for a TinyBERT at "paper"."""
     if profile == "paper" and model.startswith("TinyBERT"):
         return distilled_spec(profile, task, model)
     train = make_train_settings(
@@ -194,9 +195,9 @@ def make_train_settings(
 def make_search_rows_descriptor(profile: str, task: str) -> Json:
     """Return a dict that says which rows searches and pruned models train on.
 
-    It names the data set of the task and the number of rows, with a digest of them. It
-    is an argument of a Spec, the description of a run, so that a run is only repeated
-    on the same rows.
+    It names the data set of the task, with a digest of all its rows, and the number of
+    rows. It is an argument of a Spec, the description of a run, so that a run is only
+    repeated on the same rows.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     if profile in ROWS:
@@ -375,9 +376,9 @@ def pruned_spec(
 ) -> Spec:
     """Return the Spec (description of a run) of a model that a search prunes.
 
-    This is procedure B of the report on pruning by differentiable NAS (section 5.5),
-    its main method: search in the fine-tuned model, cut out what the search drops, and
-    train the rest with the fine-tuned model as teacher.
+    This is the self-distillation of the report on pruning by differentiable NAS
+    (section 5.5), its main method: search in the fine-tuned model, cut out what the
+    search drops, and train the rest with the fine-tuned model as teacher.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the model to prune, such as "TinyBERT-4L".
@@ -464,7 +465,7 @@ def magnitude_spec(
     on pruning by differentiable NAS. The kept share falls from round to round, at
     "mini" 0.8, 0.6, 0.4 and 0.3. Raises Refused for a share that no round has.
 
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    profile: size of the experiment, one of "toy", "mini" and "paper".
     kept_share: share of the encoder's weights that are kept at the end, 0 to 1.
     model: name of the pre-trained model, such as "BERT-base".
     learns_from_teacher: whether each round learns the logits of the dense fine-tuned
@@ -544,6 +545,7 @@ def compute_least_reachable_share(profile: str) -> float:
     """Return the smallest share of an encoder's FLOPs that a pruning search can reach.
 
     It is that of one head and one neuron in each layer, plus the pooler, from 0 to 1.
+    The encoder is that of the experiment's size, at "paper" BERT-base.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     encoder = find_encoder_shape(profile)

@@ -43,12 +43,12 @@ def make_pruned_model_rows(
     by differentiable NAS). The report's small encoder BERT-Mini has no counterpart in
     experiments of the size "mini", so it is left out there.
 
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    model_labels: the whole model and the pruned one, such as "BERT-base" and "30 %
-    BERT-base".
+    profile: size of the experiment, one of "toy", "mini" and "paper".
+    model_labels: a whole model and a pruned one, such as "BERT-base" and "30 %
+    BERT-base", or in Table 9 "BERT-Mini" and "30 % TinyBERT-4L".
     tasks, seeds: empty for those of the profile.
-    flops_ratios: further shares of the FLOPs, 0 to 1, to which the whole model is
-    pruned."""
+    flops_ratios: further shares of the FLOPs, 0 to 1, to which the model named in the
+    second label is pruned; shares that no search can reach are left out."""
     base, others = (
         model_labels[1].removeprefix("30 % "),
         flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios),
@@ -85,7 +85,8 @@ def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> Score
 
     Its columns are the share of the FLOPs in per cent before and after the final
     correction to the target, and the number of gates (masks on heads and neurons) that
-    this correction switched, each as mean and standard deviation over seeds.
+    this correction switched, each as mean and standard deviation over the runs of a
+    model. What a random draw lacks is a dash.
 
     runs_frame: a line for each search or random draw, with its metrics.
     source_name: the heading above the columns, such as that of a size of experiment."""
@@ -189,13 +190,13 @@ def show_test_score_table(
 
     It is one of Tables 6 to 9 of the report on pruning by differentiable NAS. The page
     also gets remarks on printed numbers that need a correction, and a figure of the
-    points lost by pruning. In a small experiment several tables share their runs. Then
-    only the first of these tables gets the figure; beside the others, sentences say
-    what it shows.
+    points by which the first model is above others, such as the pruned one. In a small
+    experiment several tables share their runs. Then only the first of these tables gets
+    the figure; beside the others, sentences say what it shows.
 
     page: the page that is being made.
     published_table_name: name of the file with the printed table, without suffix.
-    model_labels: names of the whole model and of the pruned one.
+    model_labels: names of a whole model and of a pruned one.
     runs, search_runs: results of the models, and of the searches."""
     whole_model, network, change = published.make_printed_score_table(
         "nas_pruning", published_table_name, "Models"
@@ -251,7 +252,7 @@ def list_models_sharing_runs(profile: str, model: str) -> list[str]:
     count twice. The result includes `model` itself; it is empty where no other model
     has the same runs.
 
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    profile: size of the experiment, one of "toy", "mini" and "paper".
     model: name of a whole model, such as "BERT-base"."""
     if model not in TESTED:  # BERT-Mini, which shares runs with no other model.
         return []

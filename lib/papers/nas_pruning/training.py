@@ -59,9 +59,10 @@ def retrain(
     sequence of 128 tokens.
 
     training: the run that is being made, with rows and inputs. Its input `start` gives
-    the weights: the model that was searched, or the search itself, whose gates are
-    removed (section 7.8). `teacher` is needed where the loss has one. `search` is the
-    run that gave `architecture`. `augmented` (optional) has augmented training rows.
+    the weights: the model that was searched, the search itself, whose gates are removed
+    (section 7.8), or the stage before. `teacher` is needed where the loss has one.
+    `search` is the run that gave `architecture`. `augmented` (optional) has augmented
+    training rows.
     objective: fields of the options Objective (the loss).
     architecture: {"heads": L lists of kept indices, "neurons": L lists}; None keeps the
     model as it is."""

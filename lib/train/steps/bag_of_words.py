@@ -23,10 +23,11 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
     """Score simple baselines without an encoder, by which a compressed model is judged.
 
     Returns a dict with the first metric of the task on the development rows for two
-    baselines: "majority" predicts the most frequent class or the mean score, and
-    "bag_of_words" is a linear model over word counts, with a fixed regularisation. The
-    linear model is left out for answer spans, and for training rows of one class.
-    Further keys are "train_rows" and "dev_rows", the numbers of rows.
+    baselines: "majority" predicts the most frequent class, the mean score or, for
+    answer spans, no answer, and "bag_of_words" is a linear model over word counts, with
+    a fixed regularisation. The linear model is left out for answer spans, and for
+    training rows of one class. Further keys are "train_rows" and "dev_rows", the
+    numbers of rows.
 
     run: the folder of this run, for writing.
     data: JSON that says which rows of which task are used.

@@ -1,8 +1,8 @@
 """These steps prune a teacher, add ghost modules, and distil the result to match the
 teacher's hidden states.
 
-Ghost modules are cheap convolutions that generate the pruned features from the kept
-ones. GhostBERT's models are made this way (section 2.3), and the models of all methods
+Ghost modules are cheap convolutions that generate additional features from the kept
+ones. GhostBERT's models are made this way (section 2.3), and the models of most methods
 that are compared by score against cost."""
 
 import copy
@@ -48,10 +48,10 @@ def distil(
     unpruned model.
 
     Returns the metrics of the training, such as "steps"; "distance", the mean loss at
-    the end; "taps_moved", the mean change of ghost kernels; "parameters", a count; and
-    "start_score" and "teacher_score" (student and teacher on the development rows
-    before any training). It saves the student, and the loss with its terms over the
-    steps as `curve`.
+    the end; "taps_moved", the mean change of ghost kernels, if there are any;
+    "parameters", a count; and "start_score" and "teacher_score" (student and teacher on
+    the development rows before the distillation). It saves the student, and the loss
+    with its terms over the steps as `curve`.
 
     training: the rows, the settings, and the run, whose inputs (earlier results) are
     `teacher`, a fine-tuned model; `importance`, by which heads and neurons are pruned;

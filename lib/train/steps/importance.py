@@ -34,7 +34,8 @@ def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
     """Measure the importance of a fine-tuned model's heads and neurons, to prune it.
 
     It saves the arrays "heads" [L, A] and "neurons" [L, F] in a file `scores`. Returns
-    {"examples": number of rows, "outputs": number of the model's outputs}.
+    {"examples": number of rows (of windows, for answer spans), "outputs": number of the
+    model's outputs}.
 
     training: the rows, and the run, whose input `teacher` (an earlier result) is the
     model.
@@ -67,8 +68,9 @@ def compute_taylor_importance(
     pruned (Hou et al. 2020, Michel et al. 2019). The importance of a head is the sum
     over batches of |dLoss / dxi|, where xi is a factor of 1 on its output. That of a
     neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, for its row
-    of the first feed-forward matrix (with bias) and its column of the second. The model
-    is in eval mode.
+    of the first feed-forward matrix (with bias) and its column of the second. If
+    `options.cumulative`, the gradient at a batch is that of all batches so far, summed.
+    The model is set to eval mode.
 
     Raises Refused for layers with different numbers of heads or neurons, which a model
     from an architecture search may have.

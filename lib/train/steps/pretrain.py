@@ -121,9 +121,10 @@ def sample_sentence_pairs(texts: list[str], seed: int) -> SentencePairs:
     """Make pairs of sentences for BERT's next-sentence prediction.
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
-    second sentence follows the first. Half of the passages get the second sentence of
-    another passage. It is chosen among eight random ones as that which shares most
-    words with the first sentence, so that common words do not reveal the label.
+    second sentence follows the first, and else 1. Every other passage, from the first
+    on, gets the second sentence of a random passage. It is chosen among eight as that
+    with the largest share of words that are in the first sentence, so that common words
+    do not reveal the label. By chance it may be the passage's own, with the label 0.
 
     texts: N passages of two sentences."""
     random = np.random.default_rng(derive_seed(seed, "passages"))

@@ -14,10 +14,10 @@ from lib.train.objectives import build_target_objective
 def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
     """Fine-tune a model on a task, score it and save it, and return its metrics.
 
-    It is the last stage of every compression method here, and makes most teachers.
+    It is the last stage of most compression methods here, and makes most teachers.
     Metrics are those of the development rows, and with names that begin with "unseen."
-    those of the unseen rows, which are test rows. Predictions, labels and row numbers
-    of both are saved.
+    those of the unseen rows, which are test rows. Predictions of both are saved, those
+    of the development rows with labels and row numbers.
 
     training: the rows, the settings, and the run, whose inputs (earlier results) are
     `start`, the model to train, and `teacher` where its logits are learned.

@@ -54,9 +54,10 @@ def search_networks(
     and gives the same result.
 
     space: the set of networks that the search may evaluate.
-    score_net: f(network) -> score above 0, the higher the better. A network has score 0
-    where the function raises FloatingPointError or FormulaError (invalid formula of a
-    feed-forward network), or gives no finite number.
+    score_net: f(network) -> score, the higher the better. A network has score 0 where
+    the function raises FloatingPointError or FormulaError (invalid formula of a
+    feed-forward network), or gives no finite number. So other scores should be above 0;
+    this is not checked.
     options: the method and budget of the search.
     seed: seed of the proposals.
     history_path: the file of earlier evaluations. It is made anew where it belongs to
@@ -178,9 +179,9 @@ def read_or_restart_history(
     """Return the evaluations of a search that was stopped, from its history file.
 
     The search continues after them. The file is cut before its first damaged line. It
-    is emptied, and the result is [], where it belongs to another space, other options
-    or another seed. Another budget alone does not matter, so a search may be continued
-    with a larger one.
+    is begun anew, and the result is [], where it belongs to another space, other
+    options or another seed. Another budget alone does not matter, so a search may be
+    continued with a larger one.
 
     space: the set of networks that the search may evaluate.
     options: method and budget of the search.

@@ -3,7 +3,8 @@ programming does (EfficientBERT, section 3.2).
 
 It works on prefix lists, in which a linear map has two operands, a tensor and its
 weights: `W2 gelu(W1 x)` is `linear gelu linear x W1 W2`. All is as in EfficientBERT's
-public code."""
+public code, except that `parse_valid_prefix_tokens` also checks length and widths, and
+compares the operands of binary operations exactly."""
 
 from collections.abc import Callable, Sequence
 
@@ -93,9 +94,9 @@ def mutate_prefix_tokens(
     The formula of a feed-forward network (FFN), such as W2 gelu(W1 x), is searched by
     evolution. Three mutations follow each other, as in EfficientBERT's public code. A
     random subtree is replaced by a random full tree of depth 0 to 3. One symbol, never
-    the root, is replaced by another with as many operands. An operation is inserted
-    above a random subtree. Most results are no valid formula, so the caller checks them
-    (`parse_valid_prefix_tokens`) and tries again.
+    the root, is replaced by a random one with as many operands, maybe the same. An
+    operation is inserted above a random subtree. Most results are no valid formula, so
+    the caller checks them (`parse_valid_prefix_tokens`) and tries again.
 
     tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
     linear_map_count: number of linear maps among which a mutation draws. One is

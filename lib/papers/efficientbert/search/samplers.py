@@ -5,8 +5,9 @@
                 code does this under the name of LaNAS.
     evolution   is regularised evolution (Real et al. 2019).
 
-`propose_candidate` is a pure function of the space, the evaluations so far and a random
-generator. So a search that was stopped continues from its saved history."""
+`propose_candidate` is a pure function of the space, the settings, the evaluations so
+far and a random generator. So a search that was stopped continues from its saved
+history."""
 
 from __future__ import annotations
 
@@ -44,13 +45,13 @@ class Evaluation:
     Evaluations.
 
     candidate: description of the network.
-    key: text that is equal for networks that compute the same.
+    key: text that is equal for networks that differ only in the order of operands.
     score: the higher the better; 0 for a network that failed.
     seconds: time to propose and score the network.
     failed: why it could not be scored; "" where it could."""
 
     candidate: Net
-    key: str  # Text that is equal for networks that compute the same.
+    key: str  # Text that is equal for networks that differ only in operand order.
     score: float  # The higher the better; 0 for a failed evaluation.
     seconds: float = 0.0  # Time to propose and score the candidate.
     failed: str = ""  # Why it could not be scored; "" where it could.

@@ -8,7 +8,7 @@ pair (k, q) is called its id, and there are 16.
     stage1   searches formulas and ids of all layers, from a base network.
     stage2   searches formulas alone, from the network that stage 1 found.
     stage3   searches ids alone, from the network that stage 2 found.
-    single   searches the space of stage 1 with the whole budget (the rival in Table 6).
+    single   searches the space of stage 1, in one search (the rival in Table 6).
 """
 
 import random
@@ -182,7 +182,8 @@ class Space:
         A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
         width; its index is 4 (k - 1) + q - 1. Where formulas are searched too, all 16
         are allowed. Else only those are allowed at whose inner width the formula of the
-        networks, such as W2 gelu(W1 x), is valid."""
+        networks, such as W2 gelu(W1 x), is valid. Stage 2, which does not change sizes,
+        makes no use of the result (all 16)."""
         layers = self.start.layers
         if "formula" in self.searched_dimensions:
             return [range(len(IDS))] * len(layers)
@@ -269,8 +270,10 @@ class Space:
         Where formulas of feed-forward networks (FFNs) are searched, each is a random
         change of BERT's formula W2 gelu(W1 x). In stage 2 of the search half of them
         start from the layer's formula in the network `start`. EfficientBERT's code
-        draws sizes and formulas again until the number of parameters fits. That gives
-        the same distribution, because the number does not depend on formulas."""
+        draws sizes and formulas again until the number of parameters fits. In stage 1
+        that gives the same distribution, because the number does not depend on
+        formulas. In stage 3 its code draws a layer's size in `start` twice as often as
+        another; here all are equally likely, as the paper says."""
         ids = [find_size_index(l) for l in self.start.layers]
         if "ids" in self.searched_dimensions:
             ids = [
@@ -387,11 +390,12 @@ class Space:
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
     def make_duplicate_key(self, net: Net) -> str:
-        """Return a text that is equal for networks that compute the same.
+        """Return a text that is equal for networks that differ only in operand order.
 
         A search compares these texts, so that it evaluates no network twice. A text has
         the formula, number and width of the feed-forward networks of each layer. The
-        order of operands of add, mul and max does not matter."""
+        order of operands of add, mul and max does not matter. Formulas that are equal
+        by other laws, such as (a + b) + c and a + (b + c), have different texts."""
         return " | ".join(
             f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
             for l in net.layers

@@ -2,8 +2,9 @@
 
 They show how nonlinear a network's feed-forward networks are, as a function of two
 inputs. The paper's recipe: two input channels on a square of -15 to 5, no attention,
-all weights 1, biases 0, LayerNorm "replaced by the simple average", z the mean output
-of the last layer. The settings in `Recipe` say what the paper leaves open."""
+all weights 1, biases 0, "the simple average operation" in place of LayerNorm, z the
+mean output of the last layer. The settings in `Recipe` say what the paper leaves
+open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,13 +35,14 @@ class Recipe:
     (EfficientBERT, section 4.6).
 
     average: what replaces LayerNorm: "pair", the mean of input and output of a
-    feed-forward network, or "channels", the mean over the two channels.
+    feed-forward network (without `residual`, its output), or "channels", the mean over
+    the two channels.
     residual: whether the result of a feed-forward network f is h + f(h), or f(h) alone.
     width: number of inner channels, "whole" for max(1, int(D / q)) or "real" for the
     fraction D / q, with D the full inner width for two hidden channels and 1/q a
     layer's share of it.
     points: number of points on each axis.
-    low, high: ends of both axes."""
+    low, high: ends of both axes, by default the paper's."""
 
     # What replaces LayerNorm: "pair" is the average of the input and the output of the
     # feed-forward network, "channels" the average over the two channels.
@@ -104,7 +106,8 @@ def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> 
     1e90, so that nothing overflows.
 
     net: description of the network, with the formula and size of each layer.
-    surface_options: what the paper leaves open, such as the range of the inputs."""
+    surface_options: what the paper leaves open, such as what replaces LayerNorm; None
+    takes the defaults."""
     surface_options = surface_options or Recipe()
     axis = np.linspace(
         surface_options.low, surface_options.high, surface_options.points
