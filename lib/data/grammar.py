@@ -53,8 +53,10 @@ def are_synonyms(first_word: str, second_word: str) -> bool:
 
 @cache
 def list_vocabulary() -> list[str]:
-    """Return the vocabulary of a tokenizer for the generated sentences: special tokens
-    in BERT's order, then every form of every word in the lexicon, sorted."""
+    """Return the tokens of the tokenizer for the generated tasks of the profile "toy".
+
+    Special tokens stand first, in BERT's order. Then follow all forms of all words of
+    which the sentences are generated, sorted."""
     words = {*LEXICON["function"].split(), *ADJECTIVES, *MANY, *MANY.values()}
     words.update(SINGULAR, PLURAL, PREPOSITIONS)
     words.update(form for forms in VERB.values() for form in forms.values())

@@ -35,8 +35,8 @@ class Measure:
     values: an expression over the names of a run's metrics, such as "100 * remaining".
     by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
     of_all: f(a frame of runs for each model, {task: its metrics}, text) -> an Estimate
-    (a number with its interval) or None. The text is "", or a name that the function
-    needs, such as which of the models that a run timed is meant.
+    (a number with its interval) or None. The text says which part of the runs is
+    meant, such as the name of one timed model, or is "".
     unit: the unit as text.
     resolution: the number of which all values are multiples; 0 for none.
     null: the value that means no effect, 1 for a ratio.

@@ -251,10 +251,10 @@ def make_corpus_descriptor(
 ) -> CorpusDescriptor:
     """Return the dict that says which text a pre-training reads.
 
-    It is {"text": name, "digest", "documents": count} for text in files, where
-    "documents" is missing if all are read. Profile "toy" generates its text from
-    {"sentences": count, "seed": 1}. The digest makes sure that each machine reads the
-    same text.
+    For text in files it is {"text": name, "digest": ..., "documents": count}, without
+    "documents" if all are read. The digest makes sure that each machine reads the same
+    text. For the profile "toy", whose sentences are generated, it is {"sentences":
+    count, "seed": 1}.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     document_count: number of documents; None takes the profile's.

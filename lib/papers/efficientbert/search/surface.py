@@ -38,9 +38,9 @@ class Recipe:
     feed-forward network (without `residual`, its output), or "channels", the mean over
     the two channels.
     residual: whether the result of a feed-forward network f is h + f(h), or f(h) alone.
-    width: number of inner channels, "whole" for max(1, int(D / q)) or "real" for the
-    fraction D / q, with D the full inner width for two hidden channels and 1/q a
-    layer's share of it.
+    width: inner width of a layer with the share 1/q of the full inner width D: "whole"
+    for the whole number max(1, int(D / q)), "real" for D / q even if that is no whole
+    number.
     points: number of points on each axis.
     low, high: ends of both axes, by default the paper's."""
 
