@@ -278,22 +278,12 @@ def test_a_fitting_head_stays_and_another_is_refused(
     again, _ = backbone.load_with_task_head(folder, CLASSES, 3, 0.1, seed=5)
     assert torch.equal(logits(again.eval(), sentences()), logits(model, sentences()))
     assert {m.p for m in again.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
-    other = "the task needs a head for QuestionAnswering" if ops else "has the head of"
     for head, said in (
         (CLASSES, "model has 3 outputs; the task needs 2"),
-        (SPANS, other),
+        *([(SPANS, "the task needs a head for QuestionAnswering")] if ops else []),
     ):
         with pytest.raises(ValueError, match=said):
             backbone.load_with_task_head(folder, head, 2, 0.1, seed=5)
-
-
-def test_a_head_for_spans_is_not_dropped_for_classes(tiny, tokenizer, tmp_path):
-    model = transformers.BertForQuestionAnswering(tiny("bert").config)
-    backbone.save(model, tokenizer, tmp_path / "model")
-    with pytest.raises(
-        ValueError, match="has the head of a BertForQuestionAnswering; fix: save"
-    ):
-        backbone.load_with_task_head(tmp_path / "model", CLASSES, 2, 0.1, seed=5)
 
 
 @pytest.mark.parametrize("head", [CLASSES, SPANS])
@@ -376,7 +366,7 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
     "int8 without the prefix": (
         lambda w: {k.removeprefix("bert."): v.to(torch.int8) for k, v in w.items()},
         {},
-        "LayerNorm.bias is I8, expected a floating-point type",
+        "embeddings.LayerNorm.bias is I8, expected a floating-point type",
     ),
     "a mask": (
         lambda w: {
@@ -406,7 +396,7 @@ def test_a_model_whose_weights_do_not_fit_is_refused(
 ):
     """Whether its head is the wanted one, or is to be drawn."""
     folder, (change, config, said) = tmp_path / "model", HARM[name]
-    backbone.save(tiny("bert", masked_lm=head == SPANS), tokenizer, folder)
+    backbone.save(tiny("bert"), tokenizer, folder)
     body = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(body | config))
     weights = folder / "model.safetensors"
@@ -498,7 +488,7 @@ def test_opening_and_saving_leave_the_logging_of_transformers(
     log.set_verbosity_info()
     log.enable_progress_bar()
     try:
-        backbone.save(tiny(masked_lm=True), tokenizer, tmp_path / "model")
+        backbone.save(tiny(), tokenizer, tmp_path / "model")
         backbone.load_with_task_head(tmp_path / "model", SPANS, 2, 0.0, seed=1)
         assert log.get_verbosity() == log.INFO and log.is_progress_bar_enabled()
     finally:

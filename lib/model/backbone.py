@@ -38,13 +38,13 @@ def load_with_task_head(
     """Open a saved model with the head that a task needs, to train or score it.
 
     Returns (model, tokenizer), in float32 and eval mode. A saved head of the asked kind
-    is loaded. Otherwise a new head is drawn from the seed, and the head of a
-    pretraining, such as a masked LM, is dropped.
+    is loaded. Otherwise a new head is drawn from the seed, and a saved head whose
+    tensors have other names, such as that of a masked LM, is dropped.
 
     Raises Refused where the saved head has another number of outputs, where it is of
-    another task, which its tensors' names in HEADS tell, and where a pruned or
-    otherwise changed model has no head of the asked kind. A folder that `load` would
-    refuse is refused too.
+    another kind but its tensors have the same names, and where a pruned or otherwise
+    changed model has no head of the asked kind. A folder that `load` would refuse is
+    refused too.
 
     task_head_kind: "SequenceClassification" or "QuestionAnswering".
     output_count: the number of outputs of the head; 1 is a regression.
@@ -66,7 +66,7 @@ def load_with_task_head(
     else:
         with refuse_read_errors("weights", folder):
             has_other = any(
-                name.startswith(tuple(HEADS.values()))
+                name.startswith(HEADS[task_head_kind])
                 for name, _ in read_tensor_dtypes(folder)
             )
         if has_other:

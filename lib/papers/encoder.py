@@ -43,10 +43,12 @@ FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 # Only tensors of at most this number of values are searched for NaN, which is fast. A
 # training that diverged has NaN in all of them.
 SMALL = 1 << 16
-# {whether the task has answer spans: class of its model in transformers}.
-HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
-# Prefixes of the tensors of these heads.
-HEAD_TENSORS = ("classifier.", "qa_outputs.")
+# {whether the task has answer spans: (class of its model in transformers, prefix of the
+# tensors of its head)}.
+HEADS = {
+    False: ("SequenceClassification", "classifier."),
+    True: ("QuestionAnswering", "qa_outputs."),
+}
 # {kind of tokenizer: its special tokens, where its files name no others}.
 NO_TOKENS: dict[str, str] = {}
 BRACKETS = {
@@ -427,11 +429,11 @@ def list_head_faults(
 
     tensors: {name: {"shape"}} of the weights.
     config: the content of config.json."""
-    cls = HEADS[task.span]
+    cls, prefix = HEADS[task.span]
     sizes = {
         name: tensor["shape"][0]
         for name, tensor in tensors.items()
-        if name.startswith(HEAD_TENSORS) and name.endswith("weight")
+        if name.startswith(prefix) and name.endswith("weight")
     }
     if not sizes:
         return

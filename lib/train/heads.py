@@ -39,7 +39,7 @@ def load_network(
     `seed`. Raises Refused where the saved head has another number of outputs or other
     class names than the task; case does not count, and LABEL_0, LABEL_1 and so on fit
     every task. It is also raised where a model without such a head was pruned or
-    otherwise changed, or has a head for another task.
+    otherwise changed, or has another head whose tensors have the same names.
 
     task: classes, or a score, or answer spans to predict.
     dropout: the rate that all dropout layers get."""
