@@ -723,19 +723,22 @@ def list_tables_unlike_digests() -> list[str]:
 
 
 def set_missing_home_and_user(exit_stack: ExitStack) -> None:
-    """Set the environment variables HOME and USER where they are missing.
+    """Set the environment variables HOME and USER for a time, where they are missing.
 
     In a container the user id may have no entry, and packages that make pages need
     both. HOME becomes a temporary folder, USER the user id.
 
-    exit_stack: removes the temporary folder when it is closed."""
+    exit_stack: removes the temporary folder and unsets the variables when it is
+    closed."""
     if paths.find_home_folder() is None:
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = exit_stack.enter_context(home)
+        exit_stack.callback(os.environ.pop, "HOME")
     try:
         getpass.getuser()
     except (KeyError, OSError):
         os.environ["USER"] = str(os.getuid())
+        exit_stack.callback(os.environ.pop, "USER")
 
 
 if __name__ == "__main__":

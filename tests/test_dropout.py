@@ -98,3 +98,11 @@ def test_bfloat16_rounds_no_scale():
         0.0,
         wanted.item(),
     }
+
+
+@pytest.mark.parametrize("rate", [0.999, 1.0])
+def test_a_rate_that_drops_everything_gives_zeros_and_no_gradient(rate):
+    x = torch.ones(10, requires_grad=True)
+    dropped = apply_dropout_by_random_bytes(x, rate)
+    dropped.sum().backward()
+    assert not dropped.any() and not x.grad.any()

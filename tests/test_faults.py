@@ -7,6 +7,7 @@ import html
 import json
 import locale
 import os
+import pwd
 import random
 import re
 import shutil
@@ -460,6 +461,24 @@ def test_pages_and_workers_need_neither_a_home_nor_a_short_tmpdir(how):
         assert "made " in done.stdout and "Traceback" not in done.stderr
         left = ("home-", "kernel-", "pymp-")
         assert not [path for path in root.rglob("*") if path.name.startswith(left)]
+
+
+def test_a_command_leaves_no_home_and_user_behind(monkeypatch):
+    def find_nobody(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    found = []
+
+    def look(args):
+        found.append((Path.home().is_dir(), os.environ["USER"]))
+
+    monkeypatch.setattr(pwd, "getpwuid", find_nobody)
+    for name in ("HOME", "USER", "LOGNAME", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(__main__.COMMANDS, "tidy", (look, ()))
+    assert __main__.main(["tidy"]) == 0
+    assert found == [(True, str(os.getuid()))]
+    assert not {"HOME", "USER"} & set(os.environ)
 
 
 def test_a_folder_too_long_for_sockets_is_told_with_its_variable(monkeypatch):

@@ -669,6 +669,11 @@ NEED = r"need a cut with \"whole\": "
             "Ghost.kernel is 4; an even kernel has no centre tap",
         ),
         ([], ADD | {"kernel": 0}, "Ghost.kernel is 0;"),
+        (
+            [],
+            ADD | {"softmax": True, "softmax_over": "inputs"},
+            "Ghost.softmax_over is 'inputs'; each output of 'dwconv' .* take 'taps'",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_before_anything_changes(

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from lib import data
 from lib.__main__ import main
 from lib.core import paths
+from lib.core.names import Refused
 from lib.data import models
 from lib.model import backbone
 
@@ -100,6 +101,31 @@ def test_a_known_digest_is_checked(root, tiny, tokenizer):
     with pytest.raises(ValueError, match=message):
         models.fetch_checkpoint("mine")
     assert not (root / "models" / "mine" / "model.safetensors").exists()
+
+
+def test_a_pickle_in_its_place_is_converted_there(root, tiny, tokenizer, capsys):
+    folder = root / "models" / "mine"
+    model = pickled(folder, tiny, tokenizer)
+    paths.DIGESTS.write_text(json.dumps({"models/mine": "0" * 64}))
+    assert main(["fetch", "mine"]) == 2
+    assert "expected 0000000000000000" in capsys.readouterr().err
+    assert not (folder / "model.safetensors").exists()
+    paths.DIGESTS.unlink()
+    assert not main(["fetch", "mine"])
+    found, _ = backbone.load(data.require_checkpoint_folder("mine"))
+    assert all(
+        torch.equal(v, found.state_dict()[k]) for k, v in model.state_dict().items()
+    )
+    assert (folder / models.PICKLE).exists()
+
+
+def test_a_folder_without_weights_is_not_replaced(root, tiny, tokenizer):
+    pickled(root / "data" / "models" / "mine", tiny, tokenizer)
+    (root / "models" / "mine").mkdir(parents=True)
+    (root / "models" / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(Refused, match="models/mine has files but no weights: move"):
+        models.fetch_checkpoint("mine")
+    assert [p.name for p in (root / "models" / "mine").iterdir()] == ["notes.txt"]
 
 
 class Harm:

@@ -58,6 +58,16 @@ def test_a_record_has_no_weights_and_says_what_makes_it_again(
         found.model  # noqa: B018
 
 
+def test_of_a_record_and_a_run_of_one_name_the_run_is_opened(
+    runs, here, tmp_path, monkeypatch
+):
+    both = Store(here.runs, tmp_path / "records")
+    both.copy_run_to_records(runs["model"])
+    monkeypatch.setattr(opened, "Store", lambda: both)
+    assert both.find_run(CHAIN["model"]).origin == "record"
+    assert opened.find_run(runs["model"].name).origin == "run"
+
+
 def test_a_run_of_a_generated_task_keeps_its_weights(here):
     from lib.core.execute import execute
 

@@ -226,6 +226,20 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     )
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
         rows_of.task("hub:someone/else")
+    monkeypatch.chdir(tmp_path)  # It has a folder named hub.
+    with pytest.raises(ValueError, match="someone/other has no split train"):
+        rows_of.task("hub:someone/other")
+
+
+@pytest.mark.parametrize("number", [60, 0])
+def test_training_rows_without_any_class_are_refused(number):
+    labels = datasets.ClassLabel(names=["zebra", "ant"])
+    kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
+    columns = {"words": ["a text"] * number, "kind": [-1] * number}
+    rows = datasets.Dataset.from_dict(columns, features=kinds)
+    told = f"the data set, train: none of {number} rows has a class; expected .*; fix:"
+    with pytest.raises(Refused, match=told):
+        rows_of.read_dataset(rows, "words, kind")
 
 
 SCORES = [[f"text {i}", i / 8] for i in range(60)]

@@ -7,8 +7,10 @@ from conftest import finetuned, small_backbone
 from lib import data
 from lib.claims import notebook
 from lib.core import disk, paths
+from lib.core.execute import execute
 from lib.core.options import Train
 from lib.core.spec import Spec
+from lib.core.store import Store
 from lib.papers import published
 from lib.stats import cost
 from lib.train.steps import count
@@ -135,3 +137,17 @@ def test_which_quoted_figures_are_met(counted):
         small["parameters"],
     ):
         assert f"{value / 1e6:.3f} M" in told
+
+
+def test_a_measurement_is_made_once_though_its_weights_are_asked_for(tmp_path):
+    store = Store(tmp_path / "runs", tmp_path / "records")
+    sizes = dict(hidden_size=8, num_attention_heads=2, num_hidden_layers=1)
+    args = {"config": {"model_type": "bert"} | sizes, "tokens": 8, "labels": 2}
+    spec = Spec("count", args, seed=0)
+    made_at = [
+        (execute(spec, store, keep_weights=True).folder / "spec.json")
+        .stat()
+        .st_mtime_ns
+        for _ in range(2)
+    ]
+    assert made_at[0] == made_at[1]

@@ -12,6 +12,7 @@ from conftest import REAL, forget, put
 
 from lib import data
 from lib.core import paths
+from lib.core.names import Refused
 
 LINES = [
     f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"
@@ -62,6 +63,10 @@ def test_every_source_has_tasks():
         ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"
     ):
         data.import_source("gleu")
+    with pytest.raises(
+        Refused, match="'own' has no list of tasks: name one by its file"
+    ):
+        data.list_tasks("own")
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,8 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
         ),
         ({"op": "cutt", "heads": 3}, {}, "unknown surgery: 'cutt'; did you mean 'cut'"),
         ({"heads": 3}, {}, "unknown surgery: None"),
+        ({"op": "a.b"}, {}, "unknown surgery: 'a.b' .allowed: cut, keep, gates"),
+        ({"op": "../cut"}, {}, "unknown surgery: '../cut'; did you mean 'cut'"),
         (ADD | {"kind": "dwconf"}, {}, "Ghost.kind is 'dwconf'; allowed: 'dwconv'"),
         (
             KEEP | {"heads": [[1], []]},
@@ -189,6 +191,16 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
             r"keep qk of layer 1: found \[48\]; .* 0 to 47",
         ),
         ({"op": "keep", "embedding": [[1]]}, {}, "zip.. argument 2 is shorter"),
+        (
+            {"op": "keep", "heads": [[0], [0]], "qk": [[5], [5]]},
+            {},
+            "keep heads with qk: give heads alone, or dimensions of all heads",
+        ),
+        (
+            KEEP | {"qk": [[1], [1]], "v": [[1], [1]]},
+            {},
+            "keep heads with qk and v: give heads alone",
+        ),
     ],
 )
 def test_refusals_leave_the_model_alone(op, more, message, tiny, sentences, logits):

@@ -53,9 +53,10 @@ def execute(
 
     store: finds and writes the folders of runs; by default those of this project.
     keep_weights: whether the model's weights are saved; a run that lacks them is then
-    made again. Weights of runs on toy data are always saved.
+    made again. Weights of runs on toy data are always saved. A measurement has none.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     store = store or Store()
+    keep_weights = keep_weights and STEPS[spec.step].weights
     if run := store.find_run(spec, needs_weights=keep_weights):
         return run
     if is_locked(store.lock_path(spec)):

@@ -157,9 +157,11 @@ def import_source(source_name: str) -> ModuleType:
 def list_tasks(source_name: str) -> dict[str, Task]:
     """Return {task name: Task} of all tasks of a source of data, such as "glue".
 
-    Names that a user types are checked against it. The source "own" (a user's files)
-    has no fixed tasks, and raises AttributeError. Raises Refused for an unknown
-    source."""
+    Names that a user types are checked against it. Raises Refused for an unknown
+    source, and for "own" (a user's files), which has no fixed tasks."""
+    if source_name == "own":
+        fix = "name one by its file, such as 'reviews.csv: title, body, stars'"
+        raise Refused(f"the source 'own' has no list of tasks: {fix}")
     return (
         import_source(source_name).SOURCES[source_name]
         if source_name in TABLED

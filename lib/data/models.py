@@ -43,11 +43,12 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     It comes from the folder `models` in the folder that the environment variable
     DATA_ROOT names, or else from the Hugging Face hub. Raises OSError where the hub
     cannot be reached. Raises Refused for an unknown name, where the weights are not the
-    official ones, or where a pickle has anything but tensors.
+    official ones, where a pickle has anything but tensors, or where the folder holds
+    other files.
 
     checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
-    with a pickle (`pytorch_model.bin`), which is not copied, but converted to
-    safetensors in the same folder."""
+    with a pickle (`pytorch_model.bin`). A pickle there, or in `data/models/<name>`, is
+    not copied, but converted to safetensors in the same folder."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
         with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
             convert_pickle(pickle, weights_path)
@@ -62,6 +63,16 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", checkpoint_name)
     if not (is_name and (here or "/" in checkpoint_name)):
         check_known_name("checkpoint", checkpoint_name, HUB)
+    if (target / PICKLE).exists():
+        with disk.write_atomically(target / WEIGHTS) as weights_path:
+            convert_pickle(target / PICKLE, weights_path)
+            _check_weights(checkpoint_name, weights_path)
+        return target
+    if any(target.glob("*")):
+        raise Refused(
+            f"{paths.format_path(target)} has files but no weights: move it away, and "
+            f"fetch {checkpoint_name} again"
+        )
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,
@@ -71,14 +82,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             _copy_files(source, made)
             if not (made / WEIGHTS).exists():
                 convert_pickle(source / PICKLE, made / WEIGHTS)
-            actual = disk.digest_file(made / WEIGHTS)
-            expected = read_committed_data_digests().get(
-                f"models/{checkpoint_name}", actual
-            )
-            if actual != expected:
-                digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
-                fix = "fetch them again; nothing was stored"
-                raise Refused(f"the weights of {checkpoint_name} have {digests}: {fix}")
+            _check_weights(checkpoint_name, made / WEIGHTS)
             disk.write_manifest(made)
     finally:
         if target.parent != paths.models_root():
@@ -87,6 +91,20 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             with suppress(OSError):
                 target.parent.rmdir()
     return target
+
+
+def _check_weights(checkpoint_name: str, weights_path: Path) -> None:
+    """Raise Refused where weights that are being fetched are not the official ones.
+
+    Their digest is compared with that in `data/digests.json`, if it has one.
+
+    weights_path: the file of weights, before it gets its final place."""
+    actual = disk.digest_file(weights_path)
+    expected = read_committed_data_digests().get(f"models/{checkpoint_name}", actual)
+    if actual != expected:
+        digests = f"sha256 {actual[:16]}..., expected {expected[:16]}..."
+        fix = "get them from their source again; nothing was stored"
+        raise Refused(f"the weights of {checkpoint_name} have {digests}: {fix}")
 
 
 def _copy_files(source_folder: Path, target_folder: Path) -> None:

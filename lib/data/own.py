@@ -166,7 +166,11 @@ def _divide_dataset_line(dataset_line: str) -> DatasetLine:
 
     "reviews.csv: body, stars" gives ("reviews.csv", "body, stars"); the second part is
     "" where no columns are named. Paths may contain colons, so the longest beginning of
-    the line that is an existing path is the location."""
+    the line that is an existing path is the location. A line that begins with "hub:"
+    names a data set of the hub, even where a folder has that name."""
+    if dataset_line.startswith(HUB):
+        hub_name, _, columns = dataset_line.removeprefix(HUB).partition(":")
+        return DatasetLine(HUB + hub_name, columns.strip())
     marks = [match.start() for match in re.finditer(":", dataset_line)]
     for end in [len(dataset_line), *reversed(marks)]:
         if (
@@ -174,9 +178,6 @@ def _divide_dataset_line(dataset_line: str) -> DatasetLine:
             and paths.resolve_user_path(dataset_line[:end]).exists()
         ):
             return DatasetLine(dataset_line[:end], dataset_line[end + 1 :].strip())
-    hub_name, mark, columns = dataset_line.removeprefix(HUB).partition(":")
-    if dataset_line.startswith(HUB):
-        return DatasetLine(HUB + hub_name, columns.strip())
     place, _, columns = dataset_line.partition(": ")
     return DatasetLine(place, columns)
 
@@ -343,7 +344,7 @@ def _read_dataset_tables(
     The result is ({split: table, a list of (split and row, cells)}, {column: "classes"
     or "scores"}, remarks for the user). The second part has the columns whose feature
     type has class names, or is a float, so that the kind of a label is not guessed.
-    Raises Refused without a split "train".
+    Raises Refused without a split "train", and where none of its rows has a class.
 
     location: the name of the data, for errors."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
@@ -366,6 +367,11 @@ def _read_dataset_tables(
             remarks.append(f"left out {count} without a class")
         if table := lines.tabulate_objects(f"{location}, {split}", body):
             tables[split] = table
+    if "train" not in tables:
+        fault = f"none of {len(by_split['train'])} rows has a class"
+        raise make_content_error(
+            f"{location}, train", fault, "rows with a class", "label some"
+        )
     return DatasetTables(tables, kinds, remarks)
 
 

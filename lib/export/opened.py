@@ -175,9 +175,10 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
 def find_run(name_part: str) -> Run:
     """Return the finished run (training or measurement) with the given name.
 
-    Runs committed to git and those of this machine are searched. A part of the name
-    suffices if no other run's name has it. Raises Refused, with names to choose from,
-    where no run or several fit.
+    Runs committed to git and those of this machine are searched. Where both have the
+    name, that of this machine is returned, because only it can have weights. A part of
+    the name suffices if no other run's name has it. Raises Refused, with names to
+    choose from, where no run or several fit.
 
     name_part: such as "finetune-0a1b2c3d4e5f/0" (kind of work, digest, seed), or a
     part."""

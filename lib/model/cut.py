@@ -160,15 +160,22 @@ def keep_heads_neurons_or_dimensions(
     named "keep" in the list of changes that is saved with a model.
 
     Returns the numbers that are left in each layer, {kind: [L]}. Raises Refused for an
-    unknown kind and, naming the layer, where a list is empty, has an index twice, or
-    has one that does not exist. Raises ValueError for another number of lists than L.
+    unknown kind, for kinds that do not go together and, naming the layer, where a list
+    is empty, has an index twice, or has one that does not exist. Raises ValueError for
+    another number of lists than L.
 
     kept_indices_by_kind: for some kinds, L lists of the indices that stay: "heads",
     "neurons", "embedding" (inputs of the query, key and value projections), "qk"
     (dimensions of queries and keys) and "v" (dimensions of values). Indices are those
     of the model as it is now. So "heads" does not go together with "qk" or "v", which
-    are cut after the heads; this is not checked. Other kinds are not pruned."""
+    are cut after the heads. Other kinds are not pruned."""
     encoder_layers = get_layers(model)
+    apart = [what for what in ("qk", "v") if what in kept_indices_by_kind]
+    if "heads" in kept_indices_by_kind and apart:
+        raise Refused(
+            f"keep heads with {' and '.join(apart)}: give heads alone, or dimensions "
+            'of all heads as "qk" and "v"'
+        )
     for what, lists in kept_indices_by_kind.items():
         check_known_name("part to keep", what, count_prunable_units(encoder_layers[0]))
         for number, (layer, chosen) in enumerate(

@@ -215,7 +215,8 @@ class Ghost(Option):
     of its own.
     softmax, softmax_over: whether a softmax normalises the kernel weights, and over
     which: those of a channel ("taps"), or for "conv1d_*" all by which an output sums
-    over an input map ("inputs"). For "conv2d" it is always the whole kernel.
+    over an input map ("inputs"). For "conv2d" it is always the whole kernel; "dwconv"
+    has "taps" alone, as each of its outputs reads one channel.
     relu: whether a ReLU follows the convolution.
     mask: whether padded tokens are set to zero before the convolution.
     init: the initialisation of kernels; "uniform" is equal weights.
@@ -254,6 +255,11 @@ class Ghost(Option):
         if self.kernel % 2 == 0:
             raise self.make_field_error(
                 "kernel", "an even kernel has no centre tap: take an odd one"
+            )
+        if self.kind == "dwconv" and self.softmax_over == "inputs":
+            raise self.make_field_error(
+                "softmax_over",
+                "each output of 'dwconv' reads one channel: take 'taps'",
             )
 
     @property

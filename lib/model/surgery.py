@@ -81,7 +81,8 @@ def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
     exported model has it there) and in `lib.methods`. Raises Refused for an unknown
     name."""
     if operation_name not in OPERATIONS:
-        for package in (__package__, "lib.methods"):
+        is_module = str(operation_name).isidentifier()
+        for package in (__package__, "lib.methods") * is_module:
             try:
                 module = import_module(f"{package}.{operation_name}")
             except ModuleNotFoundError as error:

@@ -69,9 +69,11 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
 
     Each element is set to 0 with probability level / 256, where level = round(256 *
     drop_probability); so 0.1 becomes 26 / 256 = 0.1016. The other elements are divided
-    by their probability of staying, so that the mean does not change. One 64-bit draw
-    serves eight elements."""
+    by their probability of staying, so that the mean does not change. Where level is
+    256, all are 0. One 64-bit draw serves eight elements."""
     level = round(256 * drop_probability)
+    if level == 256:
+        return values * 0
     draws = torch.empty(
         (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
     )

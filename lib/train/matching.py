@@ -356,7 +356,7 @@ def write_hidden_states(
             states = torch.cat([seen["embedding"], *both], -1).to("cpu", dtype)
             for line, row in enumerate(chosen):
                 table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
-            report_progress((start + batch_size) / len(rows))
+            report_progress((start + len(chosen)) / len(rows))
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, file_path)
     return {"bytes": table.nbytes, "tokens": len(table)}
 

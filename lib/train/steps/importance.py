@@ -192,4 +192,4 @@ def iterate_batch_losses(
             logits = loop.compute_logits(model, batch)
         labels = encoded.labels[list(chosen)].to(logits.device)
         yield losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]
-        report_progress((start + options.batch) / len(encoded))
+        report_progress((start + len(chosen)) / len(encoded))
