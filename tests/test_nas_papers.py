@@ -149,6 +149,23 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
     assert one.inputs["search"].args["gates"] == two.inputs["search"].args["gates"]
 
 
+@pytest.mark.parametrize("task, epochs", [("CoLA", 10), ("SST-2", 3)])
+def test_longer_retraining_is_a_multiple_of_the_epochs_of_the_task(
+    task, epochs, anywhere
+):
+    """At paper the larger tasks have 3 epochs, others 10."""
+    usual, longer = (
+        nas.random_architecture_retrained_spec(
+            "paper", task, ratio=0.3, epoch_factor=factor
+        )
+        for factor in (1, nas.TIMES)
+    )
+    for one, four in ((usual, longer), (usual.inputs["start"], longer.inputs["start"])):
+        assert one.args["train"]["epochs"] == epochs
+        more = {"epochs": 4 * epochs}
+        assert four.args["train"] == one.args["train"] | more
+
+
 @pytest.mark.parametrize(
     "model, size", [("TinyBERT-4L", "4L_312D"), ("TinyBERT-6L", "6L_768D")]
 )

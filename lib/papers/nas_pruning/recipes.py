@@ -436,7 +436,10 @@ def random_architecture_retrained_spec(
         if keeps_searched_sizes
         else None
     )
-    trainings = (INTERMEDIATE[profile], PREDICTION[profile])
+    trainings = (
+        make_train_settings(stage, profile, task)
+        for stage in (INTERMEDIATE, PREDICTION)
+    )
     epochs = (
         [epoch_factor * train.epochs for train in trainings] if epoch_factor > 1 else ()
     )
