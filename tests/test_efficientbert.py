@@ -290,6 +290,16 @@ def curve(loss, stride=1):
     return {"step": stride * np.arange(len(loss)), "loss": np.asarray(loss, float)}
 
 
+def test_a_profile_without_settings_is_refused(anywhere):
+    for make in (efficientbert.teacher_spec, efficientbert.student_spec):
+        with pytest.raises(ValueError, match="'base' .allowed: toy, mini, paper"):
+            make(
+                "base",
+                "SST-2",
+                *["EfficientBERT"] * (make is not efficientbert.teacher_spec),
+            )
+
+
 def test_smoothing_is_a_trailing_mean():
     ramp = np.arange(40.0)
     assert measures.smooth_loss(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)

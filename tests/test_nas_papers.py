@@ -291,6 +291,14 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
         (lambda: nas.tasks("toy", ["colla"]), "did you mean 'CoLA'"),
         (lambda: nas.tasks("tyo"), "did you mean 'toy'"),
         (lambda: nas.magnitude_spec("toy", "CoLA", 0.35), "unknown kept share"),
+        (
+            lambda: nas.magnitude_spec("base", "SST-2", 0.3),
+            r"nas_pruning.ROUNDS: 'base' \(allowed: toy, mini, paper\)",
+        ),
+        (
+            lambda: nas.make_train_settings(nas.SEARCH, "tyo", "CoLA"),
+            "nas_pruning.SEARCH: 'tyo'; did you mean 'toy'",
+        ),
     ],
 )
 def test_mistakes_are_told(wrong, message):
