@@ -366,6 +366,20 @@ def test_tables_of_times():
     ] == "100 %"
 
 
+def test_deviations_have_the_numbers_of_the_settings():
+    encoder = grids.find_encoder_shape("toy")
+    told = {at: " ".join(nas.DEVIATIONS[at]) for at in ("toy", "mini", "base")}
+    assert f"An encoder of {encoder.layers} layers of {encoder.hidden}," in told["toy"]
+    assert f"with {nas.ROWS['toy']} rows for searches" in told["toy"]
+    for at, text in told.items():
+        epochs = {train[at].epochs for train in (nas.INTERMEDIATE, nas.PREDICTION)}
+        line = f"A search has {nas.SEARCH[at].epochs} epochs, each stage of retraining"
+        assert f"{line} {epochs.pop()}." in text and not epochs
+    for at in ("toy", "mini"):
+        counts = f"{len(nas.ROUNDS[at])} rounds instead of {len(nas.ROUNDS['paper'])}."
+        assert f"Magnitude pruning has {counts}" in told[at]
+
+
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
     sizes = {
