@@ -229,6 +229,38 @@ def test_recorded_specs_need_no_data(without_data):
             "the kept share is 1.5: take one above 0",
         ),
         (
+            lambda: bermo.make_pruning_settings("base", "SST-2", method="L0"),
+            "profile with settings of L0: 'base' (allowed: toy, mini, paper)",
+        ),
+        (
+            lambda: bermo.pruned_spec("toy", "Tense", "Embeddings alone", "L0"),
+            "model with settings of L0: 'Embeddings alone' (allowed: BERT, BERMo)",
+        ),
+        (
+            lambda: bermo.make_pruning_settings(
+                "toy", "Tense", method="Magnitude", penalty_weight=7.0
+            ),
+            "Prune.final_lambda is 7.0; 'magnitude' has no scores",
+        ),
+        (
+            lambda: bermo.make_pruning_settings(
+                "toy", "Tense", method="L0", kept_share=0.3, penalty_weight=0.0
+            ),
+            "Prune.target is 0.3; a penalty reaches it, and final_lambda is 0",
+        ),
+        (
+            lambda: Prune("soft", 0, 0.1, 10, target=0.1),
+            "Prune.target is 0.1; a penalty reaches it, and final_lambda is 0",
+        ),
+        (
+            lambda: Prune("movement", 1.0, 0.1, 10, target=0.1, final_lambda=1.0),
+            "Prune.target is 0.1; 'movement' has no controller",
+        ),
+        (
+            lambda: Prune("soft", 0.0, 0.0, 10, final_lambda=1.0),
+            "Prune.final_threshold is 0.0; a penalty is divided by it",
+        ),
+        (
             lambda: bermo.make_bermo_run_arguments("toy", "SST-2", "BERTo"),
             "unknown model: 'BERTo'",
         ),

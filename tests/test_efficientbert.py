@@ -290,6 +290,27 @@ def curve(loss, stride=1):
     return {"step": stride * np.arange(len(loss)), "loss": np.asarray(loss, float)}
 
 
+def test_a_profile_without_settings_is_refused(anywhere):
+    for make in (efficientbert.teacher_spec, efficientbert.student_spec):
+        with pytest.raises(ValueError, match="'base' .allowed: toy, mini, paper"):
+            make(
+                "base",
+                "SST-2",
+                *["EfficientBERT"] * (make is not efficientbert.teacher_spec),
+            )
+
+
+def test_deviations_have_the_sizes_of_the_settings():
+    encoder = grids.find_encoder_shape("toy")
+    toy, mini = (" ".join(efficientbert.DEVIATIONS[at]) for at in ("toy", "mini"))
+    wide, thin = (efficientbert.SIZES["toy"][size] for size in ("540", "360"))
+    assert f"has {encoder.layers} layers of {encoder.hidden}." in toy
+    layers = efficientbert.LAYERS["toy"]
+    assert f"have {layers} layers of {wide} (TINY and ++: {thin})" in toy
+    wide, thin = (efficientbert.SIZES["mini"][size] for size in ("540", "360"))
+    assert f"are {wide} wide in place of 540, and {thin} (TINY and ++)" in mini
+
+
 def test_smoothing_is_a_trailing_mean():
     ramp = np.arange(40.0)
     assert measures.smooth_loss(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)

@@ -506,8 +506,12 @@ def test_deviations_count_the_candidates_that_evolution_proposes():
     told = " ".join(search.DEVIATIONS["mini"])
     line = f"{of['stage1']} in stage 1, {of['stage2']} in stage 2, {of['single']} in the single"
     assert f"{line} stage, {of['stage3']} in stage 3" in told
-    one, two, three, single = (
-        search.BUDGET["mini"][s] for s in (*search.STAGES, "single")
-    )
-    line = f"Stages 1, 2 and 3 have {one}, {two} and {three} evaluations, the single stage {single}"
-    assert line in told
+    for profile in ("toy", "mini"):
+        one, two, three, single = (
+            search.BUDGET[profile][s] for s in (*search.STAGES, "single")
+        )
+        line = f"Stages 1, 2 and 3 have {one}, {two} and {three} evaluations"
+        told = " ".join(search.DEVIATIONS[profile])
+        assert f"{line}, the single stage {single}" in told
+        train, (rows, _) = search.BRIEFLY[profile], search.PART[profile]
+        assert f"trained for {train.epochs} epochs on {rows:,} rows" in told

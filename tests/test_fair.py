@@ -379,16 +379,24 @@ def test_the_digits_as_reported_have_all_eight_targets():
 def test_the_swing_is_the_deviation_over_the_last_fifth_of_the_steps():
     class Run:
         metrics = {"target": 0.3}
+        spec = {"step": "nas_search", "args": {"train": {"epochs": 5}}}
 
         def read_arrays(self, name):
             ratio = np.r_[np.linspace(1, 0.3, 80), np.tile([0.2, 0.4], 10)]
             return {"search": {"curve": np.stack([ratio, ratio], 1)}}[name]
 
-    other = type("Cut", (), {"metrics": {}})()
-    found = measures.list_final_flops_deviations(
-        pd.DataFrame({"run": [Run(), other]}), None
-    )
-    assert found[0] == pytest.approx(10 * np.sqrt(20 / 19)) and np.isnan(found[1])
+    def other(step):
+        """A run with a target, and without the arrays of a search."""
+        told = {"metrics": {"target": 0.3}, "spec": {"step": step, "args": {}}}
+        return type("Other", (), told)()
+
+    steps = ("retrain", "random_architecture", "digits")
+    frame = pd.DataFrame({"run": [Run(), *map(other, steps)]})
+    swings = measures.list_final_flops_deviations(frame, None)
+    assert swings[0] == pytest.approx(10 * np.sqrt(20 / 19))
+    epochs = measures.list_epochs_to_target_flops(frame, None)
+    assert epochs[0] == pytest.approx(5 * 0.8)
+    assert np.isnan(swings[1:]).all() and np.isnan(epochs[1:]).all()
 
 
 def test_the_rate_of_the_mix_changes_alone():

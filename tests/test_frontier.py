@@ -84,6 +84,26 @@ def test_students_differ_in_their_surgery_alone(anywhere):
             assert whole in {spec, *find_ancestors([spec])}, name
 
 
+@pytest.mark.papers("efficientbert", "bermo")
+@pytest.mark.parametrize("task, epochs", [("MNLI", 4), ("QQP", 4), ("SST-2", 6)])
+def test_one_stage_is_as_long_as_two(task, epochs, anywhere):
+    """The paper distils on MNLI and QQP for one epoch, on others for three."""
+    made = {
+        name: method.make("paper", task, 6) for name, method in frontier.TABLE.items()
+    }
+    last = made["Width"]
+    both = [spec.args["train"]["epochs"] for spec in (last, last.inputs["start"])]
+    assert sum(both) == epochs
+    for name in (
+        "Uniform",
+        "GhostBERT, warmed up",
+        "Fine-pruned BERT",
+        "Fine-pruned BERMo",
+        "EfficientBERT",
+    ):
+        assert made[name].args["train"]["epochs"] == epochs, name
+
+
 def test_an_unknown_method_names_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'GhostBERT'"):
         grid(methods=["GhostBRT"])

@@ -6,6 +6,7 @@ import copy
 import pytest
 import torch
 
+from lib.core.names import Refused
 from lib.model import backbone, gates
 from lib.model.parts import count_parameters, get_layers, get_surgery_operations
 from lib.model.surgery import apply_surgery
@@ -181,6 +182,9 @@ def test_gates_are_refused_where_they_do_not_fit(tiny):
     model = tiny("bert")
     with pytest.raises(ValueError, match="'neurons' is not in list"):
         apply_surgery(model, {"op": "gates", "regions": ["neurons"]})
+    with pytest.raises(Refused, match="'heads' and 'qkv' both mask .*: take one"):
+        apply_surgery(model, {"op": "gates", "regions": ["qkv", "ffn", "heads"]})
+    assert get_surgery_operations(model) == [] and not gates.has_gates(model)
     apply_surgery(
         model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3}
     )

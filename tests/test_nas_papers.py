@@ -149,6 +149,23 @@ def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere
     assert one.inputs["search"].args["gates"] == two.inputs["search"].args["gates"]
 
 
+@pytest.mark.parametrize("task, epochs", [("CoLA", 10), ("SST-2", 3)])
+def test_longer_retraining_is_a_multiple_of_the_epochs_of_the_task(
+    task, epochs, anywhere
+):
+    """At paper the larger tasks have 3 epochs, others 10."""
+    usual, longer = (
+        nas.random_architecture_retrained_spec(
+            "paper", task, ratio=0.3, epoch_factor=factor
+        )
+        for factor in (1, nas.TIMES)
+    )
+    for one, four in ((usual, longer), (usual.inputs["start"], longer.inputs["start"])):
+        assert one.args["train"]["epochs"] == epochs
+        more = {"epochs": 4 * epochs}
+        assert four.args["train"] == one.args["train"] | more
+
+
 @pytest.mark.parametrize(
     "model, size", [("TinyBERT-4L", "4L_312D"), ("TinyBERT-6L", "6L_768D")]
 )
@@ -274,6 +291,14 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
         (lambda: nas.tasks("toy", ["colla"]), "did you mean 'CoLA'"),
         (lambda: nas.tasks("tyo"), "did you mean 'toy'"),
         (lambda: nas.magnitude_spec("toy", "CoLA", 0.35), "unknown kept share"),
+        (
+            lambda: nas.magnitude_spec("base", "SST-2", 0.3),
+            r"nas_pruning.ROUNDS: 'base' \(allowed: toy, mini, paper\)",
+        ),
+        (
+            lambda: nas.make_train_settings(nas.SEARCH, "tyo", "CoLA"),
+            "nas_pruning.SEARCH: 'tyo'; did you mean 'toy'",
+        ),
     ],
 )
 def test_mistakes_are_told(wrong, message):
@@ -339,6 +364,20 @@ def test_tables_of_times():
     assert [*told["10 % NAS"].values()] == line and told["Whole"][
         "share of that"
     ] == "100 %"
+
+
+def test_deviations_have_the_numbers_of_the_settings():
+    encoder = grids.find_encoder_shape("toy")
+    told = {at: " ".join(nas.DEVIATIONS[at]) for at in ("toy", "mini", "base")}
+    assert f"An encoder of {encoder.layers} layers of {encoder.hidden}," in told["toy"]
+    assert f"with {nas.ROWS['toy']} rows for searches" in told["toy"]
+    for at, text in told.items():
+        epochs = {train[at].epochs for train in (nas.INTERMEDIATE, nas.PREDICTION)}
+        line = f"A search has {nas.SEARCH[at].epochs} epochs, each stage of retraining"
+        assert f"{line} {epochs.pop()}." in text and not epochs
+    for at in ("toy", "mini"):
+        counts = f"{len(nas.ROUNDS[at])} rounds instead of {len(nas.ROUNDS['paper'])}."
+        assert f"Magnitude pruning has {counts}" in told[at]
 
 
 def test_printed_sizes_and_deviations():

@@ -15,6 +15,7 @@ from conftest import FAMILIES, RunWriter, classes, every_spec, made, untrained
 from lib import data
 from lib.__main__ import main
 from lib.claims import notebook
+from lib.core.names import Refused
 from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import to_plain_json
 from lib.core.store import Store
@@ -358,6 +359,32 @@ def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(
         ghostbert.student_spec(
             scale, task, heads, ghostbert.make_ghost_options(scale), family
         )
+
+
+@pytest.mark.parametrize(
+    "make, stages",
+    [
+        (ghostbert.student_spec, 2),
+        (ghostbert.student_trained_on_labels_spec, 2),
+        (ghostbert.undistilled_spec, 1),
+    ],
+)
+def test_every_stage_of_ghosts_tied_to_tokens_is_padded_to_these(make, stages):
+    ghosts = ghostbert.make_ghost_options("toy", kind="conv1d_f", tokens=48)
+    spec = make("toy", "CoLA", 3, ghosts=ghosts)
+    for _ in range(stages):
+        train = spec.args["train"]
+        assert train["pad_to"] == train["max_length"] == 48
+        spec = spec.inputs.get("start")
+
+
+def test_widths_are_of_twelve():
+    assert ghostbert.select_possible_widths("toy", (12, 1)) == (12, 1)
+    for width in (0, 13, 24, -3):
+        with pytest.raises(
+            Refused, match=f"unknown width in twelfths: {width}.* 11, 12"
+        ):
+            ghostbert.select_possible_widths("toy", (3, width))
 
 
 @pytest.mark.parametrize(

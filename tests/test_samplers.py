@@ -144,6 +144,10 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
             "Search.method is 'greedy'; allowed: 'random', 'cascade', 'evolu",
         ),
         ({"budget": 0}, "Search.budget is 0; it must be at least 1"),
+        ({"method": "cascade"}, "Search.initial is 0; cascade needs at least 1"),
+        ({"method": "cascade", "initial": 3}, "Search.refit is 0; cascade needs"),
+        ({"method": "evolution"}, "Search.population is 0; evolution needs at least 1"),
+        ({"method": "evolution", "population": 5}, "Search.tournament is 0; evolution"),
     ],
 )
 def test_options_are_checked(changes, message):
@@ -163,6 +167,31 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
         assert SPACE.make_duplicate_key(proposed(method, history)) not in {
             e.key for e in history
         }
+
+
+def test_a_failed_candidate_is_never_the_parent():
+    """Matthews' correlation may be negative, and a failed candidate has score 0."""
+    options = replace(METHODS["evolution"], population=2, tournament=50)
+    worked, failed = evaluations(2, lambda net: -0.1)
+    history = [worked, replace(failed, score=0.0, failed="diverged")]
+    alone = [worked, replace(worked, key="failed as well")]
+    for seed in range(5):
+        found = [
+            propose_candidate(SPACE, each, options, np.random.default_rng(seed))
+            for each in (history, alone)
+        ]
+        assert found[0] == found[1]
+
+
+def test_a_cascade_learns_that_failures_are_worse_than_negative_scores(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        samplers, "fit_classifier_cascade", lambda *known: seen.append(known[2]) or ()
+    )
+    history = evaluations(12, lambda net: -0.1)
+    history[3] = replace(history[3], score=0.0, failed="diverged")
+    samplers.fit_region_classifiers(SPACE, history, METHODS["cascade"])
+    assert np.argmin(seen[0]) == 3 and seen[0].count(-0.1) == 11
 
 
 def test_random_search_draws_from_the_space():

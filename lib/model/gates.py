@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import START, Region
+from .options import START, Refused, Region
 from .parts import (
     FFN2,
     OUT,
@@ -94,12 +94,12 @@ def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
 
     A GatePlan has the number of gates and the linear layers that they mask. The kinds
     are "heads", "ffn", "embedding", "qk" and "v", in a fixed order. Raises ValueError
-    for another region.
+    for another region, and Refused, which is one, for "heads" together with "qkv": both
+    mask the inputs of the output projection.
 
     regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
     query, key and value projections) and "qkv" (the dimensions "qk" of queries and
-    keys, and "v" of values). "heads" and "qkv" exclude each other, which is not
-    checked: both mask the inputs of the output projection."""
+    keys, and "v" of values)."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
@@ -115,6 +115,11 @@ def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
         },
     }
     order = sorted(regions, key=list(every).index)
+    if {"heads", "qkv"} <= {*order}:
+        why = "both mask the inputs of the output projection"
+        raise Refused(
+            f"regions are {', '.join(order)}; 'heads' and 'qkv' {why}: take one"
+        )
     return {kind: what for region in order for kind, what in every[region].items()}
 
 
@@ -128,14 +133,14 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
 
     regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
     query, key and value projections) and "qkv" (the dimensions "qk" of queries and
-    keys, and "v" of values). With "heads" and "qkv" together the gates of heads would
-    mask nothing, since those of values take their place."""
+    keys, and "v" of values). "heads" and "qkv" exclude each other."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
+        planned = plan_gates(layer, regions)
         places: dict[str, dict[str, tuple[str, int]]] = {}
         weight = layer.output.dense.weight
         layer.gates = nn.ParameterDict()
-        for kind, (gates, columns, sides) in plan_gates(layer, regions).items():
+        for kind, (gates, columns, sides) in planned.items():
             layer.gates[kind] = nn.Parameter(weight.new_full((gates,), START))
             count[kind] = count.get(kind, 0) + gates
             for path, side in sides.items():

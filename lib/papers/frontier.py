@@ -70,7 +70,7 @@ def uniformly_pruned_spec(profile: str, task: str, width_in_twelfths: int) -> Sp
     cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
-    train = make_single_stage_settings(students.FINETUNE, profile)
+    train = make_single_stage_settings(students.FINETUNE, profile, task)
     args = grids.make_common_run_arguments(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
@@ -178,7 +178,7 @@ def one_loss_distilled_ghost_spec(
     12."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = make_single_stage_settings(students.FINETUNE, profile)
+    train = make_single_stage_settings(students.FINETUNE, profile, task)
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}

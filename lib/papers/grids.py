@@ -42,6 +42,29 @@ RunTimeEstimator = Callable[[Spec, Json], float]
 RunArguments = Json  # {argument of a step: value}.
 
 
+class SettingsTable(dict[str, Any]):
+    """A SettingsTable is a table of settings, by profile, task or name of a method.
+
+    It is a dict whose inner tables are SettingsTables too. Looking up a key that it
+    lacks raises Refused, with the name of the table and the keys that it has, since
+    such a key comes from a user: a table may have no settings for a profile.
+
+    table_name: name of the table, such as "PENALTIES.l0".
+    settings: {key: value}."""
+
+    def __init__(self, table_name: str, settings: Mapping[str, Any]) -> None:
+        super().__init__(
+            (key, SettingsTable(f"{table_name}.{key}", value))
+            if isinstance(value, dict)
+            else (key, value)
+            for key, value in settings.items()
+        )
+        self.table_name = table_name
+
+    def __missing__(self, key: str) -> None:
+        check_known_name(f"key of the settings {self.table_name}", key, self)
+
+
 def read_settings(paper_or_table: str) -> SimpleNamespace:
     """Return the tables of a TOML file of settings as attributes.
 
@@ -51,7 +74,7 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
     size of experiment; fields below `all` hold for every profile that does not set
     them. Options of the class Train, for a training, also get the fields that all
     trainings of a profile share. The table COLUMNS becomes a tuple of Columns, metrics
-    of tasks.
+    of tasks. Other tables become SettingsTables, which refuse keys that they lack.
 
         >>> read_settings("students").DISTIL["paper"].epochs
         3
@@ -80,8 +103,9 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
                 for profile, fields in by_profile.items()
                 if profile != "all"
             }
-    columns = tuple(Column(*fields) for fields in tables.get("COLUMNS", ()))
-    return SimpleNamespace(**tables | {"COLUMNS": columns})
+    columns = tuple(Column(*fields) for fields in tables.pop("COLUMNS", ()))
+    tables = SettingsTable(paper_or_table, tables)
+    return SimpleNamespace(**tables, COLUMNS=columns)
 
 
 FOLDER = Path(__file__).parent

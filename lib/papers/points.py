@@ -80,18 +80,20 @@ def frontier_student_spec(
 
 
 def make_single_stage_settings(
-    train_settings_by_profile: Mapping[str, Train], profile: str
+    train_settings_by_profile: Mapping[str, Train], profile: str, task: str
 ) -> Train:
     """Return the training settings of a compression method with a single stage.
 
-    The method gets the epochs that other methods have in two stages together, so that
-    all are trained equally long. Only MNLI and QQP at "paper", where others distil for
-    fewer epochs, get more.
+    The method gets the epochs that other methods have on the task in two stages
+    together, so that all are trained equally long.
 
     train_settings_by_profile: {profile: settings}, of which all but the epochs are
     taken.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    both = (students.DISTIL[profile], students.FINETUNE[profile])
+    both = (
+        students.make_distillation_settings(profile, task),
+        students.FINETUNE[profile],
+    )
     epochs = (
         grids.adapt_options_to_reader_data(profile, train).epochs for train in both
     )

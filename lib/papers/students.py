@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lib.core.memo import reuse_result
-from lib.core.names import Refused
+from lib.core.names import Refused, check_known_name
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.core.types import Json
@@ -86,11 +86,13 @@ def select_possible_widths(
     """Return those widths at which an encoder keeps a whole number of heads.
 
     So small encoders leave out widths that they cannot have. Raises Refused where none
-    is possible.
+    is possible, and for a width that is not from 1 to 12.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    widths_in_twelfths: shares of heads that pruned models keep, times 12, from 1 to 12;
-    others are not checked here."""
+    widths_in_twelfths: shares of heads that pruned models keep, times 12, from 1 to
+    12."""
+    for width in widths_in_twelfths:
+        check_known_name("width in twelfths", width, range(1, HEADS + 1))
     heads = find_encoder_shape(profile).heads
     possible_widths = tuple(m for m in widths_in_twelfths if not m * heads % HEADS)
     return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
@@ -353,11 +355,13 @@ def student_trained_on_labels_spec(
     start = untrained_student_spec(
         profile, task, kept_heads_of_paper_model, ghosts, family
     )
-    train = set_padded_length(train, ghosts.tokens if ghosts else 0)
+    tokens = ghosts.tokens if ghosts else 0
+    train = set_padded_length(train, tokens)
     first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_spec(
         profile,
         task,
         Spec("finetune", first, {"start": start}),
+        tokens,
         has_ghost_modules=bool(ghosts),
     )

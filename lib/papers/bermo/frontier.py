@@ -28,7 +28,7 @@ def fine_pruning_spec(
     that is kept, times 12; 3 means a quarter.
     model_name: "BERT", or "BERMo", whose last output is a weighted sum of all layers'
     outputs (layer mix)."""
-    epochs = make_single_stage_settings(students.FINETUNE, profile).epochs
+    epochs = make_single_stage_settings(students.FINETUNE, profile, task).epochs
     return recipes.pruned_spec(
         profile,
         task,

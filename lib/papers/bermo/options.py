@@ -70,7 +70,8 @@ class Prune(Option):
 
     A threshold moves from an initial to a final value, so that masks remove ever more
     weights (Sanh et al. 2020; BERMo, section 2.3 and Tables 6 to 11). Raises Refused
-    for a value that is not allowed.
+    for a value that is not allowed, and for a penalty or a target that the method or
+    the other values exclude.
 
     method: what decides on a weight: its "magnitude", or a learned score: "movement"
     keeps the highest scores, "soft" those above a threshold, and "l0" draws masks from
@@ -82,7 +83,8 @@ class Prune(Option):
     initial_warmup, final_warmup: steps with the initial threshold at the start, and
     with the final one at the end, as multiples of w.
     lr, init: learning rate and initial value of the scores.
-    final_lambda: weight of the penalty on scores, at the final threshold.
+    final_lambda: weight of the penalty on scores, at the final threshold, which is then
+    above 0; "magnitude" has no scores.
     target: the share of weights to keep, which a controller reaches by changing the
     penalty's weight; 0 for no controller. It is for "soft" and "l0", with a
     `final_lambda` above 0.
@@ -117,6 +119,29 @@ class Prune(Option):
     # What happens where the two warm-ups leave no step between them: "refuse" raises an
     # error, "jump" switches the threshold at once, as the public code does.
     overlong: Literal["refuse", "jump"] = "refuse"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.final_lambda and not self.trains_mask_scores:
+            fix = "take 0, or a method with scores"
+            raise self.make_field_error(
+                "final_lambda", f"{self.method!r} has no scores to penalise: {fix}"
+            )
+        if self.final_lambda and not self.final_threshold:
+            fix = "take a final threshold above 0"
+            raise self.make_field_error(
+                "final_threshold", f"a penalty is divided by it: {fix}"
+            )
+        if self.target and self.method not in ("soft", "l0"):
+            fix = "take 0, as its final threshold is the share that is kept"
+            raise self.make_field_error(
+                "target", f"{self.method!r} has no controller: {fix}"
+            )
+        if self.target and not self.final_lambda:
+            fix = "take a final_lambda above 0, or no target"
+            raise self.make_field_error(
+                "target", f"a penalty reaches it, and final_lambda is 0: {fix}"
+            )
 
     @property
     def trains_mask_scores(self) -> bool:

@@ -71,11 +71,12 @@ def find_setting(
 
     The table of settings is {profile: {task: value}}, where the task "" stands for all
     tasks that are not listed. Raises Refused where the task is not listed and there is
-    no "", and KeyError for a profile that the table lacks.
+    no "", and for a profile that the table lacks.
 
     values_by_profile: the table.
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     setting_name: what the value is, for the error message."""
+    check_known_name(f"profile with {setting_name}", profile, values_by_profile)
     by_task = values_by_profile[profile]
     if "" not in by_task:
         check_known_name(f"task with {setting_name} at {profile}", task, by_task)
@@ -217,8 +218,9 @@ def make_pruning_settings(
     as in the public code of movement pruning; elsewhere the warm-ups are shortened.
 
     Raises Refused for an unknown method, a kept share that is not above 0 and at most
-    1, and a task without settings. Raises KeyError at "base" for "L0" and "Soft
-    Movement", which have no settings there.
+    1, and a task or profile without settings, such as "base" for "L0" and "Soft
+    Movement". Raises it too for a penalty on "Magnitude", which has no scores, and for
+    a method with a penalty whose weight is 0, if `kept_share` is set.
 
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT" or "BERMo"; its penalty may differ.
@@ -227,7 +229,7 @@ def make_pruning_settings(
     kept_share: the share of the encoder's weights to keep; None takes the profile's
     threshold.
     penalty_weight: weight lambda of the penalty on mask scores; None takes the
-    profile's.
+    profile's, and for "Magnitude" and "Movement" none.
     warmups_before_pruning: steps before the threshold moves, as a multiple of the
     warm-up of the learning rate; 0 takes the profile's."""
     check_known_name("pruning method", method, METHODS)
@@ -254,6 +256,7 @@ def make_pruning_settings(
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
+        check_known_name(f"model with settings of {method}", model_name, MODELS)
         rate, *weights = find_setting(
             PENALTIES[kind], profile, task, f"settings of {method}"
         )

@@ -31,7 +31,7 @@ def published_network_spec(
     return replace(
         made,
         args=made.args
-        | {"train": make_single_stage_settings(recipes.FINETUNE, profile)},
+        | {"train": make_single_stage_settings(recipes.FINETUNE, profile, task)},
     )
 
 

@@ -18,8 +18,9 @@ class Search(Option):
     """This class has the settings of an architecture search.
 
     They say how candidate networks are proposed and scored (EfficientBERT, section
-    3.2). Raises Refused for a value that is not allowed, and for an evolution whose
-    population is above half of the budget.
+    3.2). Raises Refused for a value that is not allowed, for a cascade or an evolution
+    without the numbers that it needs, and for an evolution whose population is above
+    half of the budget.
 
     method: how candidates are proposed: "random"; "cascade", random draws that a
     cascade of classifiers accepts; or "evolution".
@@ -65,6 +66,13 @@ class Search(Option):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        needed = {
+            "cascade": ("initial", "refit"),
+            "evolution": ("population", "tournament"),
+        }
+        for name in needed.get(self.method, ()):
+            if getattr(self, name) < 1:
+                raise self.make_field_error(name, f"{self.method} needs at least 1")
         if self.method == "evolution" and 2 * self.population > self.budget:
             most = f"evolution proposes candidates after the first {self.population} of them alone"
             fix = f"take a population of at most {self.budget // 2}, half of the budget"

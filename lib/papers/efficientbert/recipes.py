@@ -271,7 +271,7 @@ def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
     """Return the dict that says which short text a candidate of the search reads.
 
     A candidate is trained briefly on it before it is trained on its task. The dict is
-    {"text": "wikipedia", "digest", "documents": count}. Raises KeyError for the
+    {"text": "wikipedia", "digest", "documents": count}. Raises Refused for the
     profiles below "paper", whose candidates read no text.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""

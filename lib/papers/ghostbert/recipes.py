@@ -299,7 +299,10 @@ def undistilled_spec(
     kept_heads: width of the model, kept heads of 12.
     ghosts: settings of the ghost modules (added convolutions), or None for none."""
     return finetuned_spec(
-        profile, task, untrained_student_spec(profile, task, kept_heads, ghosts)
+        profile,
+        task,
+        untrained_student_spec(profile, task, kept_heads, ghosts),
+        ghosts.tokens if ghosts else 0,
     )
 
 

@@ -21,11 +21,11 @@ def read_flops_share_by_step(run: Run) -> np.ndarray | None:
     """Return the share of the whole model's FLOPs that is left at each of N steps.
 
     It shows how a pruning search approaches its target: float [N], from 0 to 1. It is
-    None for a run without the metric `target`, such as a retraining. Raises
-    FileNotFoundError for a random draw, which has a target but no steps.
+    None for a run of another step than `nas_search`: a retraining, a random draw, which
+    has no steps, or the check on digits, which counts inputs in place of FLOPs.
 
-    run: the finished run of a search."""
-    if "target" not in run.metrics:
+    run: the finished run."""
+    if run.spec["step"] != "nas_search":
         return None
     return run.read_arrays("search")["curve"][:, 1]
 
@@ -44,11 +44,13 @@ def list_epochs_to_target_flops(
     unused_columns_by_task: not used; the caller gives it to every such measure."""
     epochs = []
     for run in runs_frame["run"]:
-        share, flops = nan, read_flops_share_by_step(run)
-        if flops is not None:
+        flops = read_flops_share_by_step(run)
+        if flops is None:
+            epochs.append(nan)
+        else:
             indices = np.flatnonzero(flops <= 1.01 * run.metrics["target"])
             share = (indices[0] + 1) / len(flops) if len(indices) else 1.0
-        epochs.append(share * run.spec["args"]["train"]["epochs"])
+            epochs.append(share * run.spec["args"]["train"]["epochs"])
     return epochs
 
 

@@ -436,7 +436,10 @@ def random_architecture_retrained_spec(
         if keeps_searched_sizes
         else None
     )
-    trainings = (INTERMEDIATE[profile], PREDICTION[profile])
+    trainings = (
+        make_train_settings(stage, profile, task)
+        for stage in (INTERMEDIATE, PREDICTION)
+    )
     epochs = (
         [epoch_factor * train.epochs for train in trainings] if epoch_factor > 1 else ()
     )
@@ -463,7 +466,8 @@ def magnitude_spec(
     Each round zeroes the smallest weights, sets the kept ones back to the pre-trained
     ones, and fine-tunes. It is the rival of searched networks in Table 10 of the report
     on pruning by differentiable NAS. The kept share falls from round to round, at
-    "mini" 0.8, 0.6, 0.4 and 0.3. Raises Refused for a share that no round has.
+    "mini" 0.8, 0.6, 0.4 and 0.3. Raises Refused for a share that no round has, and at
+    "base", which has no rounds.
 
     profile: size of the experiment, one of "toy", "mini" and "paper".
     kept_share: share of the encoder's weights that are kept at the end, 0 to 1.

@@ -56,8 +56,8 @@ def search_networks(
     space: the set of networks that the search may evaluate.
     score_net: f(network) -> score, the higher the better. A network has score 0 where
     the function raises FloatingPointError or FormulaError (invalid formula of a
-    feed-forward network), or gives no finite number. So other scores should be above 0;
-    this is not checked.
+    feed-forward network), or gives no finite number. It still counts as worse than any
+    other network.
     options: the method and budget of the search.
     seed: seed of the proposals.
     history_path: the file of earlier evaluations. It is made anew where it belongs to

@@ -11,6 +11,7 @@ history."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -55,6 +56,14 @@ class Evaluation:
     score: float  # The higher the better; 0 for a failed evaluation.
     seconds: float = 0.0  # Time to propose and score the candidate.
     failed: str = ""  # Why it could not be scored; "" where it could.
+
+    @property
+    def rank_score(self) -> float:
+        """Return the score by which candidates are ranked.
+
+        That of a failed candidate is below all others: a score may be negative, such as
+        Matthews' correlation."""
+        return -math.inf if self.failed else self.score
 
 
 def propose_candidate(
@@ -103,7 +112,7 @@ def fit_region_classifiers(
     known = history[: options.initial + learned // options.refit * options.refit]
     features = space.make_features([e.candidate for e in known])
     fitted = fit_classifier_cascade(
-        features.tobytes(), features.shape[1], tuple(e.score for e in known)
+        features.tobytes(), features.shape[1], tuple(e.rank_score for e in known)
     )
     # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
     return [classifier.predict for classifier in fitted]
@@ -186,7 +195,7 @@ def fit_classifier_cascade(
 
     feature_bytes: the bytes of a float64 array [N, feature_count]. Bytes have a hash,
     so that the result is cached.
-    scores: the scores of the N samples."""
+    scores: the scores of the N samples; minus infinity for one that failed."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     left, values = (
@@ -229,7 +238,7 @@ def mutate_tournament_winner(
     `Space.make_duplicate_key` returns them."""
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
-    parent = max(drawn, key=lambda e: e.score).candidate
+    parent = max(drawn, key=lambda e: e.rank_score).candidate
     for _ in range(options.draws):
         child = space.mutate_net(parent, rng)
         if space.make_duplicate_key(child) not in known_keys:
