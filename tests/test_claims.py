@@ -119,6 +119,9 @@ def test_a_cell_tells_models_places_and_its_region():
         ("A ~ B", "expected 'A > B'"),
         ("A > value 3", "weights sum to 0"),
         ("A | B 2 > value 0", "weights sum to 0"),
+        ("A No. | B 2 > value 0", "weights sum to 0"),
+        ("F1 :: A > value x", "cell 'F1 :: A > value x': after 'value'.* a number"),
+        ("A ~ B +- 1.2.3", "cell 'A ~ B .- 1.2.3': after 'value'.* a number"),
         ("kept wieghts :: A > B", "did you mean 'kept weights'"),
     ],
 )
@@ -329,6 +332,7 @@ def test_an_equivalence_that_is_broken_reads_they_differ():
     assert told(-3.0, -2.0, "a ~ b +- 1").verdict_word == OPPOSITE
     assert told(-3.0, -2.0).reading == OPPOSITE
     assert told(2.0, 3.0, "a ~ b +- 1", holm=0.01).reading == "they differ †"
+    assert told(40.0, 40.0, "diverged :: a = value 0").reading == OPPOSITE
 
 
 def test_no_effect_of_a_ratio_is_one():
@@ -625,7 +629,7 @@ def test_questions_are_paired_by_their_marks():
     assert found.verdict_word == AGREES and found.estimate.mean == pytest.approx(15.0)
     assert on("F1 :: a ~ value 95.4 +- 0.5 @ task=SQuAD2").verdict_word == AGREES
     broken = on("F1 :: a ~ value 85.3 +- 0.5 @ task=SQuAD2")
-    assert (broken.verdict_word, broken.reading) == (OPPOSITE, "they differ")
+    assert broken.verdict_word == broken.reading == OPPOSITE
     # A model that says "no answer" to all questions has half of the marks.
     assert (
         "none learned nothing on SQuAD2: 50.0 points"

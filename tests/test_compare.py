@@ -344,6 +344,14 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
     assert [pair.seed for pair in pairs] == [*range(n)]
     assert [pair.seed for pair in compare.pair_rows(*both, {"SST-2": (ONE,)})] == [0]
 
+    def gone(_):
+        raise FileNotFoundError
+
+    both[0][0]["run"] = answers(0.9)
+    both[0][0]["run"].read_arrays = gone  # its loss was not finite
+    pairs = compare.pair_rows(*both, {"SST-2": (ONE,)}, spared)
+    assert [pair.seed for pair in pairs] == [*range(1, n)]
+
 
 def test_a_width_is_told_of_the_heads_of_the_row_s_own_model():
     rows = [{"m": 3}, {"m": 4, "of": 4}, {"m": 4.0, "of": float("nan")}]

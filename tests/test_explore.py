@@ -50,6 +50,15 @@ def few():
         return explore.make_frontier_table("mini")
 
 
+@pytest.mark.papers("nas_pruning")
+def test_no_point_is_there_before_a_model_is(monkeypatch):
+    rows = evidence.make_grid_rows("mini", explore.FRONTIER)
+    first = next(row for row in rows if row["kind"] == "search")
+    monkeypatch.setattr(explore.evidence, "make_grid_rows", lambda *_: [first])
+    assert len(explore.find_page_runs(explore.FRONTIER, "mini").current) == 1
+    assert explore.make_frontier_table("mini").empty
+
+
 def test_every_comparison_has_the_numbers_of_verdicts():
     shown = explore.plot_comparisons(explore.read_verdicts_frame())
     drawn, printed = {}, {}

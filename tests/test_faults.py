@@ -33,6 +33,8 @@ from lib.cluster import executors, sweep
 from lib.core import disk, execute, paths, store
 from lib.core.names import Refused
 from lib.core.options import Train
+from lib.core.rows import Row
+from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data import lines, models, own
 from lib.papers import grids
@@ -673,6 +675,25 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
         if thread.name.startswith("ThreadPoolExecutor"):
             thread.join()
     assert capfd.readouterr().out == "" and not pages.builders[0].failed
+
+
+def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
+    (path,) = workbook.glob("data_t02*")
+    scope = grids.make_reader_profile("toy", "", "")
+    made_of = {"name": "a", "digest": "0" * 64}
+    runs = [Spec("checkpoint", made_of).with_seed(seed) for seed in (0, 1)]
+    grid = {path: {"grid": [Row(run) for run in runs]}}
+    pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
+    pages.note_finished_run(runs[0])
+    with pages.render_pages_during_runs():
+        pass
+    pages.note_finished_run(runs[1])
+    (page,) = pages.builders
+    assert not (page.left or page.failed or page.tried)
+    pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
+    for run in runs:
+        pages.note_finished_run(run)
+    assert not (pages.builders[0].left or pages.builders[0].tried)
 
 
 STANDS = """

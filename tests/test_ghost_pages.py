@@ -4,12 +4,15 @@ checks."""
 import json
 import re
 
+import pandas as pd
 import pytest
 
 from lib.claims import notebook
 from lib.papers import published
+from lib.papers.ghostbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
+from lib.report import plot
 from lib.stats import cost
 from lib.train.augment import STOP
 
@@ -222,3 +225,23 @@ def test_electra_s_operations_are_told_with_and_without_the_head():
     head = 128 * (2 * 256**2 + 11 * 256)
     counted = [f"{(whole - head) / 1e9:.3f} G", f"{whole / 1e9:.3f} G"]
     assert re.findall(r"\d\.\d{3} G", told) == counted == ["2.617 G", "2.634 G"]
+
+
+def test_figure_1_names_outlying_seeds_of_the_models_that_it_draws():
+    columns = ["model", "m", "share", "seed", "lost"]
+    lines = [
+        (model, m, 100 * m / 12, seed, lost)
+        for model, m, losses in (
+            ("Prune", 3, (-4.0, -5.0, -30.0)),
+            ("Prune, labels twice", 6, (-50.0, -4.0, -3.0)),
+        )
+        for seed, lost in enumerate(losses, 10)
+    ]
+    frame = pd.DataFrame(lines, columns=columns)
+    figure, (axis,) = plot.make_panels([""])
+    drawings.draw_score_losses(axis, frame, {})
+    told = [text.get_text() for text in axis.texts]
+    assert told == [f"▼ seed 12: {plot.MINUS}30"]
+    text = drawings.format_score_losses(frame, {}, [])
+    assert text.endswith("(mean without seed 12)")
+    plot.plt.close(figure)

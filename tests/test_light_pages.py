@@ -12,7 +12,12 @@ from conftest import of_page
 
 from lib.claims import cells, judging, lists
 from lib.core import paths
-from lib.report.tables import WIDTH, estimate_column_pixels, table_to_markdown
+from lib.report.tables import (
+    WIDTH,
+    estimate_column_pixels,
+    split_columns_to_fit_page,
+    table_to_markdown,
+)
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
@@ -364,3 +369,18 @@ def test_a_wide_table_becomes_two_with_all_its_cells():
     assert len(tables(table_to_markdown(frame.iloc[:, :3]))) == 1
     long = frame.set_axis(["a " * 90], axis=0)
     assert max(len(heads) for heads, _ in tables(table_to_markdown(long))) <= 8
+
+
+@pytest.mark.parametrize(
+    "room, widths, sizes",
+    [
+        (500, [100] * 5, [5]),
+        (220, [100] * 4 + [200], [2, 2, 1]),
+        (230, [171] * 5, [1] * 5),
+    ],
+)
+def test_columns_are_parted_until_each_part_fits(room, widths, sizes):
+    """Three parts of five columns, and four of them, have a largest part of two."""
+    parts = split_columns_to_fit_page([WIDTH - room, *widths], 1)
+    assert [column for part in parts for column in part] == [1, 2, 3, 4, 5]
+    assert [len(part) for part in parts] == sizes

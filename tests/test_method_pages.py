@@ -10,7 +10,7 @@ from conftest import of_page
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.report import builder, equation
+from lib.report import builder, equation, front
 
 BODY = {"id": "ghostbert_00_method", "profile": "toy", "differs": [], "answer": ["A."]}
 BODY |= {"counted": "none needed", "records": "", "parameters": {}, "files": []}
@@ -67,6 +67,29 @@ def test_code_of_other_pages_is_folded_at_the_end():
     assert page.index("Exercises") < page.index("The code of this page")
     assert page.count("mechanism") == 1 and builder.FOLD not in page
     assert "mechanism" not in builder.convert_to_markdown(book(), "New", other)
+
+
+@pytest.mark.papers("bermo")
+def test_a_table_of_pages_links_to_pages_of_its_form():
+    """Of the pages of a paper, on its summary page; the notebook links to notebooks."""
+    shown = front.format_pages_as_markdown_table(front.list_pages_of_paper("bermo"))
+    body = BODY | {"id": "bermo_01_summary"}
+    path = notebook.find_notebook_path(body["id"])
+    cells = [new.new_markdown_cell("# Old", metadata={"tags": ["title"]})]
+    cells.append(code("display(Markdown(shown))", "artefact"))
+    cells[-1].outputs = [new.new_output("display_data", {"text/markdown": shown})]
+    names = ["bermo_00_method", "bermo_t03_stability"]
+    files = re.findall(r"\]\(([^)]*)\)", shown)
+    assert all((path.parent / name).is_file() for name in files) and len(files) > 7
+    book = new.new_notebook(cells=cells)
+    text = builder.convert_to_markdown(book, "New", body)
+    page = builder.convert_to_html(path, book, body).partition("<main")[2]
+    page = page.partition('<p class="downloads">')[0]
+    for name in names:
+        assert f"]({name}.page.md)" in text and f'href="{name}.html"' in page
+    linked = re.findall(r"\]\(([^)]*)\)", text)[: len(files)]
+    assert all((paths.FIGURES / "mini" / name).is_file() for name in linked)
+    assert not re.search(r'href="[^"]*\.(ipynb|md)"', page)
 
 
 def test_what_is_folded_stays_so_in_git():

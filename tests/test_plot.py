@@ -234,6 +234,20 @@ def test_a_sweep_shows_which_points_have_too_few_seeds():
     assert low < -9 and high > 9  # nothing is cut off
 
 
+def test_every_line_of_a_sweep_is_drawn_and_five_have_colours_of_their_own():
+    columns = ["line", "x", "mean", "low", "high", "seeds"]
+    rows = [(f"{m}/12", 1, -0.5, -1.0, 0.0, 3) for m in range(1, 8)]
+    figure, (axis,) = plot.make_panels([""])
+    plot.draw_differences_over_values(axis, pd.DataFrame(rows, columns=columns))
+    colours = {
+        line.get_label(): line.get_color()
+        for line in axis.get_lines()
+        if line.get_label().endswith(", ours")
+    }
+    assert len(colours) == 7 and len({*colours.values()}) == 5
+    plt.close(figure)
+
+
 def test_a_figure_without_axes_tells_its_titles():
     """Drawings have no axes, and some titles stand at the left: both are what a
     listener hears."""

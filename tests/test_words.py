@@ -119,7 +119,8 @@ def ours(line):
 def reading(line):
     """The word with its size and Holm's mark, as a page has it."""
     own = word(line)
-    if own == "the other way round" and line["region_low"] and line["region_high"]:
+    has_region = line["region_low"] and line["region_high"]
+    if own == "the other way round" and has_region and " value " not in line["cell"]:
         own += ": they differ"
     stays = word(line) in WORDS[:3] and line["holm"] and float(line["holm"]) < 0.05
     return own + f" ({size(line)})" * bool(size(line)) + " †" * bool(stays)
@@ -359,6 +360,7 @@ RESULTS = [
     result(1.0, 2.0, seeds=2),
     result(1.0, 2.5, reason="b learned nothing on SST-2"),
     result(100.0, 100.0, "diverged :: a > b", counts="3 of 3 against 0 of 3"),
+    result(40.0, 40.0, "diverged :: a = value 0", counts="2 of 5"),
     result(1.0, 4.0, "c > d"),
     result(0.0, 3.0, "c > d", beside=True, holm=None),
 ]

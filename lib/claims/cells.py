@@ -262,7 +262,7 @@ def parse_comparison_side(
     forms = [parse_cell_term(part, default_conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
-    x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
+    x = [float((re.findall(r"\d*\.?\d+", part) or ["nan"])[-1]) for part in parts]
     return list(
         zip(map(float, WEIGHTS[weighting_name](np.array(x))), forms, strict=True)
     )
@@ -284,8 +284,8 @@ def parse_cell(cell_text: str) -> Cell:
 
     A Cell has the models, the factors of their values in a sum (here 1 and -1), and the
     range in which the sum must lie for the claim to hold. Raises Refused where the text
-    cannot be parsed, names an unknown measure, or compares scores by factors that do
-    not sum to 0."""
+    cannot be parsed, has no number where one is needed, names an unknown measure, or
+    compares scores by factors that do not sum to 0."""
     hit = CELL.fullmatch(cell_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
@@ -300,12 +300,16 @@ def parse_cell(cell_text: str) -> Cell:
         slope = what
     else:
         measure, _, about = what.partition(" (")
-    sides = [(1, hit["left"])]
-    centre, margin = 0.0, float(hit["margin"] or 0)
+    sides, value = [(1, hit["left"])], "0"
     if right.startswith("value "):
-        centre = float(right.removeprefix("value "))
+        value = right.removeprefix("value ")
     else:
         sides.append((-1, right))
+    try:
+        centre, margin = float(value), float(hit["margin"] or 0)
+    except ValueError:
+        how = "after 'value', '+-', '-' or '+' comes a number such as 0.5"
+        raise Refused(f"cell {cell_text!r}: {how}") from None
     weights: dict[CellTerm, float] = defaultdict(float)
     for sign, operand in sides:
         for weight, one in parse_comparison_side(operand, where, slope):

@@ -345,12 +345,13 @@ def evaluate_expression(
     what this package computes.
 
     constant_assignments: the printed constants, with "; " between them.
-    variables: the values of the other names in the expression."""
-    variables |= vars(math) | {"max": max}
+    variables: the values of the other names in the expression. They hide names of
+    `math`, such as "e"."""
+    values = vars(math) | {"max": max} | variables
     for constant in filter(None, (constant_assignments or "").split("; ")):
         name, value = constant.split(" = ")
-        variables[name] = eval(value, variables)
-    return eval(expression.replace("^", "**"), variables)
+        values[name] = eval(value, values)
+    return eval(expression.replace("^", "**"), values)
 
 
 @cache

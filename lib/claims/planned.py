@@ -197,7 +197,7 @@ def list_rows_to_run(
 
 def read_omitted_values_by_label(
     profile: str, notebook_id: str
-) -> dict[str, list[Any]]:
+) -> dict[str, tuple[Any, ...]]:
     """Return {label: values} of the runs that a notebook leaves out at a profile.
 
     An example is {"norm": ("channels", "tokens")}: a run whose label `norm` has one of

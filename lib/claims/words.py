@@ -317,9 +317,9 @@ class Result:
 
         The brackets compare our effect with the one that the paper prints or, where it
         prints none, with the smallest effect of interest. They stand only where our 95
-        % interval excludes that effect. A claim with two bounds, such as that two
-        models are equal, has the outcome "they differ" where it fails. The mark † says
-        that the outcome stays significant after Holm's correction."""
+        % interval excludes that effect. A claim that models are equal has the outcome
+        "they differ" where it fails. The mark † says that the outcome stays significant
+        after Holm's correction."""
         word = (
             "they differ"
             if self.verdict_word == OPPOSITE and self.claims_equivalence
@@ -334,7 +334,11 @@ class Result:
 
     @property
     def claims_equivalence(self) -> bool:
-        return all(map(isfinite, self.cell.bounds))
+        """Return whether the claim is that models are equal, within a margin.
+
+        A claim on a single model, such as "A = value 0", compares it with a printed
+        value instead."""
+        return len(self.cell.models) > 1 and all(map(isfinite, self.cell.bounds))
 
     @property
     def holds_after_correction(self) -> bool:

@@ -445,6 +445,11 @@ def convert_to_html(
     for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.prepare_markdown_for_html(cell.source, notebook_path)
+        for output in cell.get("outputs", ()):
+            if text := output.get("data", {}).get("text/markdown"):
+                output.data["text/markdown"] = equation.link_notebooks_to_pages(
+                    text, "html", notebook_path
+                )
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(
         page_json["profile"],
@@ -530,8 +535,8 @@ def convert_to_markdown(
         if cell["cell_type"] == "markdown":
             parts.append(equation.link_notebooks_to_pages(source, "page.md", path))
         for output in cell.get("outputs", ()):
-            text = output.get("data", {}).get("text/markdown", "")
-            parts.append("".join(text).strip())
+            text = "".join(output.get("data", {}).get("text/markdown", "")).strip()
+            parts.append(equation.link_notebooks_to_pages(text, "page.md", path))
         if "verdicts" in list_cell_tags(cell) and not is_method:
             break
     return "\n\n".join([*filter(None, parts), made]) + "\n"

@@ -54,7 +54,7 @@ def link_notebooks_to_pages(
     A page is the HTML or Markdown that is made from a notebook. Links to Markdown pages
     are turned too, so that a reader stays among pages of one kind.
 
-    markdown: the text of a notebook's cell.
+    markdown: the text of a notebook's cell, or an output in Markdown.
     page_ending: "html" for links to HTML pages, "page.md" for links to Markdown pages.
     notebook_path: the notebook that has the text, since links are relative to it."""
 

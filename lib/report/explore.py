@@ -232,13 +232,13 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
     of the cheapest model, width-pruned or whole and distilled, with at least as many
     FLOPs, less 5 %), gap_low and gap_high (ends of its interval, from SEEDS seeds on),
     beside (name of that model) and budget (its width in twelfths). The frame is empty
-    where there are no runs.
+    where no model is trained yet.
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
-    if frame.empty:
-        return frame
-    models = frontier.label_models(frame)
+    models = frontier.label_models(frame) if len(frame) else frame
+    if models.empty:
+        return pd.DataFrame()
     run_names = models.groupby(["task", "model"])["run"].agg(join_run_names)
     times = {"task": ""}
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):

@@ -285,13 +285,15 @@ def read_question(notebook_path: Path) -> str:
 def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
     """Return the pages of a paper as a Markdown table with title, question, answer.
 
-    A title is a link to the Markdown file of its page.
+    A title is a link to the page's notebook, beside that of the summary page. On pages
+    in HTML or Markdown the link leads to a page of the same form.
 
     pages_table: the frame of `list_pages_of_paper`, with the columns page, asks,
     answer."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in pages_table.iterrows():
-        cells = [f"[{line['page']}]({name}.page.md)", line["asks"], line["answer"]]
+        file_name = notebook.find_notebook_path(str(name)).name
+        cells = [f"[{line['page']}]({file_name})", line["asks"], line["answer"]]
         lines.append(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
         )

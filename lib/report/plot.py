@@ -6,7 +6,7 @@ look also has a marker and a dash of its own, so that nothing is told by colour
 alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from textwrap import wrap
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -234,13 +234,12 @@ def draw_differences_over_values(
     is hollow and has no interval.
 
     differences: a row for each point, with the columns line (name), x, mean (the
-    difference), low and high (its interval) and seeds (their number). There are at most
-    three lines.
+    difference), low and high (its interval) and seeds (their number). Colours repeat
+    from the sixth line on.
     printed_differences: the same differences in a paper, as rows with line, x and mean.
     They are drawn as diamonds."""
-    colours = dict(
-        zip(differences["line"].unique(), (BLUE, VERMILION, GREEN), strict=False)
-    )
+    palette = cycle((BLUE, VERMILION, GREEN, SKY, BLACK))
+    colours = dict(zip(differences["line"].unique(), palette, strict=False))
     assert isinstance(axis.figure, Figure)
     for place, (name, rows) in enumerate(differences.groupby("line", sort=False)):
         # Shift each line by 4 points, so that no error bar hides another.

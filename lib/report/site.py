@@ -12,7 +12,7 @@ or model, are experiments. Each has a folder of its own below `figures/scratch/`
 the index of their profile lists them last."""
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -77,6 +77,8 @@ class Report:
         store: Store,
     ) -> None:
         self.profile, self.store, self.working = profile, store, True
+        # Outside of `render_pages_during_runs`, pages wait for `render_all_pages`.
+        self.begin: Callable[[PageBuilder], object] = lambda builder: None
         self.builders: list[PageBuilder] = []
         for path in [*grids_by_notebook, *errors_by_notebook]:
             variables = grids_by_notebook.get(path, {})
@@ -142,7 +144,7 @@ class Report:
         """Note a finished run, and start to make each page that now waits for no run.
 
         This method is called after each run inside `render_pages_during_runs`, which
-        makes the pages in the background.
+        makes the pages in the background. Outside of it no page is started.
 
         spec: the description of the run."""
         for builder in self.builders:
@@ -161,6 +163,7 @@ class Report:
         `render_all_pages`. After an error in the block, the page in work is stopped
         too."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
+        leave_to_the_end = self.begin
         self.begin = lambda builder: thread.submit(
             self.render_pages, [builder], executor
         )
@@ -174,6 +177,7 @@ class Report:
             self.working = False
             raise
         finally:
+            self.begin = leave_to_the_end
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page in work.
 

@@ -607,7 +607,7 @@ def split_columns_to_fit_page(
             sum(pixel_widths[c] for c in part) <= room for part in parts
         ):
             return parts
-        size = -(-len(columns) // (len(parts) + 1))
+        size = min(size - 1, -(-len(columns) // (len(parts) + 1)))
 
 
 def tabulate_run_labels(frame: pd.DataFrame) -> pd.DataFrame:

@@ -124,7 +124,7 @@ def pair_rows(
     Run with the stored result, None if missing).
     columns_by_task: {task: its Columns}, the metrics on which to compare.
     includes_collapsed_runs: for the method and the baseline, whether collapsed runs are
-    paired too. FileNotFoundError is then raised for one without predictions."""
+    paired too. One without predictions, as after a loss that was not finite, is not."""
     both = select_runs_of_one_dtype([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -146,7 +146,12 @@ def pair_rows(
             has_scores = all(column.score_key in member.metrics for member in members)
             if column.split != "dev" and not has_scores:
                 continue
-            a, b = (read_labels_and_predictions(member, column) for member in members)
+            try:
+                a, b = (read_labels_and_predictions(each, column) for each in members)
+            except FileNotFoundError:
+                if any(lost):
+                    continue
+                raise
             if a["index"] != b["index"]:
                 raise Refused(
                     f"{run.name} and {other.name} were evaluated on different rows of "

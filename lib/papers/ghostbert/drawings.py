@@ -39,6 +39,21 @@ def find_lower_axis_limit(
     )
 
 
+def select_rows_below_axis(
+    rows_by_seed: pd.DataFrame, lower_limit: float
+) -> pd.DataFrame:
+    """Return the rows of drawn models that a figure of score losses leaves off its axis.
+
+    The figure names their seeds in text. Models that it does not draw, such as "Prune,
+    labels twice", are left out.
+
+    rows_by_seed: a line for each model, width and seed, with the columns model and lost
+    (score minus that of the whole model, in points).
+    lower_limit: the lower end of the axis (`find_lower_axis_limit`)."""
+    is_below = rows_by_seed["lost"] <= lower_limit
+    return rows_by_seed[is_below & rows_by_seed["model"].isin([*CALLED])]
+
+
 def draw_score_losses(
     axis: Axes,
     rows_by_seed: pd.DataFrame,
@@ -67,7 +82,7 @@ def draw_score_losses(
             theirs = printed_frames_by_model[model]
             places = theirs["share"], theirs["lost"]
             axis.plot(*places, color=color, label=label, **diamonds)
-    for row in rows_by_seed[rows_by_seed["lost"] <= floor].to_dict("records"):
+    for row in select_rows_below_axis(rows_by_seed, floor).to_dict("records"):
         place = list(CALLED).index(row["model"])
         color = plot.LOOKS[row["model"]]["color"]
         text = f"▼ seed {row['seed']}: {row['lost']:.0f}".replace("-", plot.MINUS)
@@ -101,6 +116,6 @@ def format_score_losses(
     text = f"ghosts gain at {above or 'none'} of {len(sure)} widths"
     text += f", lose at {below}" * bool(below)
     floor = find_lower_axis_limit(rows_by_seed, printed_frames_by_model)
-    out = sorted({*rows_by_seed[rows_by_seed["lost"] <= floor]["seed"]})
+    out = sorted({*select_rows_below_axis(rows_by_seed, floor)["seed"]})
     seeds = ", ".join(map(str, out))
     return text + f" (mean without seed {seeds})" * bool(out)
