@@ -147,7 +147,7 @@ def pair_rows(
             if column.split != "dev" and not has_scores:
                 continue
             try:
-                a, b = (read_labels_and_predictions(each, column) for each in members)
+                a, b = (read_labels_and_predictions(run, column) for run in members)
             except FileNotFoundError:
                 if any(lost):
                     continue
