@@ -90,12 +90,14 @@ def digits(line, value):
     )
     points = line["unit"].startswith("points") and not (slope or " | " in line["cell"])
     large = points or (number(line, "no_effect") and abs(value) >= 1)
+    if abs(value) < 1e-4:  # What a sum of shares leaves in place of 0
+        value = 0.0
     text = np.format_float_positional(
         value, precision=2 - bool(large), min_digits=2 - bool(large)
     )
     if value and not float(text):
         exact = float(np.format_float_scientific(value, precision=0))
-        text = np.format_float_positional(exact) if abs(value) >= 1e-4 else "0"
+        text = np.format_float_positional(exact)
     return text.replace("-", "−")
 
 

@@ -282,13 +282,13 @@ class Result:
         """Return a number in the unit of this comparison as text for tables.
 
         Points and ratios of at least 1 have one decimal, slopes and other numbers two;
-        a difference has its sign. A number of at least 0.0001 is never shown as 0, so
-        that a reader can see on which side of 0 an interval lies."""
+        a difference has its sign. A number of at least 0.0001 is never shown as 0.0,
+        so that a reader can see on which side of 0 an interval lies."""
         points = self.unit.startswith("points") and not self.cell.slope
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
-            text = f"{value:.1g}" if abs(value) >= 1e-4 else "0"
+            text = f"{value:.1g}" if abs(value) >= 1e-4 else f"{0:.{digits}f}"
         sign = "+" * (self.is_difference and value > 0 and bool(float(text)))
         return sign + text.replace("-", "−")
 
