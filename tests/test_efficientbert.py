@@ -356,6 +356,14 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
 
 
+def test_ratio_s_interval_has_the_ratio_where_blocks_seldom_have_the_ends():
+    slow = np.r_[np.full(5, 10.0), np.ones(9), np.full(6, 10.0)]
+    e = paired.estimate_median_ratio(slow, np.ones(20), draw_count=400, seed=11)
+    assert e.low <= e.mean == 10 == e.high
+    e = paired.estimate_median_ratio(1 / slow, np.ones(20), draw_count=400, seed=11)
+    assert e.low == e.mean == 0.1 <= e.high
+
+
 def test_printed_tables():
     rows = efficientbert.read_printed_table("table02_glue_test")
     assert rows["BERT-PKD_4"]["published", "average"] == 72.6

@@ -558,6 +558,9 @@ def estimate_median_ratio(
     turns = (starts + np.arange(block_size)).reshape(draw_count, -1)[:, : len(x)]
     low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
     middle = float(np.median(x))
+    # Of few turns, blocks have the first and last ones seldom, and the interval may lie
+    # beside the median of all. It is widened to it.
+    low, high = min(low, middle), max(high, middle)
     return Estimate(
         middle, low, high, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0
     )
