@@ -67,7 +67,7 @@ def load(
     columns: labels that single out the run in the notebook, such as task and seed."""
     from lib.export import opened
 
-    return opened.load(name, profile, keep, **columns)
+    return opened.open_finished_run(name, profile, keep, **columns)
 
 
 def rows(
@@ -91,7 +91,7 @@ def rows(
 
     if isinstance(place, str):
         line = f"{place}: {columns}" if columns else place
-        reading = own.read_dataset_line(line)
+        reading = own.read_user_data(line)
     else:
         reading = own.read_dataset(place, columns)
     return reading.task, dict(reading.splits)
@@ -129,7 +129,7 @@ def network(
     dropout: the rate of all dropout layers."""
     from lib.train import heads
 
-    return heads.load_network(folder, task, dropout, seed)
+    return heads.load_task_model_and_tokenizer(folder, task, dropout, seed)
 
 
 def fit(
@@ -181,9 +181,12 @@ def trainer(
     from lib import data
     from lib.core import options
     from lib.train import learn
-    from lib.train.steps.pretrain import write_tokenizer
+    from lib.train.steps.pretrain import write_grammar_tokenizer
 
-    task, tokenizer = data.task("toy", "BigramShift"), write_tokenizer(_Path(mkdtemp()))
+    task, tokenizer = (
+        data.find_task_by_name("toy", "BigramShift"),
+        write_grammar_tokenizer(_Path(mkdtemp())),
+    )
     train = options.Train(
         epochs=5,
         batch=32,
@@ -233,7 +236,7 @@ def rank(
     from lib.train.steps import importance
 
     options = Importance("held_out", batch, max_length)
-    encoded, _ = heads.encode_rows(tokenizer, split, task, max_length)
+    encoded, _ = heads.encode_rows_and_make_scorer(tokenizer, split, task, max_length)
     with loop.use_float32_on_model_device(model, threads) as numerics:
         return importance.compute_taylor_importance(model, encoded, options, numerics)
 

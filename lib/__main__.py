@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
     from lib.core import disk, paths
-    from lib.core.names import Refused, error_in_one_line
+    from lib.core.names import Refused, format_error_in_one_line
 # An older Python lacks a module of the standard library.
 except ModuleNotFoundError as error:
     needs = "needs Python 3.11"
@@ -66,7 +66,7 @@ def make_option(*flags: str, **add_argument_keywords: Any) -> CommandArgument:
     return flags, add_argument_keywords
 
 
-def parse_positive(text: str) -> int:
+def parse_positive_integer(text: str) -> int:
     """Return a command-line argument as a whole number above 0.
 
     It is a `type` of argparse. Raises ArgumentTypeError, which argparse prints, for any
@@ -106,7 +106,7 @@ MODEL = make_option(
 )
 LENGTH = make_option(
     "--length",
-    type=parse_positive,
+    type=parse_positive_integer,
     default=0,
     help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
 )
@@ -119,7 +119,10 @@ PAGES += tuple(
     for name in LISTS
 )
 WORKERS = make_option(
-    "--workers", "-w", type=parse_positive, help="runs at once; else as many as fit"
+    "--workers",
+    "-w",
+    type=parse_positive_integer,
+    help="runs at once; else as many as fit",
 )
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = make_option("--backend", default="local", help=BACKENDS)
@@ -142,7 +145,10 @@ def parse_profile_and_parameters(
     from lib.papers import grids
 
     scope = grids.make_reader_profile(
-        grids.find_profile(args.profile).name, args.data, args.model, args.length
+        grids.find_profile_settings(args.profile).name,
+        args.data,
+        args.model,
+        args.length,
     )
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.get_notebook_parameters(scope) | lists
@@ -166,15 +172,18 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
 
     args: the parsed command line; `pattern` has the parts of notebooks' names."""
     from lib.claims import notebook, planned
-    from lib.core.memo import reuse_results
+    from lib.core.memo import enable_result_cache
     from lib.core.store import Store
-    from lib.papers.grids import format_reader_sentences, get_reader_attribute
+    from lib.papers.grids import (
+        describe_reader_data_and_model,
+        get_reader_profile_attribute,
+    )
 
     print_changed_table_warnings()
     grids, absent = {}, {}
     args.profile, values = parse_profile_and_parameters(args)
-    lines = format_reader_sentences(args.profile)[1:]
-    if full := get_reader_attribute(args.profile, "data"):
+    lines = describe_reader_data_and_model(args.profile)[1:]
+    if full := get_reader_profile_attribute(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
@@ -182,15 +191,15 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     suited = [
         path
         for path, name in names.items()
-        if planned.has_planned_rows(args.profile, name)
+        if planned.has_rows_at_profile(args.profile, name)
     ]
     if without := len(matches) - len(suited):
-        page_names = ", ".join(planned.list_planned_notebooks(args.profile))
+        page_names = ", ".join(planned.list_planned_notebook_ids(args.profile))
         print(
             f"  left out {without} notebooks without rows at {args.profile[:]}, "
             f"as {page_names} have"
         )
-    with reuse_results():
+    with enable_result_cache():
         for path in suited:
             name = names[path]
             try:
@@ -201,7 +210,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
                     parameters = " or ".join(sorted(lacking))
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
-                grids[path] = notebook.execute_grid_code(
+                grids[path] = notebook.list_grid_rows_by_variable(
                     path, values, include_recorded_rows=False
                 )
             except Refused as error:
@@ -210,7 +219,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     return NotebookGrids(grids, absent, Store())
 
 
-def describe_first_reader_training(
+def describe_training_on_user_data(
     profile: str, missing_specs: list[Spec], time_forecast: TimeForecast
 ) -> str:
     """Return a line on the first training on a user's data and how long it takes.
@@ -225,11 +234,11 @@ def describe_first_reader_training(
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
-    if not (grids.get_reader_attribute(profile, "data") and trainings):
+    if not (grids.get_reader_profile_attribute(profile, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
-    about += f", {time_forecast.describe_time(trainings[:1])}"
+    about += f", {time_forecast.describe_expected_time(trainings[:1])}"
     return (
         f"first the whole model learns ({about}); other work on the cores adds to times"
     )
@@ -252,7 +261,7 @@ def run_baselines_and_print_scores(
     from lib.stats.paired import SHARES
 
     for spec in baseline_specs:
-        if spec.step != "bag_of_words" or not grids.get_reader_attribute(
+        if spec.step != "bag_of_words" or not grids.get_reader_profile_attribute(
             profile, "data"
         ):
             continue
@@ -262,7 +271,7 @@ def run_baselines_and_print_scores(
             )
         )
         if run := time_forecast.store.find_run(spec):
-            (columns,) = grids.list_columns_by_task(profile).values()
+            (columns,) = grids.select_score_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
             print(frontier.format_baseline_scores(run.metrics, is_share), flush=True)
 
@@ -284,11 +293,11 @@ def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
 
 
 @register_command(*PAGES, WORKERS, BACKEND)
-def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
+def run(args: argparse.Namespace, execute_missing_runs: bool = True) -> bool:
     """Make the missing runs of notebooks, and their pages with tables and figures.
 
     A run is one training or measurement. A page, the HTML of a notebook, is made as
-    soon as its runs are finished. Without `with_missing_runs`, as in the command
+    soon as its runs are finished. Without `execute_missing_runs`, as in the command
     `report`, pages are made from the runs that exist. The exit status is 1 (True) where
     a run or a page failed."""
     from lib.claims import notebook
@@ -303,8 +312,8 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
     )
     grids, absent, store = read_notebook_grids(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
-        print(pages.describe_page_that_shows_progress(), flush=True)
-        if with_missing_runs:
+        print(pages.describe_where_results_appear(), flush=True)
+        if execute_missing_runs:
             specs = notebook.list_grid_specs(
                 *(builder.grids for builder in pages.builders)
             )
@@ -313,23 +322,23 @@ def run(args: argparse.Namespace, with_missing_runs: bool = True) -> bool:
             missing = store.list_missing_specs(specs)
             todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
-            if missing and (line := pages.describe_pages_made_first()):
+            if missing and (line := pages.describe_pages_ready_to_render()):
                 print(line, flush=True)
-            if line := describe_first_reader_training(scope, list(missing), clock):
+            if line := describe_training_on_user_data(scope, list(missing), clock):
                 print(line, flush=True)
             with pages.render_pages_during_runs():
                 lost = sweep.execute_specs(
                     specs,
                     store,
                     args.workers,
-                    call_after_run=pages.note_finished_run,
+                    call_after_run=pages.render_pages_completed_by_run,
                     backend=args.backend,
                     time_forecast=clock,
                 )
             print_failed_runs(lost)
         failed = pages.render_all_pages()
     print(
-        *pages.iterate_first_answers(),
+        *pages.iterate_main_results_of_pages(),
         f"{pages.path_to_open}  ({time.monotonic() - began:.0f} s)",
         sep="\n",
     )
@@ -342,7 +351,7 @@ def report(args: argparse.Namespace) -> bool:
 
     A page is the HTML of a notebook. A run is one training or measurement; missing ones
     are not made. The exit status is 1 (True) where a page failed."""
-    return run(args, with_missing_runs=False)
+    return run(args, execute_missing_runs=False)
 
 
 @register_command(*PAGES, WORKERS)
@@ -357,7 +366,7 @@ def plan(args: argparse.Namespace) -> bool:
     from lib.cluster import sweep
     from lib.papers.grids import make_run_time_estimator
 
-    with data.allow_absent_data() as absent:
+    with data.allow_and_record_absent_data() as absent:
         grids, cannot, store = read_notebook_grids(args)
         clock, every = (
             sweep.TimeForecast(store, make_run_time_estimator(args.profile)),
@@ -372,10 +381,10 @@ def plan(args: argparse.Namespace) -> bool:
             specs = notebook.list_grid_specs(variables)
             missing = store.list_missing_specs(specs)
             every |= missing
-            about = f", {clock.describe_time(missing)}" * (not steps)
+            about = f", {clock.describe_expected_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
             print(f"{notebook.make_notebook_id(path)}: {counts}")
-    about = clock.describe_time(every, args.workers or paths.count_cores())
+    about = clock.describe_expected_time(every, args.workers or paths.count_cores())
     # The clock forecasts by runs of smaller encoders, so the plan's hours are printed.
     if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
@@ -407,7 +416,7 @@ def show(args: argparse.Namespace) -> None:
     try:
         run = opened.find_run(args.run)
     except Refused:
-        if not (lines := site.describe_notebook_answers(args.run)):
+        if not (lines := site.describe_main_results_of_notebooks(args.run)):
             raise
         print(*lines, sep="\n")
         return
@@ -415,11 +424,11 @@ def show(args: argparse.Namespace) -> None:
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(*card.describe_runs_behind_model(from_json(run.spec)), sep="\n")
+    print(*card.format_run_history_lines(from_json(run.spec)), sep="\n")
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
-    print(f"{run.origin} in {paths.format_path(run.folder)}: {files}")
+    print(f"{run.origin} in {paths.format_project_path(run.folder)}: {files}")
 
 
 @register_command(
@@ -450,13 +459,14 @@ def export(args: argparse.Namespace) -> None:
     )
     task = opened.find_task(run)
     labels = task.labels if task and not task.span else None
-    with disk.translate_full_disk_errors(folder):
+    with disk.raise_full_disk_as_oserror(folder):
         exported = writer.export_model(run.model_folder, folder, labels, args.onnx)
-        card.make_card(run, exported).save(folder / "README.md")
+        card.make_model_card(run, exported).save(folder / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
-        f"{paths.format_path(folder)}: transformers.{exported['auto']}.from_pretrained opens it"
+        f"{paths.format_project_path(folder)}: "
+        f"transformers.{exported['auto']}.from_pretrained opens it"
     )
 
 
@@ -548,9 +558,9 @@ def fetch(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(paths.format_path(read.fetch(task, paths.DATA / source)))
+        print(paths.format_project_path(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.format_path(models.fetch_checkpoint(args.name)))
+        print(paths.format_project_path(models.fetch_checkpoint(args.name)))
 
 
 @register_command()
@@ -562,7 +572,7 @@ def tidy(args: argparse.Namespace) -> None:
     from lib.claims import notebook
 
     for path in notebook.rewrite_notebooks_in_committed_form():
-        print(f"  tidied   {paths.format_path(path)}")
+        print(f"  tidied   {paths.format_project_path(path)}")
 
 
 def main(command_line: Sequence[str] | None = None) -> int:
@@ -570,7 +580,9 @@ def main(command_line: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     command_line = sys.argv[1:] if command_line is None else command_line
-    epilog = describe_reader_choices() if {"-h", "--help"} & {*command_line[1:]} else ""
+    epilog = (
+        describe_user_data_options() if {"-h", "--help"} & {*command_line[1:]} else ""
+    )
     for name, (function, arguments) in COMMANDS.items():
         has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(
@@ -592,7 +604,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_movable_folders().items():
+    for name, root in paths.list_project_root_folders().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -603,7 +615,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
     # A termination signal ends a command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with disk.translate_full_disk_errors(), ExitStack() as stack:
+        with disk.raise_full_disk_as_oserror(), ExitStack() as stack:
             set_missing_home_and_user(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
@@ -616,11 +628,11 @@ def main(command_line: Sequence[str] | None = None) -> int:
         return 130
     # A missing folder or a full disk raises an OSError.
     except (Refused, OSError) as error:
-        fix = paths.format_environment_variable_advice(getattr(error, "filename", None))
+        fix = paths.format_unwritable_file_advice(getattr(error, "filename", None))
         fix = fix * ("fix: " not in str(error))
         print(
             f"error: {error}{fix}",
-            *list_tables_unlike_digests(),
+            *describe_changed_published_tables(),
             sep="\n",
             file=sys.stderr,
         )
@@ -630,14 +642,14 @@ def main(command_line: Sequence[str] | None = None) -> int:
 
         if not (
             lines := [
-                *list_tables_unlike_digests(),
-                *committed.list_files_changed_since_commit(*TABLES),
+                *describe_changed_published_tables(),
+                *committed.describe_uncommitted_changes(*TABLES),
             ]
         ):
             raise  # No edited file explains the error, so it is a fault of this code.
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{paths.format_path(place.filename)}:{place.lineno}"
-        line = f"error: {error_in_one_line(error)} ({where})"
+        where = f"{paths.format_project_path(place.filename)}:{place.lineno}"
+        line = f"error: {format_error_in_one_line(error)} ({where})"
         print(line, *dict.fromkeys(lines), sep="\n", file=sys.stderr)
         return 2
 
@@ -665,7 +677,11 @@ def print_missing_packages(missing_packages: Sequence[str]) -> None:
     is installed."""
     more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
     python = paths.ROOT / ".venv/bin/python"
-    fix = f"{paths.format_path(python)} -m lib ..." if python.exists() else INSTALL
+    fix = (
+        f"{paths.format_project_path(python)} -m lib ..."
+        if python.exists()
+        else INSTALL
+    )
     fault = f"{sys.executable} has no {', '.join(missing_packages[:3])}{more}"
     print(f"error: {fault}; fix: {fix}", file=sys.stderr)
 
@@ -675,7 +691,7 @@ TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.j
 TABLES += ("data/records/*.csv",)
 
 
-def describe_reader_choices() -> str:
+def describe_user_data_options() -> str:
     """Return help text on the values that options for a user's own data accept.
 
     It lists the compression methods, and the default FLOPs budgets (in twelfths of the
@@ -697,15 +713,15 @@ def print_changed_table_warnings() -> None:
     from lib.claims import committed
 
     for line in (
-        committed.list_files_changed_since_commit(*TABLES)
-        or list_tables_unlike_digests()
+        committed.describe_uncommitted_changes(*TABLES)
+        or describe_changed_published_tables()
     ):
         print(
             f"  changed  {line.partition(' is not ')[0]}: what rests on it may differ"
         )
 
 
-def list_tables_unlike_digests() -> list[str]:
+def describe_changed_published_tables() -> list[str]:
     """Return an error message for each changed file of the papers' published numbers.
 
     A file is changed if its SHA-256 digest differs from the committed one. Commands
@@ -717,7 +733,7 @@ def list_tables_unlike_digests() -> list[str]:
         return []
     return [
         line
-        for line in committed.list_changed_files()
+        for line in committed.describe_changed_files()
         if line.startswith("data/published/")
     ]
 

@@ -71,7 +71,9 @@ TRAIN = Train(
     byte_dropout=True,
 )
 # Without instructions for bfloat16 all contenders compute in float32.
-DTYPE = "bfloat16" if grids.DEVICE or processor.has_bfloat16() else "float32"
+DTYPE = (
+    "bfloat16" if grids.DEVICE or processor.has_bfloat16_instructions() else "float32"
+)
 LEAN, FULL = (Numerics(dtype, 1, grids.DEVICE) for dtype in (DTYPE, "float32"))
 HABITS, TUNED = "Trainer, run_glue habits", "Trainer, tuned"
 LABELS = Targets("hard")
@@ -98,7 +100,9 @@ def scratch(*specs):
 def starting(rows):
     """(arguments that runs on so many rows of CoLA share, checkpoint, teacher)."""
     start = Spec(
-        "checkpoint", {"name": MODEL, "digest": data.digest_checkpoint(MODEL)}, seed=0
+        "checkpoint",
+        {"name": MODEL, "digest": data.find_checkpoint_digest(MODEL)},
+        seed=0,
     )
     common = {
         "data": data.make_data_descriptor("glue", "CoLA", rows, 64),
@@ -148,17 +152,17 @@ def tasks(rows):
         data.require_checkpoint_folder(MODEL)
     )
     short, rte = data.read_splits("glue", "CoLA"), data.read_splits("glue", "RTE")
-    long = np.flatnonzero(encode_split(tokenizer, rte["train"], 128).lengths() >= 96)[
-        : rows // 4
-    ]
+    long = np.flatnonzero(
+        encode_split(tokenizer, rte["train"], 128).compute_row_lengths() >= 96
+    )[: rows // 4]
     return {
         "CoLA": (
-            data.task("glue", "CoLA"),
+            data.find_task_by_name("glue", "CoLA"),
             short["train"].select_rows(np.arange(rows)),
             short["dev"],
         ),
         "RTE, 96 to 128 tokens": (
-            data.task("glue", "RTE"),
+            data.find_task_by_name("glue", "RTE"),
             rte["train"].select_rows(long),
             rte["dev"],
         ),
@@ -211,7 +215,7 @@ def trainer(model, tokenizer, split, seed, tuned):
 def with_our_memory(*job):
     """f() that trains a model with the tuned Trainer and our setting of the memory
     allocator."""
-    lean.keep_freed_memory()
+    lean.configure_malloc_to_keep_memory()
     return trainer(*job, tuned=True)
 
 
@@ -237,16 +241,18 @@ def trained(name, repeat, contender, rows):
 
     The share is of this process's best square matrix product. The slow habits get an
     eighth of the rows."""
-    loop.read_numerics(asdict(LEAN))
+    loop.apply_numeric_settings(asdict(LEAN))
     (task, split, dev), numerics = tasks(rows)[name], LEAN
     if contender == HABITS:
         split, numerics = split.select_rows(np.arange(len(split) // 8)), FULL
     ceiling = peak(getattr(torch, numerics.dtype))
     model, tokenizer, fit = prepared(task, split, repeat, contender)
-    lengths = encode_split(tokenizer, split, TRAIN.max_length).lengths()
+    lengths = encode_split(tokenizer, split, TRAIN.max_length).compute_row_lengths()
     wall, cpu = timed(fit)
     work = 3 * sum(flops(SHAPES[MODEL], token_count=int(t)) for t in lengths)
-    logits = loop.predict(model, encode_split(tokenizer, dev, TRAIN.max_length), LEAN)
+    logits = loop.predict_logits(
+        model, encode_split(tokenizer, dev, TRAIN.max_length), LEAN
+    )
     return {
         **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
         **{"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype},
@@ -526,7 +532,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
     )
     models = {
         uncut: {"shape": MODEL},
-        name: nas.sample_model_entry_for_latency(ratio, MODEL),
+        name: nas.make_random_pruned_model_config(ratio, MODEL),
     }
     how = {"models": models, "reference": uncut} | grids.make_latency_arguments(
         turns, 128, batch
@@ -544,7 +550,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
     widths = gated.list_widths_of_layers(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
-    fewer = gated.masked_flops(shape) / gated.flops(
+    fewer = gated.count_masked_encoder_flops(shape) / gated.flops(
         shape.hidden, shape.hidden // shape.heads, widths
     )
     both = zip(times[uncut], times[name], strict=True)
@@ -605,7 +611,7 @@ def list_own_specs(profile, rows_folder, model_folder, seed):
     reader_profile = grids.make_reader_profile(
         profile, str(rows_folder), str(model_folder)
     )
-    (task,) = grids.select_tasks(reader_profile, by_profile=frontier.TASKS)
+    (task,) = grids.select_tasks(reader_profile, tasks_by_profile=frontier.TASKS)
     return {
         name: frontier.TABLE[name].make(reader_profile, task, HALF).with_seed(seed)
         for name in SIX
@@ -761,7 +767,7 @@ def main(words=None):
     started = time.strftime("%Y-%m-%dT%H%M%S")
     for name in args.part or (QUICK if args.quick else names):
         journal = paths.FIGURES / "scratch" / "bench" / f"{name}-{started}.csv"
-        print(f"{name}: {paths.format_path(journal)}", flush=True)
+        print(f"{name}: {paths.format_project_path(journal)}", flush=True)
         try:
             lines = [
                 *record(

@@ -27,7 +27,7 @@ from lib.claims import judging, notebook
 from lib.core import paths
 from lib.core.execute import execute
 from lib.core.options import Numerics, Targets
-from lib.core.papers import find_papers
+from lib.core.papers import list_papers_by_name
 from lib.core.spec import Spec
 from lib.core.steps import STEPS
 from lib.core.store import Scratch, Store
@@ -36,7 +36,7 @@ from lib.model import backbone
 from lib.papers import grids
 from lib.stats import cost
 from lib.stats.cost import Shape
-from lib.train.steps.pretrain import write_tokenizer
+from lib.train.steps.pretrain import write_grammar_tokenizer
 
 # Files with commands, workers and kernels of their own. They take longest.
 FIRST = (
@@ -90,13 +90,17 @@ def of_page(path):
 def pytest_ignore_collect(collection_path):
     """A paper that is taken away takes its own tests along."""
     is_test = collection_path.match("test_*.py")
-    return True if is_test and papers_of(collection_path) - {*find_papers()} else None
+    return (
+        True
+        if is_test and papers_of(collection_path) - {*list_papers_by_name()}
+        else None
+    )
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out tests of papers that are not here. Let the longest files begin, so that
     the processes of `make test` end together."""
-    here = {*find_papers()}
+    here = {*list_papers_by_name()}
     away = [
         item
         for item in items
@@ -168,7 +172,7 @@ def scored(*sizes):
         for a, b in zip(pairs.a, pairs.b, strict=True)
     ]
     path = put(Path(_kept[-1].name), "scores.tsv", "a\tb\tscore\n" + "".join(lines))
-    return data.make_data_descriptor("own", own.task(str(path)).name, *sizes)
+    return data.make_data_descriptor("own", own.infer_task(str(path)).name, *sizes)
 
 
 def byte_level(folder, sentences):
@@ -204,7 +208,7 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
     """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables
     are half as wide."""
     made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
-    tokenizer = made.get(family, lambda: write_tokenizer(folder))()
+    tokenizer = made.get(family, lambda: write_grammar_tokenizer(folder))()
     tables = len(tokenizer), positions, TYPES.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}
@@ -405,7 +409,7 @@ def anywhere(monkeypatch):
         words=0,
         drawn=False,
     ):
-        data.task(source, task)
+        data.find_task_by_name(source, task)
         told = {
             "source": source,
             "task": task,
@@ -427,9 +431,12 @@ def anywhere(monkeypatch):
             | ({"documents": document_count} if document_count else {})
         ),
     )
-    monkeypatch.setattr(data, "digest_checkpoint", lambda name: "0" * 64)
+    monkeypatch.setattr(data, "find_checkpoint_digest", lambda name: "0" * 64)
     yield
-    for function in (judging.list_rows_of_notebooks, judging.list_rows_of_notebook):
+    for function in (
+        judging.list_grid_rows_of_notebooks,
+        judging.list_grid_rows_of_notebook,
+    ):
         function.cache_clear()
 
 
@@ -449,7 +456,7 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.choose_unseen_test_rows, data.select_rows_without_unseen_text
+    drawing = data.select_unseen_test_row_positions, data.select_training_pool
     for function in (
         data.read_splits_cached,
         data.digest_rows_cached,
@@ -485,7 +492,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.execute_grid_code(path, {"profile": profile}).get(
+        for row in notebook.list_grid_rows_by_variable(path, {"profile": profile}).get(
             "grid", []
         )
     )

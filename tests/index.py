@@ -9,7 +9,7 @@ from itertools import groupby
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.core.store import read_run_index
+from lib.core.store import read_runs_csv
 from lib.report import front
 from lib.report.verdicts import HEADINGS
 
@@ -32,10 +32,10 @@ SETTINGS = "settings.beside("  # Such a page holds printed settings to those in 
 
 def index():
     """The text of the file."""
-    names = front.list_ordered_pages("mini")
+    names = front.list_notebook_ids_in_index("mini")
     first = [name for name in names if FIRST.match(name)]
     text = HEAD + PLAIN + "".join(row(*cells(name, whole=True)) for name in first)
-    for heading, part in groupby(names, front.find_page_heading):
+    for heading, part in groupby(names, front.find_index_heading_of_page):
         rows = {name: kind(name) for name in part}
         text += f"\n## {heading}\n\n"
         if heading == HEADINGS[0]:
@@ -64,7 +64,7 @@ def kind(name):
     """method, summary, settings, experiment (it has runs), or counted (without any)."""
     stem = name.partition("_")[2]
     source = notebook.find_notebook_path(name).read_text()
-    runs = {row["page"] for row in read_run_index()}
+    runs = {row["page"] for row in read_runs_csv()}
     other = "experiment" if name in runs else "counted"
     return KINDS.get(stem, "settings" if SETTINGS in source else other)
 
@@ -74,7 +74,7 @@ def seeds_of(name):
     return len(
         {
             row["seed"]
-            for row in read_run_index()
+            for row in read_runs_csv()
             if (row["page"], row["profile"]) == (name, "mini")
             and (paths.records_root() / row["run"]).exists()
         }
@@ -87,11 +87,15 @@ def cells(name, whole=False):
     place = path.relative_to(paths.NOTEBOOKS).as_posix()
     page = paths.FIGURES / "mini" / f"{name}.page.md"
     title = notebook.read_notebook_title(path)
-    title = title if whole else front.shorten_title(title, name)
+    title = title if whole else front.remove_paper_name_from_title(title, name)
     links = f"[{title}]({place}) [*page*](../figures/mini/{page.name}) `{name}`"
     opening = page.read_text().partition("**Question.**")[0]
     said = re.search(r"^(?:- (.+)|\*\*(.+)\*\*)$", opening, re.M)
-    return [links, front.read_question(path), said[1] or said[2] if said else "–"]
+    return [
+        links,
+        front.read_notebook_question(path),
+        said[1] or said[2] if said else "–",
+    ]
 
 
 if __name__ == "__main__":

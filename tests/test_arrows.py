@@ -6,7 +6,7 @@ import re
 import pytest
 
 from lib.core import paths
-from lib.core.papers import find_papers
+from lib.core.papers import list_papers_by_name
 
 # Every room may import lib.core too, which imports nothing of lib but
 # lib.model.options.
@@ -106,7 +106,7 @@ def test_the_models_import_nothing_of_lib_but_themselves():
         )
 
 
-@pytest.mark.parametrize("paper", find_papers())
+@pytest.mark.parametrize("paper", list_papers_by_name())
 def test_nothing_else_imports_a_paper(paper):
     """Not another paper either. The core collects the papers by listing them."""
     folder = paths.ROOT / "lib" / "papers" / paper

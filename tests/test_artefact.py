@@ -181,8 +181,8 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
     collected(
         monkeypatch, "run", "record", "", "", error="no checkpoint: make offline-models"
     )
-    page.collect_frame(ROWS)
-    page.collect_frame(ROWS[:3], if_missing="skip")
+    page.collect_result_frame(ROWS)
+    page.collect_result_frame(ROWS[:3], if_missing="skip")
     page.show_verdicts_and_write_json()
     assert (
         page.html().count("2 of 4 runs missing: no checkpoint: make offline-models")
@@ -208,9 +208,9 @@ def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
 
     one, other = "bfloat16", "float32"
     collected(monkeypatch, *["record"] * 6)
-    page.collect_frame(rows((one, one), (one, one)))
+    page.collect_result_frame(rows((one, one), (one, one)))
     assert "compared" not in page.html()
-    page.collect_frame(rows((one, one), (other, other), (one, other)))
+    page.collect_result_frame(rows((one, one), (other, other), (one, other)))
     told = "1 in bfloat16, 1 in float32; 1 with runs of two dtypes do not count"
     assert page.html().count(told) == 1
 
@@ -240,7 +240,9 @@ def test_records_are_not_called_this_run():
     def sources(own, recorded, profile):
         return [
             source
-            for source, *_ in Runs(frame(own), frame(recorded), profile).source_frames
+            for source, *_ in Runs(
+                frame(own), frame(recorded), profile
+            ).result_frames_with_source
         ]
 
     assert sources("run", "record", "toy") == ["recorded, mini", "this run, toy"]
@@ -255,8 +257,8 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     """In cells, names of rows and columns, captions, notes, deviations, errors and
     sentences."""
     collected(monkeypatch, "", "run", error=EVIL)
-    frame = page.collect_frame(ROWS[:2])
-    page.show_table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
+    frame = page.collect_result_frame(ROWS[:2])
+    page.show_table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index_names=[f"all {EVIL}"])
     page.show_table(frame[["error"]].iloc[:0], EVIL, "none")
     page.show_remarks([EVIL], EVIL, EVIL)
     page.show_figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
@@ -270,7 +272,7 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
 def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
     """Text, tables, notes, pictures, verdicts behind them; not what follows the
     verdicts."""
-    page.show_remarks(["a | b *"], prefix_of_each="* ", folded_title="Read")
+    page.show_remarks(["a | b *"], remark_prefix="* ", collapsible_title="Read")
     page.show_table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
     figure, axis = plt.subplots()
     axis.set_title("T")
@@ -303,8 +305,8 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     result = Result(
         "G1", parse_cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
     )
-    found = verdicts.list_answer_sentences(
-        [Verdict("G1", (result,), kind="finding")], judged_profile="toy"
+    found = verdicts.list_main_result_sentences(
+        [Verdict("G1", (result,), kind="finding")], claim_test_profile="toy"
     )
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
@@ -376,7 +378,7 @@ def test_a_section_whose_code_shows_nothing_is_left_out():
 def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     where = [paths.ROOT / "lib" / "x.py", paths.runs_root() / "a", page.folder / "b"]
     collected(monkeypatch, "", "run", error=" ".join(map(str, where)))
-    page.collect_frame(ROWS[:2])
+    page.collect_result_frame(ROWS[:2])
     page.show_table({"a": {"b": str(where[0])}}, "Places")
     page.show_verdicts_and_write_json()
     for path in page.folder.iterdir():
@@ -474,4 +476,4 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
     ],
 )
 def test_the_answer_of_a_toy_page_names_rows_in_words(name, value, text):
-    assert artefact.describe_row_label({name: value}, name) == text
+    assert artefact.format_label_value({name: value}, name) == text

@@ -18,7 +18,7 @@ from lib.core.store import Scratch
 from lib.data import Split
 from lib.model import backbone
 from lib.train import augment as words
-from lib.train.augment import STOP, iterate_augmented_rows, split_into_words
+from lib.train.augment import STOP, iterate_augmented_text_pairs, split_into_words
 from lib.train.batches import encode_split
 from lib.train.steps import augment as step
 
@@ -90,7 +90,7 @@ def rows_of(split, source, options=OPTIONS, seed=0):
     texts = [*split.a, *(split.b or [])]
     with TemporaryDirectory() as folder:
         run = Scratch(folder, seed)
-        found, _ = step.collect_candidates(
+        found, _ = step.collect_replacement_candidates(
             run, texts, source, options.candidates, NUMERICS
         )
     return list(step.iterate_row_variants(split, source, found, options, seed))
@@ -140,7 +140,7 @@ def test_a_word_is_replaced_with_chance_p_by_each_candidate_alike(source):
     ids = np.array([[PIECES.index(w) for w in wanted] + [-1]], dtype=np.int32)
     once, made = replace(OPTIONS, tries=1), []
     for seed in range(3000):
-        made += words.sample_variants(
+        made += words.sample_text_variants(
             "cat", source, ids, once, np.random.default_rng(seed)
         )[1:]
     assert len(made) / 3000 == pytest.approx(OPTIONS.p, abs=0.03)
@@ -186,11 +186,11 @@ def test_draws_are_of_seed_and_row_number(source):
 
 
 def test_chunks_change_nothing(source, tmp_path, monkeypatch):
-    whole, report = step.collect_candidates(
+    whole, report = step.collect_replacement_candidates(
         Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS
     )
     monkeypatch.setattr(step, "CHUNK", 3)
-    again, same = step.collect_candidates(
+    again, same = step.collect_replacement_candidates(
         Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS
     )
     assert again.keys() == whole.keys() and report == same
@@ -241,11 +241,11 @@ def test_nothing_to_replace(source, text):
 
 
 def test_each_side_varies_beside_the_original_of_the_other():
-    assert list(iterate_augmented_rows([["one", "two"]])) == [
+    assert list(iterate_augmented_text_pairs([["one", "two"]])) == [
         ("one", None),
         ("two", None),
     ]
-    assert list(iterate_augmented_rows([["a", "b"], ["x", "y"]])) == [
+    assert list(iterate_augmented_text_pairs([["a", "b"], ["x", "y"]])) == [
         ("a", "x"),
         ("b", "x"),
         ("a", "y"),
@@ -293,7 +293,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     made = [
         (*pair, y)
         for each, y in zip(sides, PAIRS.y, strict=True)
-        for pair in iterate_augmented_rows(each)
+        for pair in iterate_augmented_text_pairs(each)
     ]
     a, b, labels = zip(*made, strict=True)
     wanted = encode_split(

@@ -182,7 +182,7 @@ def test_committed_pools(task, monkeypatch):
     pool, fixed = TASKS[task]
     assert told["drawn"]["rows"] == pool and told["unseen"]["rows"] == fixed
     assert told["rows"] == min(4000, pool - 300) and told["held_out"] == 300
-    judging = data.read_labels_and_clusters(told)
+    judging = data.read_unseen_row_scoring_arrays(told)
     count = {"SST-2": 8243, "CoLA": 1672, "MRPC": 1888, "STS-B": 2616}[task]
     assert len(judging["cluster"]) == count  # the numbers of protocol_base.md
     if not (REAL / "glue" / task / "train.tsv").exists():
@@ -197,7 +197,9 @@ def test_committed_pools(task, monkeypatch):
             seen = {
                 mark
                 for text in taught
-                for mark in unseen.list_ngrams_for_overlap(tuple(text.lower().split()))
+                for mark in unseen.list_ngrams_for_overlap_check(
+                    tuple(text.lower().split())
+                )
             }
             fixed = [tuple(text.lower().split()) for text in each["unseen"].a]
             assert all(
@@ -208,7 +210,7 @@ def test_committed_pools(task, monkeypatch):
 def every(profile="base"):
     rows = [
         row
-        for page in planned.list_planned_notebooks(profile)
+        for page in planned.list_planned_notebook_ids(profile)
         for row in evidence.make_grid_rows(profile, page)
     ]
     return with_inputs(row["spec"] for row in rows)
@@ -239,12 +241,12 @@ def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
     )
     assert (
         bermo.make_data_descriptor("base", "SST-2")["rows"]
-        == nas.make_search_rows_descriptor("base", "SST-2")["rows"]
+        == nas.make_pruning_data_descriptor("base", "SST-2")["rows"]
         == 4000
     )
     assert (
         bermo.make_data_descriptor("base", "SST-2")["drawn"]
-        == nas.make_search_rows_descriptor("base", "SST-2")["drawn"]
+        == nas.make_pruning_data_descriptor("base", "SST-2")["drawn"]
     )
 
 
@@ -316,15 +318,15 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
 
 def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
     page = notebook.find_notebooks(["ghostbert_t03"])[0]
-    rows = notebook.execute_grid_code(page, {"profile": "base"})["grid"]
+    rows = notebook.list_grid_rows_by_variable(page, {"profile": "base"})["grid"]
     assert {(row["m"], row["seed"]) for row in rows} == {
         *product((3, 1), range(10, 15))
     }
-    more = notebook.execute_grid_code(
+    more = notebook.list_grid_rows_by_variable(
         page, {"profile": "base", "seeds": [20], "widths": [6]}
     )["grid"]
     assert {(row["m"], row["seed"]) for row in more} == {(6, 20)}
-    rows = notebook.execute_grid_code(page, {"profile": "mini"})["grid"]
+    rows = notebook.list_grid_rows_by_variable(page, {"profile": "mini"})["grid"]
     usual = [
         row for row in rows if row["model"] in ghostbert.MODELS and row["seed"] < 20
     ]
@@ -336,10 +338,10 @@ def test_a_page_without_a_line_says_so():
     with pytest.raises(
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
-        notebook.execute_grid_code(page, {"profile": "base"})
-    assert planned.has_planned_rows(
+        notebook.list_grid_rows_by_variable(page, {"profile": "base"})
+    assert planned.has_rows_at_profile(
         "mini", page.stem
-    ) and not planned.list_planned_notebooks("mini")
+    ) and not planned.list_planned_notebook_ids("mini")
 
 
 def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
@@ -357,10 +359,10 @@ def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
 def test_random_parts_of_the_search_s_sizes_are_of_that_search():
     searched, sized, plain = (
         nas.pruned_spec("base", "SST-2", ratio=0.3),
-        nas.random_architecture_retrained_spec(
+        nas.retrained_random_architecture_spec(
             "base", "SST-2", keeps_searched_sizes=True, ratio=0.3
         ),
-        nas.random_architecture_retrained_spec("base", "SST-2", ratio=0.3),
+        nas.retrained_random_architecture_spec("base", "SST-2", ratio=0.3),
     )
     found, drawn = (spec.inputs["start"].inputs["search"] for spec in (searched, sized))
     assert drawn.inputs["search"] == found and drawn.step == "random_architecture"
@@ -386,4 +388,4 @@ def test_a_page_without_a_planned_line_is_refused_at_base():
     """The lines of the frontier are beyond the core-hours of the plan."""
     (page,) = notebook.find_notebooks(["91_frontier"])
     with pytest.raises(Refused, match="91_frontier has no rows at base: take one of"):
-        notebook.execute_grid_code(page, {"profile": "base"})
+        notebook.list_grid_rows_by_variable(page, {"profile": "base"})

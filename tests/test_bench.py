@@ -16,7 +16,7 @@ import transformers
 from lib import data
 from lib.core import paths
 from lib.core.options import Numerics, Train
-from lib.core.spec import Spec, find_ancestors
+from lib.core.spec import Spec, find_transitive_input_specs
 from lib.core.store import Store
 
 pytestmark = pytest.mark.papers("efficientbert", "bermo", "nas_pruning")
@@ -223,7 +223,7 @@ def test_both_contenders_train_on_the_same_rows_with_the_same_settings(tmp_path)
     assert job["training_rows"] == 320 and job["seed"] == 3 and job["share"] == 0.5
     trained = {
         (spec.args["train"]["epochs"], spec.args["train"]["lr"])
-        for spec in find_ancestors([*specs.values()])
+        for spec in find_transitive_input_specs([*specs.values()])
         if spec.step in ("distil", "finetune")
     } | {(specs["Whole"].args["train"]["epochs"], specs["Whole"].args["train"]["lr"])}
     trained |= {

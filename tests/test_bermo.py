@@ -123,21 +123,22 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
 
 def test_unpruned_settings_are_the_appendix_s(anywhere):
     args, plainly = (
-        bermo.unpruned_spec("paper", "MNLI", model).args for model in bermo.MODELS[::-1]
+        bermo.unpruned_model_spec("paper", "MNLI", model).args
+        for model in bermo.MODELS[::-1]
     )
     train = {"epochs": 3, "batch": 32, "lr": 5e-5, "max_length": 128, "pad_to": 128}
     train |= {"clip": 1.0, "dropout": 0.1}
     mix = {"norm": "layers", "init": "xavier_uniform", "lr": 1e-2, "dropout": 0.1}
     assert args["train"] == train and args["mix"] == mix
     long = train | {"batch": 16, "max_length": 384, "pad_to": 384}
-    assert bermo.unpruned_spec("paper", "SQuAD1").args["train"] == long
+    assert bermo.unpruned_model_spec("paper", "SQuAD1").args["train"] == long
     assert {"prune", "frozen"}.isdisjoint(args) and "mix" not in plainly
 
 
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        notebook.make_notebook_id(path)[6:9]: notebook.execute_grid_code(
+        notebook.make_notebook_id(path)[6:9]: notebook.list_grid_rows_by_variable(
             path, {"profile": profile}
         )["grid"]
         for path in RUN
@@ -183,7 +184,7 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
     (path,) = notebook.find_notebooks([f"bermo_{page}"])
-    rows = notebook.execute_grid_code(path, {"profile": "toy", **axes})["grid"]
+    rows = notebook.list_grid_rows_by_variable(path, {"profile": "toy", **axes})["grid"]
     group, name, value = option
     found = [row["spec"].args.get(group, {}) for row in rows]
     found = [each.get(name) if isinstance(each, dict) else each for each in found]
@@ -194,14 +195,16 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 
 def test_recorded_specs_need_no_data(without_data):
     without_data()
-    assert all(notebook.execute_grid_code(path, {})["recorded"] for path in RUN)
+    assert all(
+        notebook.list_grid_rows_by_variable(path, {})["recorded"] for path in RUN
+    )
 
 
 @pytest.mark.parametrize(
     "call, message",
     [
         (
-            lambda: grids.select_tasks("toy", ["SST2"], by_profile=bermo.PRUNED),
+            lambda: grids.select_tasks("toy", ["SST2"], tasks_by_profile=bermo.PRUNED),
             "'SST2'; did you mean 'SST-2'",
         ),
         (
@@ -334,7 +337,7 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
     0.3339."""
-    gap = paired.estimate_difference_of_shares(
+    gap = paired.estimate_difference_of_proportions(
         [True] * 56 + [False] * 14, [True] * 48 + [False] * 32
     )
     assert (gap.mean, gap.low, gap.high) == pytest.approx(
@@ -342,7 +345,7 @@ def test_the_gap_of_two_shares_is_newcombe_s():
     )
 
 
-METRICS = grids.list_columns_by_task("mini")
+METRICS = grids.select_score_columns_by_task("mini")
 
 
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
@@ -359,17 +362,17 @@ def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     bert = (100, 120, 140, 160)
     made = budgets_of(bert, (120, 160, 161, 160))
-    line = measures.find_fewest_epochs_to_reach_bert(made, METRICS).iloc[0]
+    line = measures.tabulate_epochs_to_bert_score(made, METRICS).iloc[0]
     assert (line["BERT"], line["BERMo"]) == (4, 2)
-    never = measures.find_fewest_epochs_to_reach_bert(
+    never = measures.tabulate_epochs_to_bert_score(
         budgets_of(bert, (100, 110, 120, 130)), METRICS
     )
     assert set(never["BERMo"]) == {5}
-    nearly = measures.find_fewest_epochs_to_reach_bert(
+    nearly = measures.tabulate_epochs_to_bert_score(
         budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5
     )
     assert set(nearly["BERMo"]) == {4}
-    assert measures.find_fewest_epochs_to_reach_bert(
+    assert measures.tabulate_epochs_to_bert_score(
         made[made["epochs"] < 2], METRICS
     ).empty
 
@@ -377,7 +380,7 @@ def test_b3_asks_when_the_longest_run_of_bert_is_matched():
 def test_measured_cells_are_those_of_the_columns():
     rows = both(10, seeds=(0,), method="L0", remaining=0.101)
     kept = {("here", "SST-2 Remaining %"): "10.1 (1)"}
-    assert bermo_tables.make_table_of_runs(rows, "here", ("method", "model")) == {
+    assert bermo_tables.make_table_of_run_scores(rows, "here", ("method", "model")) == {
         "L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)"} | kept,
         "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)"} | kept,
     }
@@ -413,7 +416,7 @@ def test_cased_text_is_an_option_beside_table_1(anywhere):
     cells = {(row["task"], row["seed"]) for row in rows}
     assert cells == {(t, s) for t in bermo.CASED["mini"] for s in bermo.PROBED["mini"]}
     for row in rows:
-        plainly = bermo.unpruned_spec("mini", row["task"]).args
+        plainly = bermo.unpruned_model_spec("mini", row["task"]).args
         assert (
             row["spec"].args == plainly | {"lower_case": False}
             and "lower_case" not in plainly

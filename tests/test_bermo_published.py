@@ -17,7 +17,7 @@ SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInvers
 CHECKS = pd.read_csv(
     published.PUBLISHED / "bermo" / "checks.csv", dtype=str, keep_default_na=False
 )
-REPAIRED = bermo_tables.read_corrected_probing_table(
+REPAIRED = bermo_tables.read_probing_table_without_misprints(
     "table12_probing_trials", ["Block", "Model"]
 )
 
@@ -115,7 +115,9 @@ def test_printed_cells_of_the_checks_are_those_of_the_tables():
 
 
 def test_repaired_cells_are_marked_and_make_the_means_hold():
-    means = bermo_tables.read_corrected_probing_table("table01_probing_mean", ["Model"])
+    means = bermo_tables.read_probing_table_without_misprints(
+        "table01_probing_mean", ["Model"]
+    )
     marks = means.map(lambda text: text.endswith(" †"))
     assert means.loc["BERT_BASE", "Length"] == "99.20 †" and marks.sum().sum() == 1
     marked = REPAIRED.stack()[lambda cells: cells.str.endswith("†")].to_dict()

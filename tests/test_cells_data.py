@@ -123,7 +123,7 @@ def planned(line, scale):
     ]
     return cells.select_compared_rows(
         cells.parse_cells(line["cells"]),
-        found + grids.list_search_rows_of_networks(found),
+        found + grids.list_architecture_searches_of_models(found),
     )
 
 
@@ -133,7 +133,7 @@ def compared(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.has_predictions_on_examples(row["spec"])]
+        else [row for row in rows if cells.is_run_scored_on_examples(row["spec"])]
     )
     parts = []
     for _, own in group_rows_by_model(one, rows):

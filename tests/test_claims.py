@@ -206,7 +206,7 @@ def test_not_measured_comes_before_all_else():
     assert (
         why.measured_effect_text == "–"
         and why.effect_strength_against_printed == ""
-        and not why.holds_after_correction
+        and not why.is_significant_after_holm_correction
     )
     none = replace(sure, estimate=None)
     assert (none.verdict_word, none.why_unmeasured, none.measured_effect_text) == (
@@ -306,7 +306,7 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
         AGREES,
         size,
     )
-    assert result.reading == (f"agrees ({size})" if size else "agrees")
+    assert result.verdict_text == (f"agrees ({size})" if size else "agrees")
 
 
 def test_an_agreeing_effect_below_the_one_of_interest_says_so():
@@ -328,11 +328,11 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
-    assert told(2.0, 3.0, "a ~ b +- 1").reading == "they differ"
+    assert told(2.0, 3.0, "a ~ b +- 1").verdict_text == "they differ"
     assert told(-3.0, -2.0, "a ~ b +- 1").verdict_word == OPPOSITE
-    assert told(-3.0, -2.0).reading == OPPOSITE
-    assert told(2.0, 3.0, "a ~ b +- 1", holm=0.01).reading == "they differ †"
-    assert told(40.0, 40.0, "diverged :: a = value 0").reading == OPPOSITE
+    assert told(-3.0, -2.0).verdict_text == OPPOSITE
+    assert told(2.0, 3.0, "a ~ b +- 1", holm=0.01).verdict_text == "they differ †"
+    assert told(40.0, 40.0, "diverged :: a = value 0").verdict_text == OPPOSITE
 
 
 def test_no_effect_of_a_ratio_is_one():
@@ -399,7 +399,7 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results[2] = replace(results[2], same_as="G7")
     results.append(replace(results[0], reason="not here"))
     p = results[0].p_value
-    found = words.correct_by_holm(results, [])
+    found = words.add_holm_corrected_p_values(results, [])
     assert [r.holm for r in found] == [
         pytest.approx(2 * p),
         None,
@@ -407,20 +407,22 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
         pytest.approx(2 * p),
         None,
     ]
-    more = words.correct_by_holm(results, [0.9, 0.5])
+    more = words.add_holm_corrected_p_values(results, [0.9, 0.5])
     assert more[0].holm == pytest.approx(4 * p) and more[1].holm is None
     assert [replace(r, holm=None) for r in found] == results
 
 
 def test_the_mark_is_for_decided_words_below_0_05_after_holm():
-    assert told(1.0, 2.0, holm=0.049).reading == "agrees †"
-    assert told(1.0, 2.0, holm=0.05).reading == "agrees"
+    assert told(1.0, 2.0, holm=0.049).verdict_text == "agrees †"
+    assert told(1.0, 2.0, holm=0.05).verdict_text == "agrees"
     assert (
-        told(1.0, 2.0, printed=9.0, holm=0.01).reading
+        told(1.0, 2.0, printed=9.0, holm=0.01).verdict_text
         == "agrees (weaker than printed) †"
     )
-    assert told(-1.0, 1.0, printed=9.0, holm=0.01).reading == "no such effect here †"
-    assert told(-1.0, 1.0, holm=0.01).reading == NOISY
+    assert (
+        told(-1.0, 1.0, printed=9.0, holm=0.01).verdict_text == "no such effect here †"
+    )
+    assert told(-1.0, 1.0, holm=0.01).verdict_text == NOISY
 
 
 @pytest.mark.papers("ghostbert")
@@ -629,7 +631,7 @@ def test_questions_are_paired_by_their_marks():
     assert found.verdict_word == AGREES and found.estimate.mean == pytest.approx(15.0)
     assert on("F1 :: a ~ value 95.4 +- 0.5 @ task=SQuAD2").verdict_word == AGREES
     broken = on("F1 :: a ~ value 85.3 +- 0.5 @ task=SQuAD2")
-    assert broken.verdict_word == broken.reading == OPPOSITE
+    assert broken.verdict_word == broken.verdict_text == OPPOSITE
     # A model that says "no answer" to all questions has half of the marks.
     assert (
         "none learned nothing on SQuAD2: 50.0 points"
@@ -647,9 +649,9 @@ def test_a_recipe_has_one_name_at_every_profile():
         if notebook.make_notebook_id(path) == "ghostbert_t04_ablation"
     )
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         for scale, labels in names.items():
-            rows = notebook.execute_grid_code(path, {"profile": scale})["grid"]
+            rows = notebook.list_grid_rows_by_variable(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = select_compared_rows(
                     parse_cells(f"{recipe} > - DA & KD @ m=3"), rows
@@ -828,7 +830,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.find_effect_or_average(table, "x", task)
+        return SETTING.find_mean_effect_over_tasks(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -1031,7 +1033,7 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
             assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
 
 
-@pytest.mark.parametrize("id", source.list_central_claims())
+@pytest.mark.parametrize("id", source.list_central_claim_ids())
 def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = lists.read_claims()[id]
     planned, rows = {*parse_seeds(line["seeds"])}, source.list_grid_rows_of_claim(line)
@@ -1085,7 +1087,7 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = JudgingInputs(METRICS, "mini", effects).find_effect_or_average(
+    both = JudgingInputs(METRICS, "mini", effects).find_mean_effect_over_tasks(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]

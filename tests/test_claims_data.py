@@ -18,7 +18,7 @@ from lib.claims.cells import parse_cells
 from lib.claims.lists import PAPERS
 from lib.claims.lists import read_csv_in_published_folder as read
 from lib.core.paths import PUBLISHED
-from lib.core.spec import find_ancestors
+from lib.core.spec import find_transitive_input_specs
 from lib.model.formula import NUMPY
 from lib.papers.efficientbert.search import net
 from lib.papers.nas_pruning import gated
@@ -39,7 +39,8 @@ def checked():
     cells."""
     found = {id: c for id, c in lists.read_claims().items() if c["check"]}
     return {
-        id: checks.evaluate_formula(c["paper"], c["check"]) for id, c in found.items()
+        id: checks.evaluate_formula_on_printed_tables(c["paper"], c["check"])
+        for id, c in found.items()
     }
 
 
@@ -112,15 +113,18 @@ def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
 
 
 def test_inconsistencies_are_computed_again():
-    for line in checks.list_printed_inconsistencies():
+    for line in checks.list_inconsistencies_in_papers():
         assert all(
             line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
         ), line
         printed = checks.parse_printed_number(line["printed"])
         if line["cell"]:
-            assert checks.evaluate_formula(line["paper"], line["cell"])[0] == printed, (
-                line
-            )
+            assert (
+                checks.evaluate_formula_on_printed_tables(line["paper"], line["cell"])[
+                    0
+                ]
+                == printed
+            ), line
         assert bool(line["how"]) == bool(line["recomputed"]), line
         if line["how"]:
             assert checks.agrees_with_printed_text(line["found"], line["recomputed"]), (
@@ -146,7 +150,7 @@ def test_inconsistencies_are_computed_again():
 )
 def test_a_formula_that_asks_for_what_is_not_there_is_refused(formula, message):
     with pytest.raises((ValueError, NameError), match=message):
-        checks.evaluate_formula("ghostbert", formula)
+        checks.evaluate_formula_on_printed_tables("ghostbert", formula)
 
 
 def test_a_variable_of_an_expression_hides_a_name_of_math():
@@ -198,10 +202,10 @@ FUNCTIONS = {
     "ghost_flops": cost,
 }
 FUNCTIONS |= {
-    "attention_parameters": net,
-    "ffn_parameters": net,
-    "shares": gated,
-    "masked_flops": gated,
+    "count_attention_parameters": net,
+    "count_ffn_parameters": net,
+    "compute_flops_share_by_part": gated,
+    "count_masked_encoder_flops": gated,
 }
 
 
@@ -275,7 +279,9 @@ def break_setting(id, rng, patch):
     part, *names = path.split(".")
     value = rng.randrange(10**6, 10**7)
     for args in [
-        each.args for each in specs | find_ancestors(specs) if each.step == step
+        each.args
+        for each in specs | find_transitive_input_specs(specs)
+        if each.step == step
     ]:
         told = args.get(part)
         if not names:
@@ -376,7 +382,7 @@ def test_no_check_counts_rows_or_compares_a_text_with_itself():
         if line["role"] == "setting" and line["check"]:
             _, cells = checked()[id]
             assert (
-                checks.formula_calls_lib(line["check"])
+                checks.formula_uses_project_code(line["check"])
                 or len({(t, row) for t, _, row in cells}) > 1
             ), (
                 id,

@@ -43,7 +43,10 @@ def equal_to_a_serial_sweep(store, specs, tmp_path):
     assert make(specs, serial, workers=1, keep_weights=True) == {}
     for spec in specs:
         same_run(store.find_run(spec), serial.find_run(spec))
-    names = [sorted(run.name for run in each.list_runs()) for each in (store, serial)]
+    names = [
+        sorted(run.name for run in each.iterate_finished_runs())
+        for each in (store, serial)
+    ]
     assert names[0] == names[1]
     assert not [*store.list_unfinished_folders(), *store.runs.glob("*/*.lock")]
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import holding
 
 from lib.core.options import Train
-from lib.core.rows import format_model_width
+from lib.core.rows import format_kept_head_fraction
 from lib.data.read import GLUE
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -61,7 +61,7 @@ def values(noise, count=300):
     return np.exp(labels + noise * rng.normal(size=count))[:, None], labels
 
 
-PRINTED = grids.list_columns_by_task("paper", efficientbert.COLUMNS)
+PRINTED = grids.select_score_columns_by_task("paper", efficientbert.COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
             told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED
         )
         assert means[0] - means[1] == pytest.approx(
-            paired.paired_difference(pairs).mean, abs=0.1
+            paired.estimate_paired_difference(pairs).mean, abs=0.1
         )
     found = compare.make_score_table_by_task(lean, PRINTED, "here")
     assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == [
@@ -146,24 +146,28 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
 def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "EfficientBERT", "Base Model"
     found = compare.estimate_difference(
-        *both, grids.list_columns_by_task("paper", efficientbert.COLUMNS)
+        *both, grids.select_score_columns_by_task("paper", efficientbert.COLUMNS)
     )
     means = (
-        compare.average_scores_over_tasks(compare.list_scores_in_points(frame, PRINTED))
+        compare.average_scores_over_tasks(
+            compare.tabulate_run_scores_in_points(frame, PRINTED)
+        )
         .groupby("model")["score"]
         .mean()
     )
     assert found.n_tasks == 5
     assert found.mean == pytest.approx(means["EfficientBERT"] - means["Base Model"])
     assert found.mean != pytest.approx(
-        compare.estimate_difference(*both, grids.list_columns_by_task("paper")).mean,
+        compare.estimate_difference(
+            *both, grids.select_score_columns_by_task("paper")
+        ).mean,
         abs=0.5,
     )
 
 
 def test_both_correlations_are_columns_and_share_their_rows(frame):
     of, names = (
-        grids.list_columns_by_task("paper", nas.COLUMNS),
+        grids.select_score_columns_by_task("paper", nas.COLUMNS),
         ["STS-B Pearson", "STS-B Spearman"],
     )
     shown = compare.make_score_table_by_task(frame, of, "here")["Base Model"]
@@ -175,7 +179,10 @@ def test_both_correlations_are_columns_and_share_their_rows(frame):
     assert told == list(zip(names, ("pearson", "spearman"), strict=True))
     pairs = pairs[1::2]
     twice = [replace(p, task=name) for p in pairs for name in ("a", "b")]
-    one, both = paired.paired_difference(pairs), paired.paired_difference(twice)
+    one, both = (
+        paired.estimate_paired_difference(pairs),
+        paired.estimate_paired_difference(twice),
+    )
     # no new rows, no narrower interval
     assert (one.mean, one.low, one.high) == pytest.approx(
         (both.mean, both.low, both.high)
@@ -187,7 +194,7 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
     for place, run in lean["run"].items():
         only = {"accuracy": run.metrics["accuracy"]}
         lean.at[place, "run"] = type(run)(**vars(run) | {"metrics": only})
-    points = compare.list_scores_in_points(lean, PRINTED)
+    points = compare.tabulate_run_scores_in_points(lean, PRINTED)
     assert (
         set(points["column"]) == {"MNLI-m"}
         and len(compare.average_scores_over_tasks(points)) == 6
@@ -203,7 +210,9 @@ def test_what_the_papers_print():
     def shown(columns, profile_name="paper"):
         return {
             c.title: c.score_key
-            for own in grids.list_columns_by_task(profile_name, columns).values()
+            for own in grids.select_score_columns_by_task(
+                profile_name, columns
+            ).values()
             for c in own
         }
 
@@ -230,7 +239,7 @@ def test_what_the_papers_print():
 
 def test_sizes_of_the_report_are_drawn_by_column(frame):
     whole = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
-    points = Runs(whole, whole[:0], "paper").list_scores_in_points(nas.COLUMNS)
+    points = Runs(whole, whole[:0], "paper").tabulate_run_scores_in_points(nas.COLUMNS)
     assert set(points["column"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 
@@ -241,7 +250,7 @@ def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
 
     def score(*names):
         training.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)
-        return TaskTraining.score_for_selection(training, lambda: (said, {}))
+        return TaskTraining.measure_selection_score(training, lambda: (said, {}))
 
     assert score() == said["accuracy"] and score("f1") == said["f1"]
     assert score("accuracy", "f1") == (said["accuracy"] + said["f1"]) / 2
@@ -311,7 +320,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
         0.0, 0.0, True
     )
     frame = pd.DataFrame({"run": [run, lost, answers(0.9), None], "task": "SST-2"})
-    assert [*compare.make_collapsed_mask(frame, {"SST-2": (ONE,)})] == [
+    assert [*compare.make_mask_of_collapsed_runs(frame, {"SST-2": (ONE,)})] == [
         True,
         True,
         False,
@@ -355,4 +364,4 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
 
 def test_a_width_is_told_of_the_heads_of_the_row_s_own_model():
     rows = [{"m": 3}, {"m": 4, "of": 4}, {"m": 4.0, "of": float("nan")}]
-    assert [format_model_width(row) for row in rows] == ["3/12", "4/4", "4/12"]
+    assert [format_kept_head_fraction(row) for row in rows] == ["3/12", "4/4", "4/12"]

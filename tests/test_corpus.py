@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.data import texts
-from lib.papers.efficientbert.corpus import make_segment_pairs
+from lib.papers.efficientbert.corpus import iterate_encoded_segment_pairs
 
 SPECIAL = CLS, SEP = 1, 2
 
@@ -36,7 +36,7 @@ def test_several_files_and_short_documents(tmp_path):
         ["F"],
         ["G"],
     ]
-    assert list(texts.read_documents(paths, max_paragraphs=2)) == [
+    assert list(texts.read_documents(paths, max_paragraphs_per_document=2)) == [
         ["A", "B"],
         ["C", "D"],
         ["E"],
@@ -60,7 +60,12 @@ def parts(row):
 
 def test_a_document_gives_one_pair_with_part_of_another():
     rows = list(
-        map(parts, make_segment_pairs(world(*[90] * 30), SPECIAL, 128, seed=0, epoch=0))
+        map(
+            parts,
+            iterate_encoded_segment_pairs(
+                world(*[90] * 30), SPECIAL, 128, seed=0, epoch=0
+            ),
+        )
     )
     assert len(rows) == 30
     for first, second in rows:
@@ -75,7 +80,7 @@ def test_a_document_gives_one_pair_with_part_of_another():
 
 def test_the_other_document_is_any_of_the_others():
     drawn = [
-        next(make_segment_pairs(world(5, 6, 7), SPECIAL, 64, seed, 0))
+        next(iterate_encoded_segment_pairs(world(5, 6, 7), SPECIAL, 64, seed, 0))
         for seed in range(200)
     ]
     others = [parts(row)[1][0] // 1000 for row in drawn]
@@ -84,7 +89,11 @@ def test_the_other_document_is_any_of_the_others():
 
 def test_epochs_are_recycled():
     def rows(epoch, seed=0):
-        return list(make_segment_pairs(world(*range(20, 60)), SPECIAL, 32, seed, epoch))
+        return list(
+            iterate_encoded_segment_pairs(
+                world(*range(20, 60)), SPECIAL, 32, seed, epoch
+            )
+        )
 
     assert rows(0) == rows(0) == rows(5) == rows(10) and rows(1) == rows(6)
     assert rows(0) != rows(1) and rows(0) != rows(0, seed=1)
@@ -98,7 +107,10 @@ def test_epochs_are_recycled():
 @settings(max_examples=100, deadline=None)
 def test_any_lengths_give_full_pairs(lengths, longest, seed):
     rows = list(
-        map(parts, make_segment_pairs(world(*lengths), SPECIAL, longest, seed, 0))
+        map(
+            parts,
+            iterate_encoded_segment_pairs(world(*lengths), SPECIAL, longest, seed, 0),
+        )
     )
     assert [first[0] // 1000 for first, _ in rows] == list(range(1, len(lengths) + 1))
     for first, second in rows:
@@ -115,7 +127,7 @@ def test_too_little_to_pair(documents, longest):
     with pytest.raises(
         ValueError, match="expected at least two of both; fix: put blank lines"
     ):
-        list(make_segment_pairs(documents, SPECIAL, longest, 0, 0))
+        list(iterate_encoded_segment_pairs(documents, SPECIAL, longest, 0, 0))
 
 
 def test_wikipedia():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from lib.core import paths
-from lib.core.papers import find_papers
+from lib.core.papers import list_papers_by_name
 
 FOLDERS = ("lib/papers", "notebooks", "data/published")
 LEFT = ".git", ".venv", "models", "runs", "scratch", "toy", "glue"
@@ -43,7 +43,7 @@ for root in sys.argv[2:]:
 """
 
 
-@pytest.fixture(scope="module", params=list(find_papers()))
+@pytest.fixture(scope="module", params=list(list_papers_by_name()))
 def tree(request, tmp_path_factory):
     """A copy of this checkout without a paper's folders."""
     return copied(tmp_path_factory, request.param), request.param
@@ -77,7 +77,8 @@ def run(root, *words):
 @pytest.mark.papers()
 def test_all_other_modules_can_be_imported(tmp_path_factory):
     copies = [
-        copied(tmp_path_factory, paper, "records", "figures") for paper in find_papers()
+        copied(tmp_path_factory, paper, "records", "figures")
+        for paper in list_papers_by_name()
     ]
     assert len(copies) == 4
     run(copies[0], "-c", IMPORT_ALL, str(paths.ROOT), *map(str, copies))
@@ -86,7 +87,7 @@ def test_all_other_modules_can_be_imported(tmp_path_factory):
 def test_its_notebooks_are_not_planned_and_all_others_are(tree):
     root, paper = tree
     shown = run(root, "-m", "lib", "plan", "--profile", "mini")
-    for name, other in find_papers().items():
+    for name, other in list_papers_by_name().items():
         assert (f"{other.prefix}_01_summary:" in shown) == (name != paper)
 
 
@@ -96,10 +97,12 @@ def test_records_verify_and_pages_of_all_papers_are_made(tree):
     assert "agree" in run(root, "-m", "lib", "verify")
     pages = ("01_what", "90_claims", "91_frontier", "93_findings", "94_inconsist")
     run(root, "-m", "lib", "report", *pages, "--profile", "mini")
-    titles = [other.title for name, other in find_papers().items() if name != paper]
+    titles = [
+        other.title for name, other in list_papers_by_name().items() if name != paper
+    ]
     page = (root / "FIGURES_ROOT/mini/90_claims.page.md").read_text()
     assert all(title in page for title in titles)
-    other = next(name for name in find_papers() if name != paper)
+    other = next(name for name in list_papers_by_name() if name != paper)
     run(root, "-m", "lib", "run", f"{other}/00_method", "--profile", "toy")
 
 

@@ -103,7 +103,7 @@ def test_a_target_below_one_input_is_refused(store):
 
 def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
     short = replace(NETWORK, epochs=2)
-    other = Store(runs=tmp_path, records=tmp_path / "none")
+    other = Store(runs_folder=tmp_path, records_folder=tmp_path / "none")
     places = (0, store), (0, other), (1, store)
     one, same, third = (execute(spec(short, seed), place) for seed, place in places)
     same_run(one, same)

@@ -12,10 +12,10 @@ from test_sweep import TRAIN, done, importance, teacher
 from lib.claims import cells, estimates, evidence, lists
 from lib.cluster import sweep
 from lib.core import paths, processor
-from lib.core.execute import describe_environment, execute
+from lib.core.execute import describe_run_environment, execute
 from lib.core.options import Numerics
 from lib.core.rows import Row
-from lib.core.spec import Spec, find_ancestors
+from lib.core.spec import Spec, find_transitive_input_specs
 from lib.core.store import Store
 from lib.papers import grids
 from lib.report.tables import collect_results
@@ -76,7 +76,7 @@ def test_what_the_processor_can_is_read_from_the_system(
     )
     assert (
         processor.list_processor_features() == features
-        and processor.has_bfloat16() == has
+        and processor.has_bfloat16_instructions() == has
     )
     assert processor.read_processor_name() == "Ryzen 5" or "model name" not in (
         text or ""
@@ -84,15 +84,18 @@ def test_what_the_processor_can_is_read_from_the_system(
 
 
 def test_pytorch_has_fast_products_where_the_processor_is_said_to():
-    assert torch.ops.mkldnn._is_mkldnn_bf16_supported() or not processor.has_bfloat16()
+    assert (
+        torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        or not processor.has_bfloat16_instructions()
+    )
 
 
 def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, store):
     asked = {"dtype": "bfloat16", "threads": 1}
     told = r"'bfloat16', and this processor has none of avx512_bf16, amx_bf16, bf16: take 'float32'"
     with pytest.raises(ValueError, match=told):
-        loop.read_numerics(asked)
-    assert loop.read_numerics(asked | {"dtype": "float32"}).dtype == "float32"
+        loop.apply_numeric_settings(asked)
+    assert loop.apply_numeric_settings(asked | {"dtype": "float32"}).dtype == "float32"
     spec = half(teacher()).inputs["start"]
     with pytest.raises(ValueError, match=told):
         execute(spec, store)
@@ -101,10 +104,12 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
 
 def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
     assert (
-        loop.read_numerics({"dtype": "bfloat16", "threads": 1, "device": "cuda"}).dtype
+        loop.apply_numeric_settings(
+            {"dtype": "bfloat16", "threads": 1, "device": "cuda"}
+        ).dtype
         == "bfloat16"
     )
-    loop.read_numerics({"dtype": "float32", "threads": 1})
+    loop.apply_numeric_settings({"dtype": "float32", "threads": 1})
     spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
     assert spec.float32_spec is spec
 
@@ -114,11 +119,11 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameter_declarations(path):
-            rows = notebook.execute_grid_code(
+            rows = notebook.list_grid_rows_by_variable(
                 path, {"profile": "toy"}, include_recorded_rows=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
-            for spec in specs | find_ancestors(specs):
+            for spec in specs | find_transitive_input_specs(specs):
                 numerics = spec.args.get("numerics") or {"dtype": "float32"}
                 assert numerics["dtype"] == "float32", (
                     notebook.make_notebook_id(path),
@@ -199,10 +204,10 @@ def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
 
 def test_the_environment_of_a_run_tells_dtype_and_features(able):
     spec = half(teacher())
-    told = describe_environment(spec)
+    told = describe_run_environment(spec)
     assert told["dtype"] == "bfloat16" and told["features"] == ["avx2", "avx512_bf16"]
-    assert describe_environment(spec.float32_spec)["dtype"] == "float32"
-    assert describe_environment(Spec("count", {}))["dtype"] is None
+    assert describe_run_environment(spec.float32_spec)["dtype"] == "float32"
+    assert describe_run_environment(Spec("count", {}))["dtype"] is None
 
 
 @pytest.fixture
@@ -281,19 +286,19 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
     told = [(pair.seed, pair.dtype) for pair in found]
     assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
-    assert compare.describe_dtypes([*ours, *theirs]) == [
+    assert compare.describe_comparison_counts_by_dtype([*ours, *theirs]) == [
         f"Tasks and seeds compared: {counted}"
     ]
     assert (
-        compare.describe_dtypes(ours[:3] + theirs[:3])
+        compare.describe_comparison_counts_by_dtype(ours[:3] + theirs[:3])
         == []
-        == compare.describe_dtypes(ours)
+        == compare.describe_comparison_counts_by_dtype(ours)
     )
     apart = "Tasks and seeds compared: 1 with runs of two dtypes do not count"
-    assert compare.describe_dtypes([ours[3], theirs[3]]) == [apart]
-    assert compare.describe_dtypes(ours[:1] + theirs[:1], [ours[4], theirs[4]]) == [
-        "Tasks and seeds compared: 1 in bfloat16, 1 in float32"
-    ]
+    assert compare.describe_comparison_counts_by_dtype([ours[3], theirs[3]]) == [apart]
+    assert compare.describe_comparison_counts_by_dtype(
+        ours[:1] + theirs[:1], [ours[4], theirs[4]]
+    ) == ["Tasks and seeds compared: 1 in bfloat16, 1 in float32"]
 
 
 def test_a_twin_in_float32_counts_beside_another_run_in_float32():
@@ -301,23 +306,23 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
     (pair,) = compare.pair_rows([ours], [theirs], COLUMNS)
     assert pair.dtype == "float32"
-    rows = compare.select_runs_of_one_dtype([ours, theirs])
+    rows = compare.unify_dtypes_of_compared_runs([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
-    assert compare.describe_dtypes(rows) == []
+    assert compare.describe_comparison_counts_by_dtype(rows) == []
 
 
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_cells("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
-    assert estimates.count_fewest_seeds(
+    assert estimates.count_planned_and_finished_seeds(
         one, estimates.select_compared_rows_of_one_dtype(one, rows)
     ) == (3, 3)
     rows[0] = row("a", 0, "float32")
     own = estimates.select_compared_rows_of_one_dtype(one, rows)
-    assert estimates.count_fewest_seeds(one, own) == (3, 2)
-    (group,) = estimates.pair_runs(one, own, COLUMNS)
+    assert estimates.count_planned_and_finished_seeds(one, own) == (3, 2)
+    (group,) = estimates.pair_runs_of_compared_models(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]
-    assert compare.describe_dtypes(own) == [
+    assert compare.describe_comparison_counts_by_dtype(own) == [
         "Tasks and seeds compared: 2 in bfloat16; 1 with runs of two dtypes do not count"
     ]
 
@@ -325,7 +330,7 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
     found = [
         compare.collect_dtypes(run.spec)
-        for run in Store(records=paths.DATA / "records").list_records()
+        for run in Store(records_folder=paths.DATA / "records").list_records()
     ]
     assert found and all(len(each) < 2 for each in found)
     assert grids.PROFILES["mini"].numerics == HALF

@@ -17,12 +17,12 @@ from lib.papers import settings as paper_settings
 from lib.papers.efficientbert import measures
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert.search.net import (
-    count_macs,
+    count_macs_per_token,
     count_net_parameters,
     from_json,
 )
 from lib.stats import paired
-from lib.train.matching import map_layers
+from lib.train.matching import pair_student_with_teacher_layers
 
 PAGES = [
     p
@@ -121,7 +121,7 @@ def test_what_each_row_inherits(anywhere):
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
     whole, several = (
         efficientbert.pretrained_supernet_spec("paper"),
-        efficientbert.stage_3_supernet_spec("paper"),
+        efficientbert.search_stage_3_supernet_spec("paper"),
     )
     for name in (
         "EfficientBERT",
@@ -152,7 +152,7 @@ def test_what_each_row_inherits(anywhere):
 
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
-    several = efficientbert.stage_3_supernet_spec("paper")
+    several = efficientbert.search_stage_3_supernet_spec("paper")
     assert several.inputs["start"].inputs[
         "start"
     ] == efficientbert.pretrained_supernet_spec("paper")
@@ -169,7 +169,7 @@ def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
 def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     net = efficientbert.find_network("Base Model")
     warm, cold = (
-        efficientbert.candidate_spec("paper", net, inherits)
+        efficientbert.search_candidate_spec("paper", net, inherits)
         for inherits in (True, False)
     )
     read = warm.inputs["start"]
@@ -181,13 +181,13 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     assert (
         read.inputs["start"]
         == first
-        == efficientbert.stages_1_and_2_supernet_spec("paper")
+        == efficientbert.search_stages_1_and_2_supernet_spec("paper")
     )
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
     assert told.items() <= warm.args["data"].items()
-    small = efficientbert.candidate_spec(
+    small = efficientbert.search_candidate_spec(
         "mini", efficientbert.scale_network_to_profile("Base Model", "mini"), False
     )
     assert (
@@ -199,7 +199,7 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
-        assert notebook.execute_grid_code(path, {}).keys() & {
+        assert notebook.list_grid_rows_by_variable(path, {}).keys() & {
             "recorded",
             "known_scores",
         }
@@ -247,7 +247,9 @@ def test_every_published_network_has_a_form_at_every_scale(name):
             depths[len(whole.layers)],
         )
         assert len(small.layers) == depth
-        assert map_layers(depth, grids.find_encoder_shape(scale).layers)
+        assert pair_student_with_teacher_layers(
+            depth, grids.find_encoder_shape(scale).layers
+        )
         assert small.heads == whole.heads and small.hidden % small.heads == 0
         assert small.width / small.hidden == pytest.approx(
             whole.width / whole.hidden, rel=0.02
@@ -263,8 +265,8 @@ def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficie
     assert count_net_parameters(thin) / 1e6 == pytest.approx(
         row["published", "#Params (M)"], rel=0.01
     )
-    assert len(thin.layers) == 24 and count_macs(thin) == pytest.approx(
-        count_macs(own), rel=0.01
+    assert len(thin.layers) == 24 and count_macs_per_token(thin) == pytest.approx(
+        count_macs_per_token(own), rel=0.01
     )
 
 
@@ -343,7 +345,9 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     for seed in range(60):
         below = np.exp(0.1 * draw.normal(size=100))
         above = 3.0 * below * np.exp(0.2 * draw.normal(size=100))
-        e = paired.estimate_median_ratio(above, below, draw_count=400, seed=seed)
+        e = paired.estimate_median_ratio(
+            above, below, bootstrap_draw_count=400, seed=seed
+        )
         inside += e.low <= 3.0 <= e.high
     assert 50 <= inside <= 60
     slow = np.repeat(
@@ -358,9 +362,13 @@ def test_ratio_s_interval_covers_and_follows_blocks():
 
 def test_ratio_s_interval_has_the_ratio_where_blocks_seldom_have_the_ends():
     slow = np.r_[np.full(5, 10.0), np.ones(9), np.full(6, 10.0)]
-    e = paired.estimate_median_ratio(slow, np.ones(20), draw_count=400, seed=11)
+    e = paired.estimate_median_ratio(
+        slow, np.ones(20), bootstrap_draw_count=400, seed=11
+    )
     assert e.low <= e.mean == 10 == e.high
-    e = paired.estimate_median_ratio(1 / slow, np.ones(20), draw_count=400, seed=11)
+    e = paired.estimate_median_ratio(
+        1 / slow, np.ones(20), bootstrap_draw_count=400, seed=11
+    )
     assert e.low == e.mean == 0.1 <= e.high
 
 
@@ -390,7 +398,10 @@ def test_sentences_of_the_pages_are_true(anywhere):
             efficientbert.scale_network_to_profile("EfficientBERT++", scale).layers
         )
         teacher = grids.find_encoder_shape(scale).layers
-        assert deep == 2 * teacher and len(map_layers(deep, teacher)) == teacher
+        assert (
+            deep == 2 * teacher
+            and len(pair_student_with_teacher_layers(deep, teacher)) == teacher
+        )
 
 
 def test_speedups_are_of_the_same_turn():
@@ -398,7 +409,7 @@ def test_speedups_are_of_the_same_turn():
     run = timed(1, (8.0, 2.0, 4.0, 1.0))["run"]
     names = ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
     assert list(run.spec["args"]["models"]) == names  # a Spec sorts them
-    found = measures.estimate_speed_ups(run)
+    found = measures.estimate_speed_up_by_model(run)
     assert {name: e.mean for name, e in found.items()} == pytest.approx(
         {"EfficientBERT_TINY": 8, "EfficientBERT": 4, "EfficientBERT++": 2}
     )

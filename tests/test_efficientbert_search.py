@@ -18,7 +18,7 @@ from lib.claims import notebook
 from lib.core.execute import execute
 from lib.core.spec import Spec
 from lib.model import backbone, supernet
-from lib.model.formula import parse
+from lib.model.formula import parse_feed_forward_formula
 from lib.model.parts import get_encoder
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
@@ -29,7 +29,7 @@ from lib.papers.efficientbert.search.language import is_valid_formula
 from lib.papers.efficientbert.search.net import Layer, count_net_parameters, from_json
 from lib.papers.efficientbert.search.space import Space
 from lib.papers.efficientbert.search.step import make_search_result
-from lib.papers.efficientbert.students import draw_subnetwork
+from lib.papers.efficientbert.students import sample_subnetwork
 from lib.report.tables import Runs, collect_results
 from lib.stats import measures, paired
 from lib.train import loop
@@ -66,7 +66,7 @@ def test_deviations_count_the_candidates_that_evolution_proposes():
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.execute_grid_code(
+    found = notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path(page), {"profile": profile}
     )
     specs = [row["spec"] for row in found["grid"]]
@@ -78,7 +78,9 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def table_5(profile, **values):
     """The grid of Table 5."""
     (path,) = notebook.find_notebooks(["efficientbert_t05_*"])
-    return notebook.execute_grid_code(path, {"profile": profile} | values)["grid"]
+    return notebook.list_grid_rows_by_variable(path, {"profile": profile} | values)[
+        "grid"
+    ]
 
 
 def test_networks_of_table_5_have_read_each_text(anywhere):
@@ -108,7 +110,7 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
         search.search_spec("paper", stage) for stage in ("single", "stage1", "stage2")
     ]
     assert {spec.inputs["start"] for spec in searches} == {
-        efficientbert.stages_1_and_2_supernet_spec("paper")
+        efficientbert.search_stages_1_and_2_supernet_spec("paper")
     }
 
 
@@ -161,9 +163,9 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.execute_grid_code(notebook.find_notebook_path(PAGES[1]), values)[
-        "grid"
-    ]
+    grid = notebook.list_grid_rows_by_variable(
+        notebook.find_notebook_path(PAGES[1]), values
+    )["grid"]
     told = [
         spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)
     ]
@@ -178,7 +180,9 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.execute_grid_code(notebook.find_notebook_path(PAGES[0]), values)
+        notebook.list_grid_rows_by_variable(
+            notebook.find_notebook_path(PAGES[0]), values
+        )
 
 
 @pytest.mark.parametrize("profile", ["toy", "mini"])
@@ -227,10 +231,10 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
 def test_candidates_are_different_networks_of_the_window(profile):
     low, high = efficientbert.find_parameter_count_bounds(profile)
     nets, tables = (
-        search.draw_candidates(profile),
+        search.sample_stage_1_candidates(profile),
         efficientbert.list_embedding_sizes(profile),
     )
-    assert nets[:3] == search.draw_candidates(profile, 3)
+    assert nets[:3] == search.sample_stage_1_candidates(profile, 3)
     assert (
         len({json.dumps(net.to_json()) for net in nets}) == search.CANDIDATES[profile]
     )
@@ -260,12 +264,12 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
     whole, shared = from_json(made["supernet"]), Shared(**made["shared"])
     for step in range(40):
-        drawn = draw_subnetwork(
+        drawn = sample_subnetwork(
             whole, shared, 0, step, **efficientbert.list_embedding_sizes("toy")
         )
         for layer in drawn.layers:
             assert is_valid_formula(
-                parse(layer.formula),
+                parse_feed_forward_formula(layer.formula),
                 net.hidden,
                 drawn.count_inner_channels(layer),
                 "truncate",
@@ -391,9 +395,9 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.execute_grid_code(notebook.find_notebook_path(PAGES[1]), values)[
-        "grid"
-    ]
+    grid = notebook.list_grid_rows_by_variable(
+        notebook.find_notebook_path(PAGES[1]), values
+    )["grid"]
     return collect_results(grid, store)
 
 
@@ -449,8 +453,8 @@ def test_scores_of_candidates_pair_by_name():
         )
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = measures.list_scores_of_candidates(
-        parts, grids.list_columns_by_task("mini", efficientbert.COLUMNS)
+    found = measures.tabulate_search_and_final_scores(
+        parts, grids.select_score_columns_by_task("mini", efficientbert.COLUMNS)
     ).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
@@ -479,7 +483,7 @@ def test_the_interval_of_tau_covers():
     for draw in range(200):
         x = rng.normal(size=12)
         found = paired.estimate_kendall_tau(
-            x, 0.6 * x + 0.8 * rng.normal(size=12), draw_count=400, seed=draw
+            x, 0.6 * x + 0.8 * rng.normal(size=12), bootstrap_draw_count=400, seed=draw
         )
         hits += found.low <= truth <= found.high
     assert 0.9 <= hits / 200 <= 1.0
@@ -492,7 +496,7 @@ def test_the_cascade_learns_on_one_thread(monkeypatch):
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())
 
-    monkeypatch.setattr(samplers, "draw_candidate_in_region", follow)
+    monkeypatch.setattr(samplers, "sample_candidate_in_region", follow)
     options = search.make_search_settings("paper", "stage1")
     assert options.method == "cascade"
     samplers.propose_candidate(None, [], options, None)
@@ -506,13 +510,13 @@ def test_pages_of_nothing_are_empty(store, last):
 
 
 def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
-    more = search.search_spec("toy", "stage2", evaluation_factor=2)
+    more = search.search_spec("toy", "stage2", candidate_count_factor=2)
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.execute_grid_code(notebook.find_notebook_path(PAGES[2]), values)[
-        "grid"
-    ]
+    rows = notebook.list_grid_rows_by_variable(
+        notebook.find_notebook_path(PAGES[2]), values
+    )["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

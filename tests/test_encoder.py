@@ -75,7 +75,7 @@ def test_an_encoder_of_each_family_is_taken(family, make):
     assert (found.size, found.pad) == (len(tokenizer), tokenizer.pad_token_id)
     types = tokenizer("a", "b").get("token_type_ids", [0])
     assert found.types == 1 + max(types)
-    shape = encoder.read_shape(folder)
+    shape = encoder.read_encoder_shape(folder)
     assert (shape.family, shape.layers, shape.ffn) == (family, 2, 32)
     body = json.loads((folder / "config.json").read_text())
     assert shape == cost.read_shape_of_config(body)

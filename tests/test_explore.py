@@ -60,7 +60,7 @@ def test_no_point_is_there_before_a_model_is(monkeypatch):
 
 
 def test_every_comparison_has_the_numbers_of_verdicts():
-    shown = explore.plot_comparisons(explore.read_verdicts_frame())
+    shown = explore.plot_claim_comparisons(explore.read_verdicts_frame())
     drawn, printed = {}, {}
     for trace in shown.traces:
         if trace["meta"]["rows"]:
@@ -218,7 +218,7 @@ def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     page = artefact.Page("explore", {"profile": "mini"}, paths.FIGURES / "mini")
     artefact.display_text("", explore.load_plotly_script())
-    page.show_live_figure(explore.plot_comparisons(explore.read_verdicts_frame()))
+    page.show_live_figure(explore.plot_claim_comparisons(explore.read_verdicts_frame()))
     script, figure = shown
     assert {*script, *figure} == {"text/html", "text/markdown"}
     assert "plotly.js v" in script["text/html"] and "live(" in figure["text/html"]
@@ -256,12 +256,12 @@ def page(few, tmp_path_factory):
             frame.top("mini", "Live"),
             explore.load_plotly_script(),
             explore.plot_score_against_cost(few).figure_html,
-            explore.plot_comparisons(explore.read_verdicts_frame()).figure_html,
+            explore.plot_claim_comparisons(explore.read_verdicts_frame()).figure_html,
             explore.plot_model_differences(
                 table, {"k = 5, 3/12, SST-2": 1.9}, *title
             ).figure_html,
             explore.plot_turnable_surfaces(
-                shown.compute_formula_surfaces(21), shown.DECADES, "z", "f05"
+                shown.compute_surfaces_of_figure_5(21), shown.DECADES, "z", "f05"
             ).figure_html,
             "</main></body></html>",
         ]

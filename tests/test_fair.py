@@ -34,13 +34,13 @@ TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         yield
 
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.execute_grid_code(
+    return notebook.list_grid_rows_by_variable(
         path, {"profile": "mini"} | values, include_recorded_rows=False
     )["grid"]
 
@@ -87,8 +87,8 @@ def test_every_question_asked_after_results_has_a_line_and_seeds_from_20():
 @pytest.mark.parametrize("claim", [row["claim"] for row in PLANNED])
 def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypatch):
     monkeypatch.setitem(ghostbert.TAPS, "mini", 1e-2)  # As if the trials had chosen it.
-    judging.list_rows_of_notebooks.cache_clear()
-    judging.list_rows_of_notebook.cache_clear()
+    judging.list_grid_rows_of_notebooks.cache_clear()
+    judging.list_grid_rows_of_notebook.cache_clear()
     line = lists.read_claims()[claim]
     there, seeds = (
         judging.list_grid_rows_of_claim(line),
@@ -102,8 +102,8 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
                 if judging.cells.row_matches_model(row, label, where)
             ]
             assert {row["seed"] for row in own} >= {*seeds}, (cell.text, label)
-    judging.list_rows_of_notebooks.cache_clear()
-    judging.list_rows_of_notebook.cache_clear()
+    judging.list_grid_rows_of_notebooks.cache_clear()
+    judging.list_grid_rows_of_notebook.cache_clear()
 
 
 def test_the_queue_makes_the_plan_in_its_order():
@@ -276,13 +276,13 @@ def test_distillations_are_the_runs_behind_students():
     found = rows(
         "ghostbert_t03_pruned_vs_ghost", seeds=[20], widths=[3], tasks=["SST-2"]
     )
-    behind = grids.list_distillation_rows_of_students(found)
+    behind = grids.list_distillations_of_students(found)
     assert {row["spec"].step for row in behind} == {"distil"} and len(behind) == len(
         found
     )
     assert [row["model"] for row in behind] == [row["model"] for row in found]
     assert (
-        grids.list_distillation_rows_of_students(
+        grids.list_distillations_of_students(
             [Row(grids.teacher_spec("mini", "SST-2").with_seed(1))]
         )
         == []
@@ -295,7 +295,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     shown = {}
 
     class Page:
-        def collect_frame(self, found, if_missing):
+        def collect_result_frame(self, found, if_missing):
             assert if_missing == "skip" and all(
                 row["spec"].step == "distil" for row in found
             )
@@ -392,7 +392,7 @@ def test_the_swing_is_the_deviation_over_the_last_fifth_of_the_steps():
 
     steps = ("retrain", "random_architecture", "digits")
     frame = pd.DataFrame({"run": [Run(), *map(other, steps)]})
-    swings = measures.list_final_flops_deviations(frame, None)
+    swings = measures.list_final_flops_standard_deviations(frame, None)
     assert swings[0] == pytest.approx(10 * np.sqrt(20 / 19))
     epochs = measures.list_epochs_to_target_flops(frame, None)
     assert epochs[0] == pytest.approx(5 * 0.8)

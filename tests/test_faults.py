@@ -161,8 +161,8 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
         (other / name).write_text("{")
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
     assert (
-        sweep.TimeForecast(there).forecast_run_seconds(TEACHER) > 0
-        and len(list(there.list_runs())) == 3
+        sweep.TimeForecast(there).forecast_run_core_seconds(TEACHER) > 0
+        and len(list(there.iterate_finished_runs())) == 3
     )
     assert there.find_run(TEACHER)
 
@@ -386,12 +386,12 @@ def test_errors_of_a_full_disk_are_told_apart_from_others(tmp_path, monkeypatch)
         )
         with (
             pytest.raises(OSError if full else RuntimeError),
-            disk.translate_full_disk_errors(tmp_path),
+            disk.raise_full_disk_as_oserror(tmp_path),
         ):
             raise RuntimeError(text)
     with (
         pytest.raises(OSError, match="free some"),
-        disk.translate_full_disk_errors(tmp_path),
+        disk.raise_full_disk_as_oserror(tmp_path),
     ):
         raise shutil.Error([("a", "b", "[Errno 28] No space left on device: 'a'")])
 
@@ -414,7 +414,7 @@ def test_a_full_disk_of_pages_or_of_temporary_files_is_told_with_its_variable(
             assert told.startswith("error: ") and str(place) in told
             assert "free some, or set FIGURES_ROOT to another folder" in told
         subprocess.run(["mount", "-o", "remount,size=9m", str(place)], check=True)
-        site.write_profile_index("toy")
+        site.write_page_index_of_profile("toy")
         pages = list(place.glob("toy/*.html"))
         assert len(pages) == 3 and all("</html>" in p.read_text() for p in pages)
         assert not list(place.glob("toy/.*"))
@@ -485,10 +485,10 @@ def test_a_command_leaves_no_home_and_user_behind(monkeypatch):
 
 def test_a_folder_too_long_for_sockets_is_told_with_its_variable(monkeypatch):
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/" + "x" * 100)
-    assert paths.find_socket_folder() == "/tmp"
+    assert paths.find_folder_for_unix_sockets() == "/tmp"
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(OSError, match="too long a path for a socket; fix: set TMPDIR"):
-        paths.find_socket_folder()
+        paths.find_folder_for_unix_sockets()
 
 
 OTHERS = {  # what other code may have left in a checkpoint: f(what it holds)
@@ -684,15 +684,15 @@ def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
     runs = [Spec("checkpoint", made_of).with_seed(seed) for seed in (0, 1)]
     grid = {path: {"grid": [Row(run) for run in runs]}}
     pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
-    pages.note_finished_run(runs[0])
+    pages.render_pages_completed_by_run(runs[0])
     with pages.render_pages_during_runs():
         pass
-    pages.note_finished_run(runs[1])
+    pages.render_pages_completed_by_run(runs[1])
     (page,) = pages.builders
     assert not (page.left or page.failed or page.tried)
     pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
     for run in runs:
-        pages.note_finished_run(run)
+        pages.render_pages_completed_by_run(run)
     assert not (pages.builders[0].left or pages.builders[0].tried)
 
 
@@ -796,7 +796,7 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
     one.unlink()
     if BROKEN[what] is not None:
         one.write_bytes(BROKEN[what])
-    site.write_profile_index("toy")
+    site.write_page_index_of_profile("toy")
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     name = one.name if what != "deleted" else notebook.find_notebook_path(one.stem).name
     assert index.count("<li data-words=") == 2 and name in index
@@ -840,7 +840,7 @@ def test_damaged_digests_of_notebooks_name_no_folder_of_the_reader(
         assert "committed.json" in told and "take it from git, or write it with" in told
         assert told.count("\n") == 1 and "folder" not in told
     notebook.rewrite_notebooks_in_committed_form()
-    assert notebook.read_notebook_digests()
+    assert notebook.read_committed_notebook_digests()
 
 
 @pytest.mark.parametrize("place", ["toy", "scratch/94_inconsistencies/toy-by-hand-abc"])
@@ -861,7 +861,7 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
     for other in others:
         path.write_text(json.dumps(other))
         store.print_once.cache_clear()
-        site.write_profile_index("toy")
+        site.write_page_index_of_profile("toy")
         told = capsys.readouterr().err
         assert told.count("\n") == 1 and "another version of this code wrote" in told
         assert path.name in told and "makes its page again" in told
@@ -872,9 +872,9 @@ def test_a_page_of_another_version_is_told_as_such(place, workbook, capsys):
         b"[" * 100_000,
     ):  # it is being written, or a kill cut it
         path.write_bytes(half)
-        site.write_profile_index("toy")
+        site.write_page_index_of_profile("toy")
     path.write_text(json.dumps(BODY))
-    site.write_profile_index("toy")
+    site.write_page_index_of_profile("toy")
     assert capsys.readouterr().err == ""
     index = (paths.FIGURES / "toy" / "index.html").read_text()
     assert re.search(r'<a href="[^"]*94_inconsistencies[^"]*"', index)
@@ -952,7 +952,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     note = paths.runs_root() / ".tokens" / "digests" / f"{disk.digest_values('x')}.json"
     note.parent.mkdir(parents=True)
     os.mkfifo(note)
-    assert disk.cache_on_disk("x", [], lambda: 5) == 5
+    assert disk.read_disk_cache_or_compute("x", [], lambda: 5) == 5
     (tmp_path / "x.html").symlink_to(pipe)
     assert builder.split_html_and_digest(tmp_path / "x.html") == ("", "")
 
@@ -967,7 +967,7 @@ def test_a_data_set_of_the_hub_lies_in_its_folder(name, monkeypatch):
     with pytest.raises(
         ValueError, match="no data set 'hub:.*: name one as hub:OWNER/NAME"
     ):
-        own.task(f"hub:{name}")
+        own.infer_task(f"hub:{name}")
 
 
 def test_a_checkpoint_that_the_hub_does_not_give_leaves_nothing(tmp_path, monkeypatch):
@@ -1118,7 +1118,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.execute_grid_code(notebook.find_notebook_path(name), values)
+        notebook.list_grid_rows_by_variable(notebook.find_notebook_path(name), values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -1222,7 +1222,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.execute_grid_code(path, values)
+            rows = notebook.list_grid_rows_by_variable(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError

@@ -30,7 +30,7 @@ from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.stats import metrics
 from lib.train import heads, loop, losses
-from lib.train.batches import encode_split, make_batch, order_batches
+from lib.train.batches import encode_split, make_batch, shuffle_row_numbers_into_batches
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
@@ -109,17 +109,17 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
         and "unseen.matthews" in run.metrics
     )
     model, tokenizer = backbone.load(run.model_folder)
-    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict_logits(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
 
 
 def test_spans_are_saved_and_found_again(runs):
     dev, run = data.load(SQUAD)["dev"], runs["spans"]
     model, tokenizer = backbone.load(run.model_folder)
-    rows, marks = heads.encode_rows(
+    rows, marks = heads.encode_rows_and_make_scorer(
         tokenizer, dev, data.find_described_task(SQUAD), 40, to_plain_json(SPAN)
     )
-    found, arrays = marks(loop.predict(model, rows, NUMERICS))
+    found, arrays = marks(loop.predict_logits(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.read_arrays("predictions")["spans"])
     assert found["span_f1"] == run.metrics["span_f1"]
     assert [op["op"] for op in get_surgery_operations(model)] == ["mix", "keep"]
@@ -220,9 +220,11 @@ def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
     run = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store)
     start, task = runs["backbone"].model_folder, data.find_described_task(DATA)
-    model, tokenizer = heads.load_network(start, task, 0.0, derive_seed(1, "head"))
+    model, tokenizer = heads.load_task_model_and_tokenizer(
+        start, task, 0.0, derive_seed(1, "head")
+    )
     rows = encode_split(tokenizer, data.load(DATA)["train"], 32)
-    chosen = order_batches(rows.lengths(), 16, 1, 0)[0]
+    chosen = shuffle_row_numbers_into_batches(rows.compute_row_lengths(), 16, 1, 0)[0]
     logits = model(**make_batch(rows, chosen)).logits
     losses.compute_prediction_losses(logits, rows.labels[chosen], Targets("hard"))[
         "loss"
@@ -247,7 +249,7 @@ def test_the_mix_learns_and_is_told(runs):
         )
         model = backbone.load(runs[name].model_folder)[0]
         assert np.array_equal(
-            mix.find_mix(model).weights().detach().numpy(), found["after"]
+            mix.find_layer_mix(model).weights().detach().numpy(), found["after"]
         )
         assert runs[name].metrics["mix_bytes_per_token"] == 3 * 48 * 4
     assert not (runs["dense"].folder / "mix.safetensors").exists()
@@ -377,9 +379,9 @@ def test_a_score_near_the_majority_class_is_divergence(runs, store):
 def test_what_needs_no_reading():
     splits = data.load(data.make_data_descriptor("toy", "RTE", 64))
     frequent = np.bincount(splits["train"].y).argmax()
-    assert heads.score_majority_baseline(data.task("toy", "RTE"), splits) == np.mean(
-        splits["dev"].y == frequent
-    )
+    assert heads.score_majority_baseline(
+        data.find_task_by_name("toy", "RTE"), splits
+    ) == np.mean(splits["dev"].y == frequent)
     scores = scored(64)
     assert (
         heads.score_majority_baseline(
@@ -389,9 +391,9 @@ def test_what_needs_no_reading():
     )
     spans = data.load(SQUAD)
     absent = [not answers for answers in spans["dev"].answers]
-    assert heads.score_majority_baseline(data.task("toy", "SQuAD2"), spans) == np.mean(
-        absent
-    )
+    assert heads.score_majority_baseline(
+        data.find_task_by_name("toy", "SQuAD2"), spans
+    ) == np.mean(absent)
 
 
 @pytest.mark.parametrize("name", ["steered", "soft"])

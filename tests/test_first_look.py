@@ -4,7 +4,7 @@ import pytest
 from conftest import every_spec
 
 from lib.claims import notebook, planned
-from lib.core.papers import find_papers
+from lib.core.papers import list_papers_by_name
 from lib.core.store import Store
 from lib.papers import frontier, grids
 from lib.papers.ghostbert import recipes as ghostbert
@@ -13,7 +13,7 @@ from lib.report.site import Report
 
 AWAY = {
     page: away
-    for paper in find_papers()
+    for paper in list_papers_by_name()
     for page, away in vars(grids.read_settings(paper))
     .get("LEFT_OUT", {})
     .get("toy", {})
@@ -22,7 +22,7 @@ AWAY = {
 
 
 def rows(page, **values):
-    return notebook.execute_grid_code(
+    return notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path(page), {"profile": "toy"} | values
     )["grid"]
 
@@ -71,18 +71,18 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     names += ["bermo_01_summary"]
     paths = [notebook.find_notebook_path(name) for name in names]
     made = {
-        path: notebook.execute_grid_code(path, {}, include_recorded_rows=False)
+        path: notebook.list_grid_rows_by_variable(path, {}, include_recorded_rows=False)
         for path in paths
     }
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))
     recorded, methods = (
-        [b.path.stem for b in part] for part in report.split_pages_that_need_no_runs()
+        [b.path.stem for b in part] for part in report.list_pages_ready_to_render()
     )
     assert recorded == ["01_summary", "90_claims"] and methods == [
         "00_method",
         "00_start_here",
     ]
-    assert report.describe_pages_made_first().startswith(
+    assert report.describe_pages_ready_to_render().startswith(
         "first 2 pages that wait for no run (bermo_01_"
     )
-    assert "then 2 pages of the methods" in report.describe_pages_made_first()
+    assert "then 2 pages of the methods" in report.describe_pages_ready_to_render()

@@ -18,12 +18,12 @@ from lib.model.formula import (
     X,
     evaluate_formula_tree,
     measure_height,
-    parse,
+    parse_feed_forward_formula,
 )
 from lib.model.stack import FUNCTIONS as TORCH
 from lib.papers.efficientbert.search.language import (
-    check_formula,
     is_valid_formula,
+    parse_and_check_formula,
     sort_commutative_operands,
 )
 
@@ -54,8 +54,11 @@ TREES = trees(formula.LINEAR + formula.UNARY, 12)
 @settings(deadline=None, derandomize=True)
 @given(TREES)
 def test_what_is_printed_is_read_back_as_the_same_tree(tree):
-    assert parse(str(tree)) == tree
-    assert parse(str(tree).replace(" ", "  ").replace("(", "( ")) == tree
+    assert parse_feed_forward_formula(str(tree)) == tree
+    assert (
+        parse_feed_forward_formula(str(tree).replace(" ", "  ").replace("(", "( "))
+        == tree
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_what_is_printed_is_read_back_as_the_same_tree(tree):
     ],
 )
 def test_spellings(text, printed):
-    assert str(parse(text)) == printed
+    assert str(parse_feed_forward_formula(text)) == printed
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_what_cannot_be_read_is_named(text, said):
     with pytest.raises(
         FormulaError, match=re.escape(f"{text!r} is no formula: ")
     ) as error:
-        parse(text)
+        parse_feed_forward_formula(text)
     assert said in str(error.value)
 
 
@@ -118,10 +121,10 @@ def test_what_cannot_be_read_is_named(text, said):
     ],
 )
 def test_what_is_not_in_the_space_is_named(text, said):
-    assert is_valid_formula(parse(text)) == (not said)
+    assert is_valid_formula(parse_feed_forward_formula(text)) == (not said)
     if said:
         with pytest.raises(FormulaError, match=re.escape(f"{text!r}: {said}")):
-            check_formula(text)
+            parse_and_check_formula(text)
 
 
 @pytest.mark.parametrize("text", PUBLISHED)
@@ -131,8 +134,8 @@ def test_the_published_formulas_are_in_the_space(text):
         (540, 135, "truncate"),
         (768, 1536, "pad"),
     ):
-        assert str(check_formula(text, hidden, inner, rule)) == text
-    assert 3 <= measure_height(parse(text)) <= 5
+        assert str(parse_and_check_formula(text, hidden, inner, rule)) == text
+    assert 3 <= measure_height(parse_feed_forward_formula(text)) <= 5
 
 
 @pytest.mark.parametrize(
@@ -149,15 +152,15 @@ def test_the_published_formulas_are_in_the_space(text):
 )
 def test_widths(text, said):
     if said is None:
-        assert is_valid_formula(check_formula(text, 540, 270), 540, 270)
+        assert is_valid_formula(parse_and_check_formula(text, 540, 270), 540, 270)
         return
     assert (
-        is_valid_formula(parse(text))
-        and not is_valid_formula(parse(text), 540, 270)
-        and is_valid_formula(parse(text), 540, 540)
+        is_valid_formula(parse_feed_forward_formula(text))
+        and not is_valid_formula(parse_feed_forward_formula(text), 540, 270)
+        and is_valid_formula(parse_feed_forward_formula(text), 540, 540)
     )
     with pytest.raises(FormulaError, match=said):
-        check_formula(text, 540, 270)
+        parse_and_check_formula(text, 540, 270)
 
 
 @settings(deadline=None, derandomize=True)
@@ -168,20 +171,25 @@ def test_widths(text, said):
     st.sampled_from(["truncate", "pad"]),
 )
 def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
-    tree = parse(f"({one}) + W2 (gelu(W1 ({one})) * ({two}))")
+    tree = parse_feed_forward_formula(f"({one}) + W2 (gelu(W1 ({one})) * ({two}))")
     if is_valid_formula(tree, 8, inner, rule):
         *_, maps = linear(np.random.default_rng(0), 8, inner)
         out = evaluate_formula_tree(tree, np.full((3, 8), 0.1), maps, NUMPY, rule)
-        assert out.shape == (3, 8) and check_formula(tree, 8, inner, rule) == tree
+        assert (
+            out.shape == (3, 8)
+            and parse_and_check_formula(tree, 8, inner, rule) == tree
+        )
 
 
 def test_two_ways_of_writing_one_function_have_one_canonical_form():
     texts = ("W2 (max(x, tanh(x)) * W1 x + x)", "W2 (x + W1 x * max(tanh(x), x))")
-    one, other = (sort_commutative_operands(parse(text)) for text in texts)
+    one, other = (
+        sort_commutative_operands(parse_feed_forward_formula(text)) for text in texts
+    )
     assert one == other == sort_commutative_operands(one)
     assert sort_commutative_operands(
-        parse("x + tanh(x) * x")
-    ) != sort_commutative_operands(parse("(x + tanh(x)) * x"))
+        parse_feed_forward_formula("x + tanh(x) * x")
+    ) != sort_commutative_operands(parse_feed_forward_formula("(x + tanh(x)) * x"))
 
 
 @settings(deadline=None, derandomize=True)
@@ -246,7 +254,9 @@ def test_operands_of_different_width_by_hand():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 6))
     w1, w2, maps = linear(rng, 6, 4)
-    out = evaluate_formula_tree(parse("W2 relu(W1 x * x)"), x, maps, NUMPY)
+    out = evaluate_formula_tree(
+        parse_feed_forward_formula("W2 relu(W1 x * x)"), x, maps, NUMPY
+    )
     np.testing.assert_allclose(out, np.maximum(x @ w1 * x[:, :4], 0) @ w2)
     w1, w2, maps = linear(rng, 6, 9)
     y, more = np.split(x @ w1, [6], axis=1)
@@ -256,7 +266,9 @@ def test_operands_of_different_width_by_hand():
         ("W2 (W1 x + x)", y + x),
         ("W2 max(W1 x, x)", np.maximum(y, x)),
     ):
-        found = evaluate_formula_tree(parse(text), x, maps, NUMPY, "pad")
+        found = evaluate_formula_tree(
+            parse_feed_forward_formula(text), x, maps, NUMPY, "pad"
+        )
         np.testing.assert_allclose(found, np.hstack([first, more]) @ w2)
 
 
@@ -269,18 +281,20 @@ def test_a_node_wants_its_operands():
 
 
 def test_application_binds_tighter_than_products_and_these_tighter_than_sums():
-    assert parse("x + W1 x * x") == Node("add", (X, Node("mul", (Node("W1", (X,)), X))))
+    assert parse_feed_forward_formula("x + W1 x * x") == Node(
+        "add", (X, Node("mul", (Node("W1", (X,)), X)))
+    )
 
 
 def test_both_rules_for_operands_of_different_width():
     text = "W2 (tanh(W1 x) * x)"
     with pytest.raises(FormulaError, match="W2 takes 12 channels, its input has 8"):
-        check_formula(text, 8, 12)
+        parse_and_check_formula(text, 8, 12)
     with pytest.raises(FormulaError, match="W2 takes 4 channels, its input has 8"):
-        check_formula(text, 8, 4, "pad")
+        parse_and_check_formula(text, 8, 4, "pad")
     assert is_valid_formula(
-        check_formula(text, 8, 12, "pad"), 8, 12, "pad"
-    ) and is_valid_formula(parse(text), 8, 4)
+        parse_and_check_formula(text, 8, 12, "pad"), 8, 12, "pad"
+    ) and is_valid_formula(parse_feed_forward_formula(text), 8, 4)
 
 
 @pytest.mark.parametrize("rule, inner", [("truncate", 4), ("pad", 9)])
@@ -290,7 +304,9 @@ def test_one_evaluator_serves_two_frameworks(text, rule, inner):
     x = rng.normal(size=(2, 5, 6))
     w1, w2, maps = linear(rng, 6, inner)
     t1, t2 = torch.tensor(w1), torch.tensor(w2)
-    ours = evaluate_formula_tree(parse(text), x, maps, NUMPY, rule)
+    ours = evaluate_formula_tree(parse_feed_forward_formula(text), x, maps, NUMPY, rule)
     theirs = {"W1": lambda a: a @ t1, "W2": lambda a: a @ t2}
-    theirs = evaluate_formula_tree(parse(text), torch.tensor(x), theirs, TORCH, rule)
+    theirs = evaluate_formula_tree(
+        parse_feed_forward_formula(text), torch.tensor(x), theirs, TORCH, rule
+    )
     np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-12, atol=1e-13)

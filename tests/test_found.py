@@ -14,7 +14,7 @@ from lib.report.verdicts import WORDS
 
 pytestmark = pytest.mark.papers()  # The text is on all of them.
 TEXT = (paths.DATA / "found.md").read_text()
-FIELD = re.compile(r"\{([A-Z]\d+)((?:\[[^\]]+\])*)(\.\w+)?\}")
+FIELD = re.compile(r"\{(BASE\[)?([A-Z]\d+)\]?((?:\[[^\]]+\])*)(\.\w+)?\}")
 SIDES = re.compile(
     r"\b(above|below|under|over|more|less|fewer|better|best|worse|higher|lower|beats?|helps?|"
     r"loses?|lost|far|gains?|rises?|falls?|mostly|outside|against|stays?|collapses?|learns?)\b"
@@ -38,12 +38,13 @@ FACTS = {
 # made.
 NAMES = [
     r"\d+/12",  # widths and shares of FLOPs
-    r"(?:10|30|40) % (?:of (?:the FLOPs|its weights)|NAS|on SST-2|IMP)|At 30 %:|to 10 %|at 10 %",
+    r"(?:10|30|40) % (?:of (?:the FLOPs|its weights)|NAS|on SST-2|IMP)|[Aa]t 30 %|to 10 %|at 10 %",
     r"95 %",
     r"Table 1\b",
     r"STS-B|SST-2|BERT-base|all-MiniLM-L6-v2",
-    r"\bF\d\b|\bG\d\b|[a-z]\d\d_\w+|_t\d\d_\w+|`91_frontier`",
+    r"\bF\d+\b|\bG\d\b|[a-z]\d\d_\w+|_t\d\d_\w+|`91_frontier`",
     r"6 layers of 384, 22\.7 M parameters|4,000 training rows",
+    r"12 layers of 768(?:, 109 M parameters)?|all-mpnet-base-v2",
     r"8 of 10 against 0 of 10",  # BERMo's Table 3, runs of ten
     r"about 20 new sentences|20 sentences were",
     r"within 0\.2 points on average",  # BERMo's Table 5
@@ -70,16 +71,26 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """The Verdicts on all claims that the text names, and on all central ones, from the
-    records."""
+    """The Verdicts at mini on all claims that the text names, and on all central ones,
+    from the records."""
     store = Store(
         tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records"
     )
     ids = dict.fromkeys(
-        [*judging.list_central_claims(), *(id for id, *_ in FIELD.findall(TEXT))]
+        [*judging.list_central_claim_ids(), *(id for _, id, *_ in FIELD.findall(TEXT))]
     )
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         return judging.judge_claims(list(ids), store)
+
+
+@pytest.fixture(scope="module")
+def found_at_base(tmp_path_factory):
+    """The same at base, on all claims with planned runs there."""
+    store = Store(
+        tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records"
+    )
+    with data.allow_and_record_absent_data(use_local_data=False):
+        return judging.judge_planned_claims("base", store)
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -116,13 +127,13 @@ def test_no_word_is_typed():
     assert "†" not in text.replace("† stays after Holm's correction", "")
 
 
-def test_each_field_names_one_comparison_that_is_measured(found):
+def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
     """A field that names nothing would read "not measured", and one that names two the
     first."""
     fields = FIELD.findall(TEXT)
     assert len(fields) >= 60
-    for id, keys, end in fields:
-        verdict = found[id]
+    for base, id, keys, end in fields:
+        verdict = found_at_base[id] if base else found[id]
         for key in re.findall(r"\[([^\]]+)\]", keys):
             verdict = verdict[key]
         assert end in ("", ".reading", ".printed", ".collapsed", ".n"), (id, keys, end)
@@ -141,23 +152,24 @@ def test_a_figure_and_its_printed_value_are_of_one_comparison():
     assert len(pairs) >= 8 and not [pair for pair in pairs if pair[0] != pair[1]]
 
 
-def test_the_block_of_the_readme_is_that_of_the_records(found):
+def test_the_block_of_the_readme_is_that_of_the_records(found, found_at_base):
     """Else: python -m lib verify --write"""
     _, block, _ = (paths.ROOT / "README.md").read_text().split(judging.FOUND)
-    texts = judging.format_findings_by_title(found)
+    texts = judging.format_findings_by_title(found, found_at_base)
     assert block == texts["README"].strip() + "\n"
     assert [*texts] == [*PARTS] and not [
         t for t in texts.values() if "{" in t or not t.strip()
     ]
 
 
-def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
+def test_a_record_that_is_gone_changes_the_text(found, found_at_base, tmp_path):
     empty = Store(tmp_path / "runs", tmp_path / "records")
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         none = judging.judge_claims(list(found), empty)
+        none_at_base = judging.judge_planned_claims("base", empty)
     before, after = (
-        judging.format_findings_by_title(found),
-        judging.format_findings_by_title(none),
+        judging.format_findings_by_title(found, found_at_base),
+        judging.format_findings_by_title(none, none_at_base),
     )
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
@@ -167,7 +179,7 @@ def test_a_record_that_is_gone_changes_the_text(found, tmp_path):
 
 def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     """What is measured is in points and has a bar, or has another unit."""
-    central = judging.list_central_claims()
+    central = judging.list_central_claim_ids()
     every = judging.select_results_without_repeats(found, central)
     measured = [r for r in every if r.verdict_word != "not measured"]
     text, drawn = (
@@ -188,10 +200,10 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
 
 
 def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
-    out, total = judging.count_printed_effects_outside(found)
+    out, total = judging.count_printed_effects_outside_intervals(found)
     held = [
         r
-        for id in judging.list_central_claims()
+        for id in judging.list_central_claim_ids()
         for r in found[id].results
         if not (r.beside or r.same_as or r.why_unmeasured) and r.printed is not None
     ]

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.claims import notebook
 from lib.core import paths
-from lib.core.spec import find_ancestors
+from lib.core.spec import find_transitive_input_specs
 from lib.methods import layer_dropping
 from lib.model import backbone
 from lib.model.parts import get_encoder, get_layers
@@ -33,7 +33,7 @@ def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
         row
-        for row in notebook.execute_grid_code(PAGE, values)["grid"]
+        for row in notebook.list_grid_rows_by_variable(PAGE, values)["grid"]
         if row["kind"] == kind
     ]
 
@@ -81,7 +81,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     whole = rows["Whole"]
     for name, spec in rows.items():
         if "Fine-pruned" not in name:
-            assert whole in {spec, *find_ancestors([spec])}, name
+            assert whole in {spec, *find_transitive_input_specs([spec])}, name
 
 
 @pytest.mark.papers("efficientbert", "bermo")
@@ -196,7 +196,7 @@ POINTS = pd.DataFrame(
 
 
 def test_the_front_has_what_nothing_cheaper_beats():
-    assert frontier.find_pareto_front(POINTS, "flops") == [
+    assert frontier.list_models_on_pareto_front(POINTS, "flops") == [
         "Width 3/12",
         "A 3/12",
         "C 3/12",
@@ -223,7 +223,7 @@ def test_a_gap_is_paired_with_the_plain_model():
     frame = made_up(shares, seeds=3)
     frame["m"] = [3 if name in ("Width", "GhostBERT") else 0 for name in frame["model"]]
     frame = frame.assign(kind="model", parameters=1e6)
-    table = frontier.make_points_table(frame, "mini").set_index("method")
+    table = frontier.make_method_comparison_table(frame, "mini").set_index("method")
     for name, beside in {
         "GhostBERT": "Width 3/12",
         "Whole": "Whole, distilled",
@@ -244,12 +244,12 @@ def test_a_score_of_0_or_100_has_an_interval_and_so_has_a_gap_without_a_differen
     """Wilson's interval of all of n rows right ends at n / (n + 3.84)."""
     columns = {"kind": "model", "parameters": 1e6, "m": 0}
     frame = made_up({"Whole": 1.0, "Whole, distilled": 1.0}, seeds=3).assign(**columns)
-    table = frontier.make_points_table(frame, "mini").set_index("method")
+    table = frontier.make_method_comparison_table(frame, "mini").set_index("method")
     limit = 100 * 3.8415 / (600 + 3.8415)
     ends = table.loc["Whole", ["low", "high"]]
     assert [*ends] == [pytest.approx(100 - limit, abs=1e-3), 100]
     wrong = made_up({"Whole": 0.0}, seeds=1).assign(**columns)
-    (line,) = frontier.make_points_table(wrong, "mini").to_dict("records")
+    (line,) = frontier.make_method_comparison_table(wrong, "mini").to_dict("records")
     assert (line["low"], line["high"]) == (0, pytest.approx(limit, abs=1e-3))
     gap = table.loc["Whole", ["gap_low", "gap", "gap_high"]]
     assert [*gap] == [pytest.approx(end, abs=1e-3) for end in (-limit, 0, limit)]

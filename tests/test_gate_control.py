@@ -57,13 +57,15 @@ def test_cost_loss_has_a_band(actual, sign):
 
 
 def test_costs_are_those_of_the_report():
-    c, soft = control(), gated.masked_flops(TINY4, gated.OPEN)
-    assert c.full == gated.masked_flops(TINY4) and len(c.region) == 48 + 4800
+    c, soft = control(), gated.count_masked_encoder_flops(TINY4, gated.OPEN)
+    assert (
+        c.full == gated.count_masked_encoder_flops(TINY4) and len(c.region) == 48 + 4800
+    )
     assert c.cost(c.sum_masks_by_region(np.full(4848, gated.OPEN))) == pytest.approx(
         soft
     )
     assert c.compute_cost_ratio_of_alphas(OPEN) == 1
-    slope = c.compute_log_cost_slope(
+    slope = c.compute_log_cost_gradient(
         OPEN
     )  # sigmoid'(5) = 0.00665, and a head is worth 62.7 neurons
     assert slope[0] / slope[12] == pytest.approx(62.7, abs=0.05)
@@ -84,7 +86,7 @@ COLUMNS = Control(  # inputs times columns: the cost is linear in each sum, not 
 )
 def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places):
     alphas = np.random.default_rng(0).normal(size=len(c.region)) * 3
-    found = c.compute_log_cost_slope(alphas)
+    found = c.compute_log_cost_gradient(alphas)
     for i in places:
         up, down = (
             np.log(
@@ -108,7 +110,7 @@ def test_the_share_of_each_group_with_the_largest_gradients_may_move(quota, grou
         control(replace(PLAIN, quota=quota)),
         np.random.default_rng(0).normal(size=4848),
     )
-    movers = c.select_gates_with_largest_gradients(np.abs(gradient), 0.1)
+    movers = c.select_top_gates_per_group(np.abs(gradient), 0.1)
     pairs = list(zip(c.groups, movers, strict=True))
     assert sorted((len(group), len(moved)) for group, moved in pairs) == sorted(groups)
     for group, moved in pairs:
@@ -325,7 +327,8 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
     sizes = {(0, "heads"): 4, (0, "ffn"): 30, (1, "heads"): 4, (1, "ffn"): 30}
     numbers = [1, 12, 4, 3]
     drawn = [
-        gates.sample_random_gates_of_counts(sizes, numbers, seed) for seed in range(400)
+        gates.sample_random_gates_per_region(sizes, numbers, seed)
+        for seed in range(400)
     ]
     ends = np.cumsum(list(sizes.values()))[:-1]
     for on in drawn:
@@ -333,7 +336,7 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
             on.dtype == bool and [part.sum() for part in np.split(on, ends)] == numbers
         )
     assert np.array_equal(
-        drawn[3], gates.sample_random_gates_of_counts(sizes, numbers, 3)
+        drawn[3], gates.sample_random_gates_per_region(sizes, numbers, 3)
     )
     share = np.mean(drawn, 0)  # each part of a region has the same chance
     wanted = np.repeat([1 / 4, 12 / 30, 1, 3 / 30], list(sizes.values()))
@@ -344,21 +347,18 @@ def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
     least = (
         2 * (gated.count_head_flops(48, 12) + gated.count_neuron_flops(48)) + 2 * 48**2
-    ) / gated.masked_flops(shape)
+    ) / gated.count_masked_encoder_flops(shape)
     said = rf"ratio is 0.05, but one gate for each kind .* leaves {least:.4f} .* at least that"
     with pytest.raises(ValueError, match=said):
         control(replace(OURS, ratio=0.05), shape)
     assert control(
         replace(OURS, ratio=round(least, 3) + 0.001), shape
-    ).full == gated.masked_flops(shape)
+    ).full == gated.count_masked_encoder_flops(shape)
 
 
 def test_without_control_everything_moves():
     assert (
-        sum(
-            len(m)
-            for m in control().select_gates_with_largest_gradients(np.zeros(4848), 1.0)
-        )
+        sum(len(m) for m in control().select_top_gates_per_group(np.zeros(4848), 1.0))
         == 4848
     )
 

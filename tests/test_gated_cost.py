@@ -38,8 +38,14 @@ def rounded(value, digits):
 )
 def test_the_four_sizes_to_the_last_digit(name, said, hard):
     shape, mask, printed = gated.REPORTED[name]
-    assert printed == said == rounded(gated.masked_flops(shape, mask) / 1e9, 3)
-    assert gated.masked_flops(shape) / 1e9 == pytest.approx(hard, abs=5e-5)
+    assert (
+        printed
+        == said
+        == rounded(gated.count_masked_encoder_flops(shape, mask) / 1e9, 3)
+    )
+    assert gated.count_masked_encoder_flops(shape) / 1e9 == pytest.approx(
+        hard, abs=5e-5
+    )
 
 
 def test_the_factor_and_the_pooler_are_both_needed():
@@ -48,25 +54,28 @@ def test_the_factor_and_the_pooler_are_both_needed():
     hits = []
     for shape, mask, said in gated.REPORTED.values():
         counts = (
-            gated.masked_flops(shape),
-            gated.masked_flops(shape, mask) - 2 * shape.hidden**2,
+            gated.count_masked_encoder_flops(shape),
+            gated.count_masked_encoder_flops(shape, mask) - 2 * shape.hidden**2,
         )
         hits.append([rounded(count / 1e9, 3) == said for count in counts])
     assert hits == [[False, True], [False, False], [False, False], [True, False]]
 
 
 def test_shares():
-    found = gated.shares(TINY4)
+    found = gated.compute_flops_share_by_part(TINY4)
     assert sum(found.values()) == pytest.approx(1)
     shares = [round(100 * share, 1) for share in found.values()]
     assert shares[:3] == [32.0, 6.6, 61.5]
     assert int(100 * found["feed-forward"]) == 61
     other = cost.Shape("bert", 4, 312, 12, 1024, 30522, 512, 2, 312)
     sizes = [
-        rounded(gated.masked_flops(other, mask) / 1e9, 3) for mask in (1, gated.OPEN)
+        rounded(gated.count_masked_encoder_flops(other, mask) / 1e9, 3)
+        for mask in (1, gated.OPEN)
     ]
     assert sizes == [1.135, 1.127]
-    assert round(100 * gated.shares(other)["feed-forward"], 1) == 57.6
+    assert (
+        round(100 * gated.compute_flops_share_by_part(other)["feed-forward"], 1) == 57.6
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,11 +96,11 @@ def test_units(shape, neurons):
     units = shape.heads * gated.count_head_flops(
         h, d
     ) + shape.ffn * gated.count_neuron_flops(h)
-    assert gated.masked_flops(shape) == shape.layers * units + 2 * h * h
+    assert gated.count_masked_encoder_flops(shape) == shape.layers * units + 2 * h * h
 
 
 def test_true_flops_differ_by_the_classifier_alone():
-    assert cost.flops(TINY4) - gated.masked_flops(TINY4) == 2 * 312 * 2
+    assert cost.flops(TINY4) - gated.count_masked_encoder_flops(TINY4) == 2 * 312 * 2
 
 
 def test_inputs_and_qkv_dimensions():

@@ -164,7 +164,10 @@ def test_a_convolution_is_its_loop(kind, inputs, outputs, kernel, softmax):
         options(kind, kernel=kernel, softmax=softmax, **fixed), 3, inputs, outputs
     )
     x = torch.randn(2, inputs, 4, 3, dtype=torch.float64)
-    close(one(x), slow(kind, x, one.compute_normalised_taps().detach().view(one.full)))
+    close(
+        one(x),
+        slow(kind, x, one.compute_normalised_kernel_weights().detach().view(one.full)),
+    )
     if inputs == outputs == 1:
         assert torch.equal(one(x[:, 0]), one(x)[:, 0])
 
@@ -199,16 +202,16 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
 @pytest.mark.parametrize("maps", [(1, 1), (2, 3)])
 def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
     one = convolution(options(kind, softmax=True, softmax_over=over), 5, *maps)
-    total = one.compute_normalised_taps().sum(
+    total = one.compute_normalised_kernel_weights().sum(
         (-2, -1) if kind == "conv2d" or over == "inputs" else -1
     )
     torch.testing.assert_close(total, torch.ones_like(total))
     assert (
-        one.compute_normalised_taps().shape == one.weight.shape
-        and (one.compute_normalised_taps() > 0).all()
+        one.compute_normalised_kernel_weights().shape == one.weight.shape
+        and (one.compute_normalised_kernel_weights() > 0).all()
     )
     raw = convolution(options(kind), 5)
-    assert raw.compute_normalised_taps() is raw.weight
+    assert raw.compute_normalised_kernel_weights() is raw.weight
 
 
 def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
@@ -239,7 +242,7 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
     module, x = ghosted(3, 12, 6, bias), torch.randn(2, 7, 12, dtype=torch.float64)
     weight, taps = (
         module.dense.weight,
-        module.convolution.compute_normalised_taps()[None, None],
+        module.convolution.compute_normalised_kernel_weights()[None, None],
     )
     each = [x[..., h : h + 3] @ weight[:, h : h + 3].T for h in range(0, 12, 3)]
     offset = module.dense.bias if bias else 0.0
@@ -400,7 +403,9 @@ def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
     ghosts = slow(
         kind,
         each,
-        one.convolution.compute_normalised_taps().detach().view(one.convolution.full),
+        one.convolution.compute_normalised_kernel_weights()
+        .detach()
+        .view(one.convolution.full),
     )
     close(one(x), one.dense(x) + sum(g.relu() if relu else g for g in ghosts.unbind(1)))
 
@@ -448,7 +453,7 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
         get_layers(whole)[0].attention,
         layer.attention.self.ghost.convolution,
     )
-    kernel = convolve.compute_normalised_taps().detach().view(convolve.full)
+    kernel = convolve.compute_normalised_kernel_weights().detach().view(convolve.full)
     rows = mask[:, None, :, None] if masked else torch.ones(1)
     with torch.no_grad():
         q, k, values = (

@@ -18,7 +18,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.execute_grid_code(
+    return notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path(f"ghostbert_{name}"), values
     )
 
@@ -242,6 +242,6 @@ def test_figure_1_names_outlying_seeds_of_the_models_that_it_draws():
     drawings.draw_score_losses(axis, frame, {})
     told = [text.get_text() for text in axis.texts]
     assert told == [f"▼ seed 12: {plot.MINUS}30"]
-    text = drawings.format_score_losses(frame, {}, [])
+    text = drawings.format_ghost_gain_summary(frame, {}, [])
     assert text.endswith("(mean without seed 12)")
     plot.plt.close(figure)

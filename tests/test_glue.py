@@ -129,11 +129,14 @@ def test_stand_ins_give_way_to_official_files(tmp_path):
     text = "index\tsentence1\tsentence2\tgold_label\n0\ta\tb\tneutral\n"
     dev = put(tmp_path, "MNLI/dev_matched.reconstructed.tsv", text)
     other = put(tmp_path, "MNLI/dev_mismatched.sample1000.tsv", text)
-    assert reader.files("MNLI", tmp_path) == {"dev": [dev], "dev_mm": [other]}
+    assert reader.find_files_by_split("MNLI", tmp_path) == {
+        "dev": [dev],
+        "dev_mm": [other],
+    }
     put(tmp_path, "MNLI/dev_matched.sample2.tsv", text)  # several are one after another
     assert reader.load("MNLI", tmp_path)["dev"].index.tolist() == [0, 1]
     official = put(tmp_path, "MNLI/dev_matched.tsv", text)
-    assert reader.files("MNLI", tmp_path)["dev"] == [official]
+    assert reader.find_files_by_split("MNLI", tmp_path)["dev"] == [official]
 
 
 def test_missing_rows_name_the_command_that_fetches_them(tmp_path):

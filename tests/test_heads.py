@@ -47,17 +47,17 @@ QUESTIONS = Split(
 def test_classes_in_the_order_of_the_task_are_kept(tiny, tokenizer, tmp_path):
     model = named(tiny(labels=3), ("ENTAILMENT", "Neutral", "contradiction"))
     backbone.save(model, tokenizer, tmp_path / "model")
-    found, _ = heads.load_network(tmp_path / "model", NLI, 0.0, 0)
+    found, _ = heads.load_task_model_and_tokenizer(tmp_path / "model", NLI, 0.0, 0)
     assert torch.equal(found.classifier.weight, model.classifier.weight)
 
 
 def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
     model = tiny(labels=3)
     backbone.save(model, tokenizer, tmp_path / "model")
-    found, _ = heads.load_network(tmp_path / "model", NLI, 0.0, 0)
+    found, _ = heads.load_task_model_and_tokenizer(tmp_path / "model", NLI, 0.0, 0)
     assert torch.equal(found.classifier.weight, model.classifier.weight)
     with pytest.raises(ValueError, match="has 3 outputs; the task needs 2"):
-        heads.load_network(tmp_path / "model", GLUE["RTE"], 0.0, 0)
+        heads.load_task_model_and_tokenizer(tmp_path / "model", GLUE["RTE"], 0.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,14 @@ def test_other_classes_are_refused_with_the_fix(names, tiny, tokenizer, tmp_path
         f"{', '.join(names)}, the task's entailment, neutral, contradiction; fix: save"
     )
     with pytest.raises(ValueError, match=told):
-        heads.load_network(tmp_path / "model", NLI, 0.0, 0)
+        heads.load_task_model_and_tokenizer(tmp_path / "model", NLI, 0.0, 0)
     encoder = transformers.AutoModel.from_pretrained(tmp_path / "model")
     backbone.save(encoder, tokenizer, tmp_path / "encoder")
     assert (
-        heads.load_network(tmp_path / "encoder", NLI, 0.0, 0)[0].config.num_labels == 3
+        heads.load_task_model_and_tokenizer(tmp_path / "encoder", NLI, 0.0, 0)[
+            0
+        ].config.num_labels
+        == 3
     )
 
 
@@ -84,13 +87,18 @@ def test_a_new_head_has_no_names_to_match(tiny, tokenizer, tmp_path):
         tokenizer,
         tmp_path / "model",
     )
-    assert heads.load_network(tmp_path / "model", NLI, 0.0, 0)[0].config.num_labels == 3
+    assert (
+        heads.load_task_model_and_tokenizer(tmp_path / "model", NLI, 0.0, 0)[
+            0
+        ].config.num_labels
+        == 3
+    )
 
 
 def test_a_span_head_is_drawn_from_the_seed_and_kept(family, tiny, tokenizer, tmp_path):
     backbone.save(tiny(family, masked_lm=True), tokenizer, tmp_path / "model")
     one, same, other = (
-        heads.load_network(tmp_path / "model", SQUAD, 0.1, seed)[0]
+        heads.load_task_model_and_tokenizer(tmp_path / "model", SQUAD, 0.1, seed)[0]
         for seed in (0, 0, 1)
     )
     assert torch.equal(one.qa_outputs.weight, same.qa_outputs.weight)
@@ -98,7 +106,9 @@ def test_a_span_head_is_drawn_from_the_seed_and_kept(family, tiny, tokenizer, tm
     assert {m.p for m in one.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     backbone.save(one, tokenizer, tmp_path / "again")
     assert torch.equal(
-        heads.load_network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight,
+        heads.load_task_model_and_tokenizer(tmp_path / "again", SQUAD, 0.0, 7)[
+            0
+        ].qa_outputs.weight,
         one.qa_outputs.weight,
     )
 
@@ -114,12 +124,12 @@ def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_p
     with pytest.raises(
         ValueError, match="is a BertForSequenceClassification; the task needs"
     ):
-        heads.load_network(tmp_path / "model", SQUAD, 0.0, 0)
+        heads.load_task_model_and_tokenizer(tmp_path / "model", SQUAD, 0.0, 0)
 
 
 def test_rows_of_spans_without_a_span_are_refused(tokenizer):
     with pytest.raises(Refused, match="SQuAD2 is a task of spans; fix: give it span="):
-        heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16)
+        heads.encode_rows_and_make_scorer(tokenizer, QUESTIONS, SQUAD, 16)
 
 
 @pytest.fixture
@@ -129,14 +139,14 @@ def reader(tiny):
 
 
 def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
-    rows, _ = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
-    found = loop.predict(reader, rows, NUMERICS, max_batch_tokens=60)
+    rows, _ = heads.encode_rows_and_make_scorer(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    found = loop.predict_logits(reader, rows, NUMERICS, max_batch_tokens=60)
     assert (
-        found.shape == (len(rows), 2, rows.lengths().max())
+        found.shape == (len(rows), 2, rows.compute_row_lengths().max())
         and found.dtype == np.float32
     )
     for w in range(len(rows)):
-        batch, size = make_batch(rows, [w]), rows.lengths()[w]
+        batch, size = make_batch(rows, [w]), rows.compute_row_lengths()[w]
         with torch.no_grad():
             out = reader(**batch)
         np.testing.assert_allclose(
@@ -146,7 +156,7 @@ def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
 
 
 def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
-    rows, _ = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    rows, _ = heads.encode_rows_and_make_scorer(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
     chosen = list(range(len(rows)))
     batch, labels = make_batch(rows, chosen), rows.labels
     batch |= {name: functional.pad(batch[name], (0, 5)) for name in batch}
@@ -154,7 +164,7 @@ def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
         logits = loop.compute_logits(reader, batch)
     singles = []
     for w in chosen:  # each row alone, without padding
-        size = int(rows.lengths()[w])
+        size = int(rows.compute_row_lengths()[w])
         for side in (0, 1):
             singles.append(
                 functional.cross_entropy(logits[w, side, :size], labels[w, side])
@@ -170,7 +180,7 @@ def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
 
 def perfect(rows, windows):
     """Logits that point at the labels."""
-    logits = np.zeros((len(rows), 2, rows.lengths().max()), np.float32)
+    logits = np.zeros((len(rows), 2, rows.compute_row_lengths().max()), np.float32)
     for w, (first, last) in enumerate(rows.labels.tolist()):
         logits[w, 0, first] = logits[w, 1, last] = (
             1.0 if windows.row[w] == 1 else 9.0 if first else 1.0
@@ -179,7 +189,9 @@ def perfect(rows, windows):
 
 
 def test_marks_of_perfect_logits_and_no_text(tokenizer):
-    rows, marks = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    rows, marks = heads.encode_rows_and_make_scorer(
+        tokenizer, QUESTIONS, SQUAD, 16, SPAN
+    )
     values, arrays = marks(
         perfect(
             rows,
@@ -208,7 +220,7 @@ def test_marks_of_perfect_logits_and_no_text(tokenizer):
         1,
     ]
     assert all(each.dtype.kind in "if" for each in arrays.values())
-    found = spans.cut_span_texts(QUESTIONS, arrays["spans"])
+    found = spans.extract_answer_texts(QUESTIONS, arrays["spans"])
     assert [found[0], found[2]] == ["word12 word13", "word29"]
 
 
@@ -218,8 +230,8 @@ def test_span_options_name_what_is_wrong():
 
 
 def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
-    rows, _ = heads.encode_rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
-    teacher = torch.from_numpy(loop.predict(reader, rows, NUMERICS))
+    rows, _ = heads.encode_rows_and_make_scorer(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    teacher = torch.from_numpy(loop.predict_logits(reader, rows, NUMERICS))
     chosen = [0, 1]
     with torch.no_grad():
         logits = loop.compute_logits(reader, make_batch(rows, chosen))
@@ -237,6 +249,6 @@ def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
 
 def test_the_first_version_always_answers(tokenizer):
     split = QUESTIONS.select_rows([0, 2])
-    rows, marks = heads.encode_rows(tokenizer, split, SQUAD, 16, SPAN)
+    rows, marks = heads.encode_rows_and_make_scorer(tokenizer, split, SQUAD, 16, SPAN)
     values, arrays = marks(np.zeros((len(rows), 2, 16), np.float32))
     assert set(values) == {"exact", "span_f1"} and (arrays["spans"] >= 0).all()

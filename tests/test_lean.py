@@ -8,7 +8,7 @@ from lib.core.options import Numerics
 from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.train import loop
-from lib.train.lean import use_eager_attention_and_few_casts
+from lib.train.lean import speed_up_passes_on_cpu
 
 
 def batch():
@@ -37,7 +37,7 @@ def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
             0.04  # Its head has no tanh, which holds differences small in the others.
         )
     with (
-        use_eager_attention_and_few_casts(model, numerics),
+        speed_up_passes_on_cpu(model, numerics),
         record_hidden_states(model) as seen,
     ):
         near, found = gradients(model, inputs, numerics)
@@ -55,5 +55,5 @@ def test_attention_with_ghost_maps_stays(tiny):
         model, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3}
     )
     before = model.config._attn_implementation
-    with use_eager_attention_and_few_casts(model, Numerics("float32", 1)):
+    with speed_up_passes_on_cpu(model, Numerics("float32", 1)):
         assert model.config._attn_implementation == before

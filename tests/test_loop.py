@@ -21,7 +21,7 @@ from lib.model.options import list_non_default_fields
 from lib.model.parts import get_encoder, set_dropout
 from lib.model.surgery import apply_surgery
 from lib.train import loop, losses
-from lib.train.batches import Encoded, make_batch, order_batches
+from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import UsedEmbeddingRows, train_used_embeddings_only
 
 NUMERICS = Numerics("float32", 1)
@@ -118,7 +118,7 @@ def test_schedule_is_piecewise_linear(steps, warmup):
 @given(number=st.integers(1, 500), batch=st.integers(1, 40), bucket=st.booleans())
 def test_order_covers_each_row_once(number, batch, bucket):
     lengths = np.random.default_rng(number).integers(3, 30, number)
-    batches = order_batches(lengths, batch, 1, 2, bucket)
+    batches = shuffle_row_numbers_into_batches(lengths, batch, 1, 2, bucket)
     assert sorted(np.concatenate(batches).tolist()) == list(range(number))
     assert len(batches) == -(-number // batch) and all(
         1 <= len(rows) <= batch for rows in batches
@@ -130,7 +130,11 @@ def test_order_differs_between_epochs_and_seeds(bucket):
     lengths = np.random.default_rng(0).integers(3, 30, 300)
 
     def rows(seed, epoch):
-        return tuple(np.concatenate(order_batches(lengths, 8, seed, epoch, bucket)))
+        return tuple(
+            np.concatenate(
+                shuffle_row_numbers_into_batches(lengths, 8, seed, epoch, bucket)
+            )
+        )
 
     assert len({rows(seed, epoch) for seed in (0, 1) for epoch in (0, 1)}) == 4
     before = rows(1, 1)
@@ -395,7 +399,7 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
 def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     model, data = tiny(family, labels=3), encoded(23)
     data = Encoded(data.columns, data.labels, model.config.pad_token_id)
-    found = loop.predict(
+    found = loop.predict_logits(
         model.train(), data, NUMERICS, max_batch_tokens=200, pad_to=pad_to
     )
     assert found.shape == (23, 3) and found.dtype == np.float32 and not model.training
@@ -408,7 +412,7 @@ def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
 def test_bfloat16_predictions_are_near(tiny):
     model, data = tiny(), encoded()
     exact, near = (
-        loop.predict(model, data, Numerics(dtype, 1))
+        loop.predict_logits(model, data, Numerics(dtype, 1))
         for dtype in ("float32", "bfloat16")
     )
     assert near.dtype == np.float32 and not np.array_equal(exact, near)
@@ -449,7 +453,7 @@ def test_penalties_are_added_to_the_loss(tiny, tmp_path):
         def __init__(self, weight, name):
             self.weight, self.name = weight, name
 
-        def compute_penalty(self):
+        def compute_penalty_terms(self):
             return {self.name: self.weight.square().sum()}
 
     def make(model, _):
@@ -542,16 +546,18 @@ def test_batches_of_ones_own(tiny, tmp_path):
 def test_a_run_is_where_its_numerics_say(monkeypatch):
     assert list_non_default_fields(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    loop.read_numerics(list_non_default_fields(NUMERICS))
+    loop.apply_numeric_settings(list_non_default_fields(NUMERICS))
     assert (
         loop.get_device().type == "cpu"
     )  # a GPU at hand does not draw runs of the CPU to it
-    loop.read_numerics(list_non_default_fields(replace(NUMERICS, device="cuda")))
+    loop.apply_numeric_settings(
+        list_non_default_fields(replace(NUMERICS, device="cuda"))
+    )
     assert loop.get_device().type == "cuda"
-    loop.read_numerics(list_non_default_fields(NUMERICS))
+    loop.apply_numeric_settings(list_non_default_fields(NUMERICS))
     assert loop.get_device().type == "cpu"
 
 
 def test_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="'tpu'; allowed: '', 'cuda'"):
-        loop.read_numerics({"dtype": "float32", "threads": 1, "device": "tpu"})
+        loop.apply_numeric_settings({"dtype": "float32", "threads": 1, "device": "tpu"})

@@ -6,13 +6,17 @@ import torch
 
 from lib.core.options import Targets
 from lib.train.losses import (
-    compute_attention_error_over_keys,
-    compute_attention_error_over_tokens,
-    compute_attention_error_zero_padded,
+    compute_attention_error_masking_keys,
+    compute_attention_error_zeroing_padding,
+    compute_attention_mean_squared_error,
     compute_mean_squared_error,
     compute_prediction_losses,
 )
-from lib.train.matching import Match, compute_distances, map_layers
+from lib.train.matching import (
+    Match,
+    compute_matching_loss_terms,
+    pair_student_with_teacher_layers,
+)
 
 RNG = np.random.default_rng(0)
 LOGITS, TEACHER, LABELS = (
@@ -115,7 +119,7 @@ def test_matches_against_numpy(mask):
         square = (a.numpy().astype(np.float64) - b.numpy()) ** 2
         return square[REAL.numpy() == 1].mean() if mask else square.mean()
 
-    pairs = map_layers(2, 4)
+    pairs = pair_student_with_teacher_layers(2, 4)
     matches = [
         Match("layers", "embedding", mask=mask),
         Match("layers", "ffn", pairs, mask),
@@ -126,11 +130,14 @@ def test_matches_against_numpy(mask):
         + sum(mse(student["ffn"][i], teacher["ffn"][j]) for i, j in ((0, 1), (1, 3))),
         "blocks": mse(student["attention"][1], teacher["attention"][2]),
     }
-    assert values(compute_distances(matches, student, teacher, REAL)) == pytest.approx(
-        expected, rel=1e-6
-    )
-    same = compute_distances(
-        [Match("ffn", "ffn", map_layers(2, 2), mask)], student, student, REAL
+    assert values(
+        compute_matching_loss_terms(matches, student, teacher, REAL)
+    ) == pytest.approx(expected, rel=1e-6)
+    same = compute_matching_loss_terms(
+        [Match("ffn", "ffn", pair_student_with_teacher_layers(2, 2), mask)],
+        student,
+        student,
+        REAL,
     )
     assert values(same) == {"ffn": 0}
 
@@ -139,7 +146,7 @@ def test_states_go_through_the_students_projection():
     student, teacher = made(1, 0), made(1, 1)
     model = torch.nn.Module()
     model.projection = torch.nn.Linear(4, 4)
-    (value,) = compute_distances(
+    (value,) = compute_matching_loss_terms(
         [Match("a", "ffn", projected=True)], student, teacher, REAL, model
     ).values()
     expected = (model.projection(student["ffn"][0]) - teacher["ffn"][0]).square().mean()
@@ -155,20 +162,20 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
         "scores",
         pairs,
         heads=kept,
-        distance=compute_attention_error_over_tokens,
+        distance=compute_attention_mean_squared_error,
     )
     expected = sum(
         (scores["scores"][i] - whole["scores"][i][:, kept[i]]).square().mean().item()
         for i in (0, 1)
     )
-    assert values(compute_distances([match], scores, whole, REAL))[
+    assert values(compute_matching_loss_terms([match], scores, whole, REAL))[
         "attention"
     ] == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="2 heads in the student, 4 in the teacher"):
-        compute_distances(
+        compute_matching_loss_terms(
             [
                 Match(
-                    "attention", "scores", distance=compute_attention_error_over_tokens
+                    "attention", "scores", distance=compute_attention_mean_squared_error
                 )
             ],
             scores,
@@ -188,27 +195,27 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
 def test_layers_are_evenly_spaced_and_the_last_goes_with_the_last(
     student, teacher, pairs
 ):
-    assert list(map_layers(student, teacher)) == pairs
+    assert list(pair_student_with_teacher_layers(student, teacher)) == pairs
 
 
 def test_depths_that_do_not_divide_are_an_error():
     with pytest.raises(ValueError, match="a student of 4 layers and a teacher of 6"):
-        map_layers(4, 6)
+        pair_student_with_teacher_layers(4, 6)
 
 
 @pytest.mark.parametrize(
     "distance",
     [
-        compute_attention_error_over_tokens,
-        compute_attention_error_over_keys,
-        compute_attention_error_zero_padded,
+        compute_attention_mean_squared_error,
+        compute_attention_error_masking_keys,
+        compute_attention_error_zeroing_padding,
     ],
 )
 @pytest.mark.parametrize("mask", [False, True])
 def test_distances_of_scores_against_numpy(distance, mask):
-    """`compute_attention_error_over_keys` and `compute_attention_error_zero_padded` take scores
-    to padded keys for 0.
-    `compute_attention_error_zero_padded` does so with those of at most -100 too."""
+    """`compute_attention_error_masking_keys` and
+    `compute_attention_error_zeroing_padding` take scores to padded keys for 0.
+    `compute_attention_error_zeroing_padding` does so with those of at most -100 too."""
 
     a, b = (
         torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i))
@@ -217,9 +224,9 @@ def test_distances_of_scores_against_numpy(distance, mask):
     a[0, 0, 0, 0], real = -150.0, REAL.numpy().astype(bool)
     x, y = a.numpy().astype(np.float64), b.numpy().astype(np.float64)
     keys = np.broadcast_to(real[:, None, None, :], x.shape)
-    if distance is not compute_attention_error_over_tokens:
+    if distance is not compute_attention_mean_squared_error:
         x, y = np.where(keys, x, 0), np.where(keys, y, 0)
-    if distance is compute_attention_error_zero_padded:
+    if distance is compute_attention_error_zeroing_padding:
         x = np.where(x <= -100, 0, x)
     square = (x - y) ** 2
     pairs = np.broadcast_to(real[:, None, :, None], x.shape) & keys

@@ -205,7 +205,7 @@ def test_l0_in_eval_mode_has_neither_noise_nor_temperature():
 def test_penalties_and_their_gradients_in_closed_form(method, shift):
     module = masked(method, random(4, 6), random(4, 6, seed=1))
     s = 1 / (1 + (-(module.scores.detach() - shift)).exp())
-    value = module.compute_penalty()
+    value = module.compute_sparsity_penalty()
     value.backward()
     close(value.detach(), s.mean())
     close(module.scores.grad, s * (1 - s) / 24)
@@ -237,7 +237,9 @@ def test_every_projection_is_masked_baked_and_nothing_else(
     assert len(found.scores) == (0 if method == "magnitude" else 12)
     model.train()
     found.before_forward_pass(0, 10)
-    (model(**batch).logits.sum() + sum(found.compute_penalty().values())).backward()
+    (
+        model(**batch).logits.sum() + sum(found.compute_penalty_terms().values())
+    ).backward()
     assert all(scores.grad.abs().sum() > 0 for scores in found.scores)
     expected = logits(model.eval(), batch)
     counts = found.after_last_step()
@@ -382,7 +384,7 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
     assert told["bytes_dense"] < on_disk < told["bytes_dense"] + 20000  # and a header
     again, _ = backbone.load(tmp_path / "model")
     assert torch.equal(logits(again, batch), logits(model, batch))
-    assert torch.equal(mix.find_mix(again).alpha, mix.find_mix(model).alpha)
+    assert torch.equal(mix.find_layer_mix(again).alpha, mix.find_layer_mix(model).alpha)
 
 
 def test_dense_matrices_are_never_counted_as_sparse(tiny):
@@ -395,7 +397,7 @@ def test_the_l0_penalty_is_the_chance_that_a_mask_is_not_zero(score):
     weight = torch.ones(200, 500, dtype=torch.float64)
     module = masked("l0", weight, torch.full_like(weight, score))
     drawn = (module(weight) > 0).double().mean().item()
-    assert drawn == pytest.approx(module.compute_penalty().item(), abs=0.005)
+    assert drawn == pytest.approx(module.compute_sparsity_penalty().item(), abs=0.005)
 
 
 def test_a_pruned_weight_waits_for_its_score(tiny, sentences):

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from lib import data
-from lib.core.memo import reuse_result, reuse_results
+from lib.core.memo import cache_result_within_block, enable_result_cache
 from lib.papers import grids
 
 
@@ -13,18 +13,18 @@ from lib.papers import grids
 def number():
     """A function that returns another number at each call that is computed."""
     numbers = count()
-    return reuse_result(lambda *_, **__: next(numbers))
+    return cache_result_within_block(lambda *_, **__: next(numbers))
 
 
 def test_within_a_block_each_result_is_computed_once(number):
     assert (number(1), number(1)) == (0, 1)
-    with reuse_results():
+    with enable_result_cache():
         assert [number(1), number(1), number(2), number(1, a=3), number(1, a=3)] == [
             *(2, 2, 3, 4, 4)
         ]
-        with reuse_results():
+        with enable_result_cache():
             assert number(1) == 2
-        with reuse_results(is_new=True):
+        with enable_result_cache(start_with_empty_cache=True):
             assert number(1) == 5
         assert number(1) == 2
     assert number(1) == 6
@@ -32,7 +32,7 @@ def test_within_a_block_each_result_is_computed_once(number):
 
 def test_equal_arguments_of_other_types_have_results_of_their_own(number):
     """JSON has 1, 1.0 and true apart, and so have identities of runs."""
-    with reuse_results():
+    with enable_result_cache():
         assert len({number(value) for value in (1, 1.0, True)}) == 3
         assert len({number(a=value) for value in (1, 1.0, True)}) == 3
 
@@ -41,24 +41,24 @@ def test_what_cannot_be_told_apart_is_computed(number):
     class Name(str):
         """Equal to each other of this name, as profiles of two readers are."""
 
-    with reuse_results():
+    with enable_result_cache():
         assert number([1]) != number([1])
         assert number(Name("mini")) != number(Name("mini"))
 
 
 def test_a_dict_that_a_caller_changes_is_not_that_of_the_next():
-    made = reuse_result(lambda: {"rows": 4})
-    with reuse_results():
+    made = cache_result_within_block(lambda: {"rows": 4})
+    with enable_result_cache():
         made()["rows"] = 5
         assert made() == {"rows": 4}
 
 
 def test_an_error_is_raised_at_each_call():
-    @reuse_result
+    @cache_result_within_block
     def fail(_):
         raise TypeError("as the function says")
 
-    with reuse_results():
+    with enable_result_cache():
         for _ in range(2):
             with pytest.raises(TypeError, match="as the function says"):
                 fail(1)
@@ -68,13 +68,13 @@ def test_specs_are_those_without_reuse():
     def make_identities():
         return [grids.teacher_spec("mini", task).id for task in ("SST-2", "STS-B")]
 
-    with data.allow_absent_data():
+    with data.allow_and_record_absent_data():
         within = make_identities()
         made = [grids.teacher_spec("mini", "SST-2") for _ in range(2)]
         assert made[0] is made[1]
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         assert make_identities() == within
-    with data.allow_absent_data(), pytest.MonkeyPatch.context() as patch:
+    with data.allow_and_record_absent_data(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("lib.core.memo._results", None)
         assert make_identities() == within
 
@@ -86,6 +86,6 @@ def test_changed_data_are_noticed_by_the_next_reading(monkeypatch):
     )
     found = []
     for _ in range(2):
-        with reuse_results():
+        with enable_result_cache():
             found += [data.make_data_descriptor("glue", "CoLA", 8)["digest"]] * 2
     assert found == ["a", "a", "b", "b"]

@@ -72,7 +72,7 @@ def test_code_of_other_pages_is_folded_at_the_end():
 @pytest.mark.papers("bermo")
 def test_a_table_of_pages_links_to_pages_of_its_form():
     """Of the pages of a paper, on its summary page; the notebook links to notebooks."""
-    shown = front.format_pages_as_markdown_table(front.list_pages_of_paper("bermo"))
+    shown = front.format_pages_as_markdown_table(front.tabulate_pages_of_paper("bermo"))
     body = BODY | {"id": "bermo_01_summary"}
     path = notebook.find_notebook_path(body["id"])
     cells = [new.new_markdown_cell("# Old", metadata={"tags": ["title"]})]
@@ -94,7 +94,7 @@ def test_a_table_of_pages_links_to_pages_of_its_form():
 
 def test_what_is_folded_stays_so_in_git():
     assert (
-        notebook.format_committed_notebook(nbformat.writes(book())).count(
+        notebook.normalise_notebook_json(nbformat.writes(book())).count(
             '"source_hidden": true'
         )
         == 1
@@ -102,7 +102,9 @@ def test_what_is_folded_stays_so_in_git():
 
 
 METHODS = [
-    path for path in notebook.find_notebooks() if notebook.is_method_notebook(path)
+    path
+    for path in notebook.find_notebooks()
+    if notebook.is_method_explanation_notebook(path)
 ]
 
 
@@ -117,7 +119,10 @@ def test_the_light_page_of_a_method_has_the_text_and_the_code_of_its_notebook(pa
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
             shown = source.partition("\n")[2].strip() if "title" in tags else source
-            assert equation.link_notebooks_to_pages(shown, "page.md", path) in text
+            assert (
+                equation.redirect_notebook_links_to_pages(shown, "page.md", path)
+                in text
+            )
         elif "artefact" in tags:
             assert builder.format_code_as_markdown(cell) in text
 

@@ -132,7 +132,7 @@ def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
     h, count = hidden_states(model, batch), 4 + 6 * (norm == "layers_affine")
     assert apply_surgery(model, op(norm), seed=4) == {"states": 3, "parameters": count}
     with torch.no_grad():
-        mixed = mix.find_mix(model)(list(h), batch["attention_mask"])
+        mixed = mix.find_layer_mix(model)(list(h), batch["attention_mask"])
         out = get_encoder(model)(**batch)
         assert torch.equal(out.last_hidden_state, mixed) and not torch.allclose(
             mixed, h[-1]
@@ -150,7 +150,7 @@ def test_the_mix_stands_before_the_span_head(tiny, sentences):
     h = hidden_states(model, sentences())
     apply_surgery(model, op("channels"), seed=4)
     with torch.no_grad():
-        start, end = model.qa_outputs(mix.find_mix(model)(list(h))).unbind(-1)
+        start, end = model.qa_outputs(mix.find_layer_mix(model)(list(h))).unbind(-1)
         found = model(**sentences())
     assert torch.equal(found.start_logits, start) and torch.equal(found.end_logits, end)
 
@@ -181,7 +181,7 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     for each in [*before, op("layers_affine")]:
         apply_surgery(model, each)
     with torch.no_grad():
-        for value in mix.find_mix(model).parameters():
+        for value in mix.find_layer_mix(model).parameters():
             value.add_(torch.randn_like(value))
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
@@ -192,7 +192,7 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     twin = copy.deepcopy(model)
     assert torch.equal(logits(twin, batch), expected)
     with torch.no_grad():
-        mix.find_mix(twin).gamma.mul_(3)
+        mix.find_layer_mix(twin).gamma.mul_(3)
     assert not torch.allclose(logits(twin, batch), expected)
     assert torch.equal(logits(model, batch), expected)
 
@@ -203,7 +203,7 @@ def test_bert_base_gains_fourteen_parameters():
             backbone.build_random_model(CLASSIFIER, transformers.BertConfig(), ops)
             for ops in ([], [op()], [op("layers_affine")])
         )
-    counts = {n: p.numel() for n, p in mix.find_mix(model).named_parameters()}
+    counts = {n: p.numel() for n, p in mix.find_layer_mix(model).named_parameters()}
     assert counts == {"alpha": 13, "gamma": 1}
     more = [
         count_parameters(each)["parameters"] - count_parameters(plain)["parameters"]
@@ -254,7 +254,7 @@ def test_every_parameter_learns_and_nothing_is_held_back(tiny, sentences):
     model = tiny()
     apply_surgery(model, op("layers_affine"), seed=2)
     model(**sentences()).logits.sum().backward()
-    module = mix.find_mix(model)
+    module = mix.find_layer_mix(model)
     assert all(
         p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters()
     )

@@ -56,10 +56,10 @@ def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
     )
     assert (root / "data" / "models" / "mine" / models.PICKLE).exists()
     assert not (root / "models" / "mine" / models.PICKLE).exists()
-    first = data.digest_checkpoint("mine")
+    first = data.find_checkpoint_digest("mine")
     shutil.rmtree(root / "models" / "mine")
     models.fetch_checkpoint("mine")
-    assert data.digest_checkpoint("mine") == first, (
+    assert data.find_checkpoint_digest("mine") == first, (
         "the same pickle gives the same bytes"
     )
     models.copy_checkpoint("mine", first, root / "run")
@@ -167,7 +167,7 @@ def test_other_and_damaged_contents_are_refused(weights, root, tiny, tokenizer):
 def test_tied_weights_are_stored_apart(root, tmp_path):
     table = torch.arange(6.0).reshape(2, 3)
     torch.save({"b": table, "a": table.T}, tmp_path / "in")
-    models.convert_pickle(tmp_path / "in", tmp_path / "out")
+    models.convert_pickle_to_safetensors(tmp_path / "in", tmp_path / "out")
     found = load_file(tmp_path / "out")
     assert torch.equal(found["b"], table) and torch.equal(found["a"], table.T)
 

@@ -32,8 +32,8 @@ from lib.papers.efficientbert.search.net import Layer, Net
 from lib.stats import cost
 from lib.train.batches import encode_split, make_batch
 from lib.train.lean import (
+    speed_up_passes_on_cpu,
     use_dropout_by_random_bytes,
-    use_eager_attention_and_few_casts,
 )
 
 A, D, F = 12, 4, 96  # the tiny model's heads, head size and neurons
@@ -287,7 +287,7 @@ def test_a_mix_is_one_of_transformers_own_states(tiny, sentences, logits):
         sentences("mpnet"),
     )
     with torch.no_grad():
-        mix.find_mix(model.double()).alpha.copy_(weights.log())
+        mix.find_layer_mix(model.double()).alpha.copy_(weights.log())
         states = theirs.mpnet(**batch, output_hidden_states=True).hidden_states
         mixed = sum(w * state for w, state in zip(weights, states, strict=True))
         expected = theirs.classifier(mixed)
@@ -334,7 +334,7 @@ def test_a_lean_cut_model_computes_the_same(dtype, most, tiny, sentences, logits
     before = logits(model, batch)
     numerics, kind = Numerics(dtype, 1), getattr(torch, dtype)
     with (
-        use_eager_attention_and_few_casts(model, numerics),
+        speed_up_passes_on_cpu(model, numerics),
         use_dropout_by_random_bytes(model),
     ):
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):

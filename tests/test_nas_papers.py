@@ -29,7 +29,7 @@ NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 def grid(name, **values):
     """The rows of the grid of a page."""
     (path,) = notebook.find_notebooks([f"nas_{name}"])
-    return notebook.execute_grid_code(path, values)["grid"]
+    return notebook.list_grid_rows_by_variable(path, values)["grid"]
 
 
 def cells(name):
@@ -139,7 +139,7 @@ def test_grids_of_the_paper(anywhere):
 def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere):
     one, two = (
         nas.pruned_spec(at, "CoLA", ratio=0.1),
-        nas.random_architecture_retrained_spec(at, "CoLA", ratio=0.1),
+        nas.retrained_random_architecture_spec(at, "CoLA", ratio=0.1),
     )
     assert one != two and one.args == two.args
     assert one.inputs["teacher"] == two.inputs["teacher"]
@@ -155,7 +155,7 @@ def test_longer_retraining_is_a_multiple_of_the_epochs_of_the_task(
 ):
     """At paper the larger tasks have 3 epochs, others 10."""
     usual, longer = (
-        nas.random_architecture_retrained_spec(
+        nas.retrained_random_architecture_spec(
             "paper", task, ratio=0.3, epoch_factor=factor
         )
         for factor in (1, nas.TIMES)
@@ -185,7 +185,7 @@ def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
 
 def test_magnitude_pruning_has_settings_of_its_own(anywhere):
     """Those of the public code at paper. Every round has the dense model's rows."""
-    rounds, spec = [], nas.magnitude_spec("paper", "SST-2", 0.4)
+    rounds, spec = [], nas.magnitude_pruned_spec("paper", "SST-2", 0.4)
     while "origin" in spec.inputs:
         rounds, spec = [*rounds, spec], spec.inputs["start"]
     assert spec.step == "finetune"
@@ -197,7 +197,7 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
     for at in ("toy", "mini"):
         task = nas.TEST[at][0]
         first, own = (
-            nas.magnitude_spec(at, task, nas.ROUNDS[at][0]),
+            nas.magnitude_pruned_spec(at, task, nas.ROUNDS[at][0]),
             nas.finetuned_unpruned_spec(at, task, "BERT-base"),
         )
         assert first.inputs["start"] == own
@@ -219,7 +219,7 @@ def test_procedures_differ_in_start_teacher_and_objective(anywhere):
     assert b.inputs["teacher"] == nas.finetuned_unpruned_spec("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
     assert (
-        a.inputs["start"] == nas.untrained_spec("paper")
+        a.inputs["start"] == nas.pretrained_model_spec("paper")
         and b.inputs["start"] == b.inputs["teacher"]
     )
     a, b = a.inputs["search"].args, b.inputs["search"].args
@@ -244,7 +244,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     )["Value"]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (
-            nas.search_spec("paper", task, is_search_augmented=it)
+            nas.architecture_search_spec("paper", task, is_search_augmented=it)
             for it in (False, True)
         )
         assert plain.args["train"]["epochs"] == epochs
@@ -281,18 +281,18 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     "wrong, message",
     [
         (
-            lambda: nas.untrained_spec("toy", "TinyBERT-5L"),
+            lambda: nas.pretrained_model_spec("toy", "TinyBERT-5L"),
             "'TinyBERT-5L'; did you mean 'TinyBERT-6L'",
         ),
         (
-            lambda: nas.untrained_spec("mini", "BERT-Mini"),
+            lambda: nas.pretrained_model_spec("mini", "BERT-Mini"),
             "no stand-in at profile 'mini': take 'toy' or",
         ),
         (lambda: nas.tasks("toy", ["colla"]), "did you mean 'CoLA'"),
         (lambda: nas.tasks("tyo"), "did you mean 'toy'"),
-        (lambda: nas.magnitude_spec("toy", "CoLA", 0.35), "unknown kept share"),
+        (lambda: nas.magnitude_pruned_spec("toy", "CoLA", 0.35), "unknown kept share"),
         (
-            lambda: nas.magnitude_spec("base", "SST-2", 0.3),
+            lambda: nas.magnitude_pruned_spec("base", "SST-2", 0.3),
             r"nas_pruning.ROUNDS: 'base' \(allowed: toy, mini, paper\)",
         ),
         (
@@ -317,7 +317,9 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
         widths = gated.list_widths_of_layers(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
-        share = gated.flops(shape.hidden, 26, widths) / gated.masked_flops(shape)
+        share = gated.flops(
+            shape.hidden, 26, widths
+        ) / gated.count_masked_encoder_flops(shape)
         assert share == pytest.approx(ratio, rel=0.01)
 
 
@@ -383,12 +385,17 @@ def test_deviations_have_the_numbers_of_the_settings():
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
     sizes = {
-        n: round(gated.masked_flops(*of[:2]) / 1e9, 3)
+        n: round(gated.count_masked_encoder_flops(*of[:2]) / 1e9, 3)
         for n, of in gated.REPORTED.items()
     }
     assert sizes == {name: shown for name, (_, _, shown) in gated.REPORTED.items()}
     assert (
-        round(100 * gated.shares(gated.REPORTED["TinyBERT-4L"][0])["feed-forward"])
+        round(
+            100
+            * gated.compute_flops_share_by_part(gated.REPORTED["TinyBERT-4L"][0])[
+                "feed-forward"
+            ]
+        )
         == 61
     )
     notes = []
@@ -462,8 +469,8 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
     runs = Runs(frame, frame[:0], "mini")
     page = defined("t10_magnitude_pruning")
     (source, *_), (scores, gap) = (
-        runs.source_frames[0],
-        page["stated"](*runs.source_frames[0]),
+        runs.result_frames_with_source[0],
+        page["stated"](*runs.result_frames_with_source[0]),
     )
     assert scores == {page["STATED"]: {(source, "SST-2"): "60.0 (1)"}}
     assert gap == {"difference": {(source, "SST-2"): "+10.0"}}
@@ -518,7 +525,7 @@ def test_no_target_is_out_of_reach():
         if shape.heads == 12:
             assert search.Control(
                 nas.make_gate_settings(0.1), number, cost
-            ).full == gated.masked_flops(shape)
+            ).full == gated.count_masked_encoder_flops(shape)
         with pytest.raises(ValueError, match="ask for at least that"):
             search.Control(replace(nas.make_gate_settings(), ratio=0.001), number, cost)
 
@@ -564,16 +571,18 @@ def test_the_settings_are_those_of_the_report(anywhere):
 
 def test_variance_ratio_has_the_interval_of_f(monkeypatch):
     monkeypatch.setattr(
-        measures, "list_scores", lambda part, _: pd.Series(part, dtype=float)
+        measures,
+        "list_scores_of_uncollapsed_runs",
+        lambda part, _: pd.Series(part, dtype=float),
     )
     scores = (
         np.random.default_rng(0).normal(size=(1000, 2, 5))
         * np.array([1.0, 2.0])[:, None]
     )
-    found = [measures.estimate_variance_ratio(pair, {}) for pair in scores]
+    found = [measures.estimate_score_variance_ratio(pair, {}) for pair in scores]
     assert 0.93 < np.mean([e.low <= 0.25 <= e.high for e in found]) < 0.97
-    assert measures.estimate_variance_ratio([[1.0, 2.0], [3.0]], {}) is None
-    assert measures.estimate_variance_ratio([[1.0, 2.0], [3.0, 3.0]], {}) is None
-    e = measures.estimate_variance_ratio([[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]], {})
+    assert measures.estimate_score_variance_ratio([[1.0, 2.0], [3.0]], {}) is None
+    assert measures.estimate_score_variance_ratio([[1.0, 2.0], [3.0, 3.0]], {}) is None
+    e = measures.estimate_score_variance_ratio([[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]], {})
     assert (e.mean, e.n_seeds) == (0.25, 3)
     assert (e.low, e.high) == pytest.approx((0.25 / 39, 0.25 * 39))

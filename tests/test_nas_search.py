@@ -24,7 +24,7 @@ from lib.papers.nas_pruning.control import Control
 from lib.papers.nas_pruning.options import Objective
 from lib.stats.cost import read_shape_of_config
 from lib.train import loop, losses
-from lib.train.batches import encode_split, make_batch, order_batches
+from lib.train.batches import encode_split, make_batch, shuffle_row_numbers_into_batches
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 
@@ -89,7 +89,7 @@ def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).with_seed(0))
     found, whole = (
         run.metrics,
-        gated.masked_flops(shape(backbone.load(run.model_folder)[0])),
+        gated.count_masked_encoder_flops(shape(backbone.load(run.model_folder)[0])),
     )
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert (
@@ -127,7 +127,7 @@ def test_what_a_search_leaves_behind(store):
         {"op": "gates", "regions": ["heads", "ffn"]}
     ]
     assert not hasattr(model, "average")
-    again = loop.predict(
+    again = loop.predict_logits(
         model, encode_split(tokenizer, data.load(DATA)["dev"], 24), NUMERICS
     )
     assert np.array_equal(again, run.read_arrays("predictions")["logits"])
@@ -154,7 +154,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
     spec, store, tmp_path, monkeypatch
 ):
     expected = made(store, spec.with_seed(0))
-    other = Store(runs=tmp_path, records=tmp_path / "none")
+    other = Store(runs_folder=tmp_path, records_folder=tmp_path / "none")
     calls = stop_at(monkeypatch, Control, "update_alphas", 8)
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.with_seed(0), checkpoint_interval_seconds=-1)
@@ -235,7 +235,7 @@ def test_cut_and_retrained_in_two_stages(store):
         == count_parameters(model)["parameters"]
         < 0.75 * whole
     )
-    again = loop.predict(
+    again = loop.predict_logits(
         model, encode_split(tokenizer, data.load(DATA)["dev"], 24), NUMERICS
     )
     assert np.array_equal(again, last.read_arrays("predictions")["logits"])
@@ -308,7 +308,7 @@ def test_from_a_larger_teacher(store):
     run = made(store, search(objective=BOTH, start=encoder(), guide=big).with_seed(0))
     model, _ = backbone.load(run.model_folder)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
-    assert run.metrics["whole_flops"] == gated.masked_flops(shape(model))
+    assert run.metrics["whole_flops"] == gated.count_masked_encoder_flops(shape(model))
 
 
 def test_a_search_reads_augmented_rows(store):
@@ -418,7 +418,9 @@ def test_prediction_is_the_squared_error_of_logits(store):
         backbone.load(made(store, spec).model_folder) for spec in inputs.values()
     ]
     rows, values = encode_split(networks[0][1], data.load(DATA)["train"], 24), []
-    for chosen in order_batches(rows.lengths(), 16, 3, 0):
+    for chosen in shuffle_row_numbers_into_batches(
+        rows.compute_row_lengths(), 16, 3, 0
+    ):
         with torch.no_grad():
             a, b = (
                 network(**make_batch(rows, chosen)).logits for network, _ in networks

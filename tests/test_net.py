@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import pandas as pd
 import pytest
 
-from lib.model.formula import FormulaError, iterate_nodes, parse
+from lib.model.formula import FormulaError, iterate_nodes, parse_feed_forward_formula
 from lib.papers import published
 from lib.papers.efficientbert.recipes import NETS, PLUS_PLUS, THIN
 from lib.papers.efficientbert.search import net
@@ -14,7 +14,7 @@ from lib.papers.efficientbert.search.net import (
     CONVENTIONS,
     Layer,
     Net,
-    count_macs,
+    count_macs_per_token,
     count_net_parameters,
     from_json,
     make_bert,
@@ -78,18 +78,20 @@ MILLIONS = {
 
 
 def test_macs():
-    assert {row: f"{count_macs(NETS[row]) / 1e6:.2f}" for row in MILLIONS} == MILLIONS
+    assert {
+        row: f"{count_macs_per_token(NETS[row]) / 1e6:.2f}" for row in MILLIONS
+    } == MILLIONS
 
 
 def test_parts():
     inner = (540, 270, 180, 135)
-    assert [net.ffn_parameters(540, e) for e in inner] == [
+    assert [net.count_ffn_parameters(540, e) for e in inner] == [
         585360,
         293490,
         196200,
         147555,
     ]
-    assert [net.attention_parameters(d) for d in (540, 360, 768)] == [
+    assert [net.count_attention_parameters(d) for d in (540, 360, 768)] == [
         1169640,
         520560,
         2363904,
@@ -124,7 +126,7 @@ def test_plain_networks_agree_with_the_cost_module(row, name):
     )
     matrices = 2 * shape.hidden**2 + 2 * shape.hidden * labels
     flops = cost.flops(shape, tokens, label_count=labels)
-    assert 2 * tokens * count_macs(NETS[row], tokens) == flops - matrices
+    assert 2 * tokens * count_macs_per_token(NETS[row], tokens) == flops - matrices
 
 
 def test_other_tables_of_words():
@@ -165,11 +167,11 @@ def test_json_round_trip(name):
 
 def test_spellings_of_a_formula_make_one_network():
     assert Layer("W2(relu(mul(W1 x, x)))", 1, 2) == Layer(
-        parse("W2 relu(W1 x * x)"), 1, 2
+        parse_feed_forward_formula("W2 relu(W1 x * x)"), 1, 2
     )
     assert (
-        Layer("W2 gelu(W1 x)", 1, 3).width_ratio == "1/3"
-        and Layer("W2 gelu(W1 x)").width_ratio == "1"
+        Layer("W2 gelu(W1 x)", 1, 3).inner_width_share_text == "1/3"
+        and Layer("W2 gelu(W1 x)").inner_width_share_text == "1"
     )
 
 
@@ -277,7 +279,7 @@ def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
     """Appendix A; its "most stack numbers less than 2" is in corrections.csv."""
     own = NETS["EfficientBERT"]
     sizes = [
-        l.stack * net.ffn_parameters(own.hidden, own.count_inner_channels(l))
+        l.stack * net.count_ffn_parameters(own.hidden, own.count_inner_channels(l))
         for l in own.layers
     ]
     assert min(sizes[:2]) > max(sizes[2:])

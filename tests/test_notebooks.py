@@ -46,9 +46,9 @@ def shown(monkeypatch, tmp_path):
 
 def test_normalised():
     for path in NOTEBOOKS:
-        assert path.read_text() == notebook.format_committed_notebook(
-            path.read_text()
-        ), f"{notebook.make_notebook_id(path)}: run `python -m lib tidy`"
+        assert path.read_text() == notebook.normalise_notebook_json(path.read_text()), (
+            f"{notebook.make_notebook_id(path)}: run `python -m lib tidy`"
+        )
 
 
 @pytest.mark.papers()
@@ -58,7 +58,9 @@ def test_standard_pages_are_made_of_the_notebooks_as_they_are():
         notebook.make_notebook_id(path): notebook.digest_notebook_parts(path)
         for path in NOTEBOOKS
     }
-    assert notebook.read_notebook_digests() == told, "run `python -m lib tidy`"
+    assert notebook.read_committed_notebook_digests() == told, (
+        "run `python -m lib tidy`"
+    )
     for path in NOTEBOOKS:
         values = {
             n: each.default
@@ -91,7 +93,7 @@ def test_outputs_and_empty_cells_are_no_edit():
         "outputs": [],
     }
     body["cells"].append(empty | {"execution_count": None})
-    assert notebook.format_committed_notebook(json.dumps(body)) == T03.read_text()
+    assert notebook.normalise_notebook_json(json.dumps(body)) == T03.read_text()
 
 
 def test_skeleton():
@@ -206,7 +208,8 @@ def test_pages_and_grids_do_not_import_a_framework():
     """Nor grids what draws: commands that read them alone take a second."""
     code = (
         "import sys; from lib.claims import notebook\n"
-        "for p in notebook.find_notebooks(): notebook.execute_grid_code(p, {'profile': 'toy'})\n"
+        "for p in notebook.find_notebooks():\n"
+        "    notebook.list_grid_rows_by_variable(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
         "from lib.report import artefact, site\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
@@ -220,18 +223,20 @@ def test_pages_and_grids_do_not_import_a_framework():
 
 @pytest.mark.papers("ghostbert")
 def test_the_grid_of_table_3():
-    rows = notebook.execute_grid_code(T03, {"profile": "toy", "seeds": [0]})["grid"]
+    rows = notebook.list_grid_rows_by_variable(T03, {"profile": "toy", "seeds": [0]})[
+        "grid"
+    ]
     assert len(rows) == 2 * 2 and len({row["spec"] for row in rows}) == 4
 
 
 @pytest.mark.papers("ghostbert")
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
-    there = notebook.execute_grid_code(T03, {})["recorded"]
+    there = notebook.list_grid_rows_by_variable(T03, {})["recorded"]
     without_data()
-    assert [r["spec"] for r in notebook.execute_grid_code(T03, {})["recorded"]] == [
-        r["spec"] for r in there
-    ]
+    assert [
+        r["spec"] for r in notebook.list_grid_rows_by_variable(T03, {})["recorded"]
+    ] == [r["spec"] for r in there]
 
 
 @pytest.mark.papers("ghostbert")
@@ -264,7 +269,7 @@ def test_recorded_specs_need_no_data(without_data):
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):
     with pytest.raises(error, match=message):
-        notebook.execute_grid_code(T03, values)
+        notebook.list_grid_rows_by_variable(T03, values)
 
 
 @pytest.mark.papers("ghostbert")
@@ -274,7 +279,7 @@ def test_what_papermill_injected_is_checked():
         "profile: str = 'toy'",
         '# Parameters\nsedes = [1]\nprofile = "toy"\n',
     ]
-    assert notebook.list_injected_parameters(history) == ["sedes", "profile"]
+    assert notebook.list_parameters_set_by_papermill(history) == ["sedes", "profile"]
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
         artefact.open_page(
             notebook.make_notebook_id(T03),
@@ -351,7 +356,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
         name, {"profile": "toy"}, tmp_path / "toy"
     ).show_verdicts_and_write_json(found, claim_ids=())
     (tmp_path / "toy" / f"{name}.html").write_text("<!-- whole -->")
-    site.write_profile_index("toy")
+    site.write_page_index_of_profile("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
     told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
@@ -445,7 +450,7 @@ def test_links_and_equations_reach_the_page():
         )
         for place in re.findall(r"\]\(([\w./]+\.(?:ipynb|page\.md))\)", text):
             assert (path.parent / place).is_file(), (path, place)
-        page = equation.prepare_markdown_for_html(text, path)
+        page = equation.render_equations_and_redirect_links(text, path)
         linked = re.findall(r"\]\((\w+)\.html\)", page)
         assert set(linked) <= set(IDS), notebook.make_notebook_id(path)
         assert not re.search(r"\]\([^)]*\.ipynb\)|\$", equation.CODE.sub("", page)), (
@@ -457,14 +462,14 @@ def test_links_and_equations_reach_the_page():
 def test_an_equation_has_the_colour_of_its_text_and_its_words_and_code_stays():
     text = "Let $a_1 < b$ and `$x$`, see [it](../bermo/00_method.ipynb)."
     text += " Also [that](../../figures/mini/nas_00_method.page.md)."
-    page = equation.prepare_markdown_for_html(text, T03)
+    page = equation.render_equations_and_redirect_links(text, T03)
     assert 'fill="currentColor"' in page and "<img" not in page
     assert "[that](nas_00_method.html)" in page
     assert 'aria-label="a_1 &lt; b"' in page
     assert "`$x$`, see [it](bermo_00_method.html)" in page
-    assert page == equation.prepare_markdown_for_html(text, T03)
+    assert page == equation.render_equations_and_redirect_links(text, T03)
     with pytest.raises(ValueError):
-        equation.prepare_markdown_for_html(r"$\frac{a$", T03)
+        equation.render_equations_and_redirect_links(r"$\frac{a$", T03)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=notebook.make_notebook_id)

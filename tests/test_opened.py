@@ -157,7 +157,7 @@ def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
     )
     start = {"name": str(folder), "digest": data.digest_weights(str(folder))}
     train = Train(epochs=1, batch=32, lr=1e-3, max_length=16)
-    told = data.make_data_descriptor("own", own.task(str(path)).name)
+    told = data.make_data_descriptor("own", own.infer_task(str(path)).name)
     run = made(
         here, finetuned(told, train, {"start": Spec("checkpoint", start, seed=0)})
     )

@@ -110,25 +110,26 @@ def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     others = [(f"{text} again", label) for text, label in reviews(40)]
     put(tmp_path, "both/validation.csv", table(others, between=","))
     found = {
-        str(p): rows_of.load(rows_of.task(str(p)).name) for p in (tsv, *kinds, train)
+        str(p): rows_of.load(rows_of.infer_task(str(p)).name)
+        for p in (tsv, *kinds, train)
     }
     assert len({data.digest_splits(splits) for splits in found.values()}) == 1
-    task = data.task("own", rows_of.task(tsv).name)
+    task = data.find_task_by_name("own", rows_of.infer_task(tsv).name)
     assert (task.labels, task.pair, task.metrics[0]) == (
         ("bad", "good"),
         False,
         "accuracy",
     )
-    folder = rows_of.load(rows_of.task(str(tmp_path / "both")).name)
+    folder = rows_of.load(rows_of.infer_task(str(tmp_path / "both")).name)
     assert [len(folder[split]) for split in ("train", "dev")] == [100, 40]
 
 
 def test_a_split_is_drawn_once_and_repeated_texts_stay_together(tmp_path):
     path = put(tmp_path, "a.tsv", table(reviews(120, repeated=3)))
-    splits = rows_of.load(rows_of.task(str(path)).name)
+    splits = rows_of.load(rows_of.infer_task(str(path)).name)
     assert len(splits["dev"]) == 24 and not {*splits["dev"].a} & {*splits["train"].a}
     assert (
-        rows_of.load(rows_of.task(f"{path}: text, label").name)["dev"].a
+        rows_of.load(rows_of.infer_task(f"{path}: text, label").name)["dev"].a
         == splits["dev"].a
     )
 
@@ -148,8 +149,8 @@ def test_labels_are_classes_or_scores_from_0_to_5(tmp_path, labels, classes, fir
     head, more = ("a", "b", "label"), [(f"{a}, too", b, y) for a, b, y in lines]
     put(tmp_path, "pairs/train.csv", table(lines, head, "|"))
     put(tmp_path, "pairs/dev.csv", table(more, head, "|"))
-    name = rows_of.task(str(tmp_path / "pairs")).name
-    task, train = data.task("own", name), rows_of.load(name)["train"]
+    name = rows_of.infer_task(str(tmp_path / "pairs")).name
+    task, train = data.find_task_by_name("own", name), rows_of.load(name)["train"]
     assert task.labels == classes and task.pair and train.y[:2].tolist() == first
     if not classes:  # Users see the scale of their file.
         assert task.scale == (min(labels), max(labels))
@@ -179,8 +180,8 @@ def questions(count=60):
 
 
 def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
-    name = rows_of.task(str(put(tmp_path, "questions.json", questions()))).name
-    task, splits = rows_of.task(name), rows_of.load(name)
+    name = rows_of.infer_task(str(put(tmp_path, "questions.json", questions()))).name
+    task, splits = rows_of.infer_task(name), rows_of.load(name)
     assert task.span and task.metrics[0] == "span_f1" and len(splits["train"]) == 48
     assert not {*splits["train"].b} & {*splits["dev"].b}  # a passage is on one side
     assert splits["dev"].answers[:2] in (
@@ -208,27 +209,27 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     monkeypatch.setattr(
         datasets, "load_dataset", lambda *name: asked.append(name) or there
     )
-    name = rows_of.task("hub:someone/animals/small: words, kind").name
+    name = rows_of.infer_task("hub:someone/animals/small: words, kind").name
     folder = tmp_path / "hub/someone/animals/small"
     assert (
         name
         == f"{folder}: words, kind: classes"
-        == rows_of.task(f"{folder}: words, kind").name
+        == rows_of.infer_task(f"{folder}: words, kind").name
     )
     assert (
         asked == [("someone/animals", "small")]
         and rows_of.format_task_title(name) == "small/"
     )
-    assert data.task("own", name).labels == ("ant", "zebra")
+    assert data.find_task_by_name("own", name).labels == ("ant", "zebra")
     assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
     monkeypatch.setattr(
         datasets, "load_dataset", lambda *name: {"test": there["train"]}
     )
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
-        rows_of.task("hub:someone/else")
+        rows_of.infer_task("hub:someone/else")
     monkeypatch.chdir(tmp_path)  # It has a folder named hub.
     with pytest.raises(ValueError, match="someone/other has no split train"):
-        rows_of.task("hub:someone/other")
+        rows_of.infer_task("hub:someone/other")
 
 
 @pytest.mark.parametrize("number", [60, 0])
@@ -260,7 +261,7 @@ def scored(label, at=7):
 
 def refused(path, error):
     with pytest.raises((ValueError, FileNotFoundError), match=error) as caught:
-        rows_of.load(rows_of.task(str(path)).name)
+        rows_of.load(rows_of.infer_task(str(path)).name)
     assert "\n" not in str(caught.value)
 
 
@@ -377,9 +378,11 @@ def test_absent_and_empty_files_and_lists_in_parquet_are_refused(tmp_path, tsv):
 
 def test_cells_such_as_na_are_text(tmp_path):
     rows = [("NA", "None"), ("null", "NA"), ("nan", "None"), *reviews()]
-    name = rows_of.task(str(put(tmp_path, "a.csv", table(rows, between=",")))).name
+    name = rows_of.infer_task(
+        str(put(tmp_path, "a.csv", table(rows, between=",")))
+    ).name
     splits = rows_of.load(name)
-    assert data.task("own", name).labels == ("NA", "None", "bad", "good")
+    assert data.find_task_by_name("own", name).labels == ("NA", "None", "bad", "good")
     assert {"NA", "null", "nan"} <= {*splits["train"].a, *splits["dev"].a}
 
 
@@ -397,7 +400,9 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         return {
             spec.name
             for spec in notebook.list_grid_specs(
-                notebook.execute_grid_code(path, grids.get_notebook_parameters(mine))
+                notebook.list_grid_rows_by_variable(
+                    path, grids.get_notebook_parameters(mine)
+                )
             )
         }
 
@@ -416,7 +421,7 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     """In the same process, and with the size and the time of before, as rsync and tar
     keep them."""
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    line, path, state = rows_of.task(tsv).name, Path(tsv), Path(tsv).stat()
+    line, path, state = rows_of.infer_task(tsv).name, Path(tsv), Path(tsv).stat()
     before, drawn = (
         data.make_data_descriptor("own", line),
         data.make_data_descriptor("own", line, 20, 0, 10, 30),
@@ -430,14 +435,16 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
         path.stat().st_size == state.st_size
         and path.stat().st_mtime_ns == state.st_mtime_ns
     )
-    after = data.make_data_descriptor("own", rows_of.task(tsv).name)
+    after = data.make_data_descriptor("own", rows_of.infer_task(tsv).name)
     assert after["digest"] != before["digest"]
     assert (
         data.make_data_descriptor("own", line, 20, 0, 10, 30)["unseen"]
         != drawn["unseen"]
     )
     for value in (1, 2):  # A note that lies under the name of another is none.
-        noted = disk.cache_on_disk(["rows", value], [path], lambda value=value: value)
+        noted = disk.read_disk_cache_or_compute(
+            ["rows", value], [path], lambda value=value: value
+        )
         assert noted == value
     one, two = (
         paths.runs_root()
@@ -447,7 +454,7 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
         for v in (1, 2)
     )
     one.write_text(two.read_text())
-    assert disk.cache_on_disk(["rows", 1], [path], lambda: 3) == 3
+    assert disk.read_disk_cache_or_compute(["rows", 1], [path], lambda: 3) == 3
     with pytest.raises(ValueError, match="put the same data back"):
         data.load(before)
     put(tmp_path, "reviews.tsv", table(reviews(80)))
@@ -551,7 +558,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
     mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
-    low = nas.compute_least_reachable_share(mine)
+    low = nas.compute_least_reachable_flops_ratio(mine)
     assert nas.select_reachable_flops_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
     assert nas.select_reachable_flops_ratios("mini") == list(nas.RATIOS)
 
@@ -559,9 +566,12 @@ def test_ratios_are_those_that_one_head_leaves(encoder):
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
-    assert grids.select_tasks(mine, by_profile=ghostbert.TASKS) == ("reviews.tsv",)
+    assert grids.select_tasks(mine, tasks_by_profile=ghostbert.TASKS) == (
+        "reviews.tsv",
+    )
     assert [
-        column.metric for column in grids.list_columns_by_task(mine)["reviews.tsv"]
+        column.metric
+        for column in grids.select_score_columns_by_task(mine)["reviews.tsv"]
     ] == ["accuracy"]
     assert (
         str(mine) == "toy, own data and model"
@@ -574,7 +584,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     ) and "unseen" not in described
     assert bermo.make_pruning_settings(mine, "reviews.tsv")[1].warmup_steps > 0
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
-        grids.select_tasks(mine, ["CoLA"], by_profile=ghostbert.TASKS)
+        grids.select_tasks(mine, ["CoLA"], tasks_by_profile=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
         grids.ReaderProfile("toy", tsv)
 
@@ -617,7 +627,7 @@ def training():
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     specs = notebook.list_grid_specs(
-        notebook.execute_grid_code(path, grids.get_notebook_parameters(mine))
+        notebook.list_grid_rows_by_variable(path, grids.get_notebook_parameters(mine))
     )
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
@@ -700,7 +710,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     )
     assert (
         mine.tokenizer_coverage.summary == line
-        and f"{line}." in mine.format_input_sentences()
+        and f"{line}." in mine.describe_data_and_model()
     )
     assert mine.data_warnings == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
@@ -738,7 +748,7 @@ def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
 
 def test_majority_is_judged_where_no_linear_model_can_be(tmp_path, store):
     rows = [(f"text {i}", "rare" if i in (3, 4) else "good") for i in range(100)]
-    name = rows_of.task(str(put(tmp_path, "a.tsv", table(rows)))).name
+    name = rows_of.infer_task(str(put(tmp_path, "a.tsv", table(rows)))).name
     train = data.read_splits("own", name)["train"]
     assert {*train.y} == {0, 1}
     few = data.make_data_descriptor("own", name, 5)
@@ -789,7 +799,9 @@ def test_what_needs_no_training_is_told_before_any_training(
     assert "bag of words 100.0 points on 20 development rows" in line
     assert "nothing can be shown above that" in line and "above 83.9 only" in line
     steps = {
-        run.name.partition("-")[0] for run in Store().list_runs() if run.origin == "run"
+        run.name.partition("-")[0]
+        for run in Store().iterate_finished_runs()
+        if run.origin == "run"
     }
     assert steps == {"bag_of_words", "checkpoint"}
     monkeypatch.setattr(sweep, "execute_specs", lambda *_, **__: {})
@@ -868,7 +880,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
     values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.execute_grid_code(
+    grid = notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path("92_your_task"), values
     )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -891,9 +903,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
         and grids.find_profile_of_parameters(grids.get_notebook_parameters(mine))
         == mine
     )
-    assert "--length 24" in grids.list_command_options(mine)
+    assert "--length 24" in grids.format_profile_as_command_options(mine)
     values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.execute_grid_code(
+    grid = notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path("92_your_task"), values
     )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -918,7 +930,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ReaderProfile("toy", str(path), encoder(12))
-    grid = notebook.execute_grid_code(
+    grid = notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path("92_your_task"), grids.get_notebook_parameters(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
@@ -962,13 +974,15 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     found = pd.DataFrame(
         {"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"}
     )
-    named = SimpleNamespace(AXES=frontier.AXES, label_models=lambda rows: found)
+    named = SimpleNamespace(
+        AXES=frontier.AXES, select_and_label_model_runs=lambda rows: found
+    )
     there = SimpleNamespace(select_rows_with_runs=lambda frame: frame)
     names |= dict(
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
     parts = {"data": "reviews.tsv" * is_own}
-    told = SimpleNamespace(get_reader_attribute=lambda _, name: parts[name])
+    told = SimpleNamespace(get_reader_profile_attribute=lambda _, name: parts[name])
     told.list_reader_data_warnings = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
     names |= dict(profile="toy")
@@ -1002,7 +1016,7 @@ def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
         ]
         if "def apart" in "".join(cell["source"])
     )
-    names = dict(best=None, page=SimpleNamespace(reader_input_sentences=["mine"]))
+    names = dict(best=None, page=SimpleNamespace(custom_data_and_model_notes=["mine"]))
     exec(text, names)
     right = np.arange(61) % 2
     pairs = [
@@ -1054,7 +1068,7 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
-    grid = notebook.execute_grid_code(
+    grid = notebook.list_grid_rows_by_variable(
         path, grids.get_notebook_parameters(mine) | values
     )["grid"]
     assert {row["m"] for row in grid if "m" in row} == {
@@ -1070,7 +1084,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
         return compare.measure_score_and_chance(
-            row["run"], grids.list_columns_by_task("mini")[row["task"]][0]
+            row["run"], grids.select_score_columns_by_task("mini")[row["task"]][0]
         ).has_collapsed
 
     assert not told(0.8) and told(0.5)

@@ -17,7 +17,7 @@ from lib.papers.efficientbert.search.net import (
     BERT,
     Layer,
     Net,
-    count_macs,
+    count_macs_per_token,
     count_net_parameters,
 )
 
@@ -39,11 +39,14 @@ def test_counts_equal_pytorch_s(text):
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.ones(1, tokens, dtype=torch.long))
     pooler = 2 * 48 * 48
-    assert counter.get_total_flops() == 2 * tokens * count_macs(net, tokens) + pooler
+    assert (
+        counter.get_total_flops()
+        == 2 * tokens * count_macs_per_token(net, tokens) + pooler
+    )
 
 
 def grid(**values):
-    return notebook.execute_grid_code(
+    return notebook.list_grid_rows_by_variable(
         notebook.find_notebook_path(PAGE), {"profile": "toy"} | values
     )["grid"]
 
@@ -74,7 +77,7 @@ from lib.papers.efficientbert.search import space
 
 told = {"settings": list(space.TABLE_1)}
 told["grammars"] = [space.make_grammar(stage) for stage in space.SEARCHED]
-told["candidates"] = [net.to_json() for net in search.draw_candidates("toy", 2)]
+told["candidates"] = [net.to_json() for net in search.sample_stage_1_candidates("toy", 2)]
 """
 USED = """
 import json, torch
@@ -86,7 +89,7 @@ net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))
 model, ids = supernet.build_model_of_net(net), torch.ones(1, 4, dtype=torch.long)
 model(ids).last_hidden_state[..., 0].sum().backward()
 told["moved"] = float(model.encoder.layer[0].output.networks[0].W1.weight.grad.abs().sum())
-told["z"] = float(surface.compute_formula_surface(net, surface.Recipe(points=5))[1].std())
+told["z"] = float(surface.compute_network_surface(net, surface.Recipe(points=5))[1].std())
 print(json.dumps(told))
 """
 

@@ -104,7 +104,7 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
     page = notebook.find_notebook_path("ghostbert_t04_ablation")
-    rows = notebook.execute_grid_code(page, {"profile": "paper"})["grid"]
+    rows = notebook.list_grid_rows_by_variable(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
     assert bare and bare == {
         spec.input_specs_with_seeds["start"].name for spec in without
@@ -132,7 +132,7 @@ def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
 
 @pytest.mark.parametrize("kind, outputs", [("MNLI", 3), ("STS-B", 1)])
 def test_heads_of_other_tasks(kind, outputs):
-    assert data.task("glue", kind).output_width == outputs
+    assert data.find_task_by_name("glue", kind).output_width == outputs
     with torch.device("meta"):
         model = classifier(find_encoder_shape("paper", "roberta"), outputs)
     assert count_parameters(model)["parameters"] == cost.parameters(
@@ -179,7 +179,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         return {name for name, value in now if not torch.equal(value, before[name])}
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
-    numerics = grids.find_profile("paper").numerics
+    numerics = grids.find_profile_settings("paper").numerics
     training = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
     with distilling.build_distillation_objective(
         training, student, teacher, Distil()
@@ -222,7 +222,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
-        for row in notebook.execute_grid_code(page, values)["grid"]
+        for row in notebook.list_grid_rows_by_variable(page, values)["grid"]
     }
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     if scale == "mini":
@@ -247,7 +247,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.execute_grid_code(T01, {"profile": "toy"})
+    rows = notebook.list_grid_rows_by_variable(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {
@@ -255,7 +255,7 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     }
     every = ["RTE", "CoLA"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.execute_grid_code(T01, {"profile": "toy"} | more)["grid"]
+    whole = notebook.list_grid_rows_by_variable(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 2 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
@@ -263,7 +263,8 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     # Nothing of its own to record, but for seeds, which are those of a page's
     # comparisons.
     shared = {
-        row["spec"].id for row in notebook.execute_grid_code(page, {})["recorded"]
+        row["spec"].id
+        for row in notebook.list_grid_rows_by_variable(page, {})["recorded"]
     }
     assert {row["spec"].id for row in rows["recorded"]} <= shared
 
@@ -323,7 +324,9 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
         sizes, heads, ghostbert.make_ghost_options("toy")
     )
     rows = encode_split(tokenizer, data.load(last.args["data"])["dev"], 32)
-    again = loop.predict(model, rows, grids.find_profile("toy").numerics)
+    again = loop.predict_logits(
+        model, rows, grids.find_profile_settings("toy").numerics
+    )
     assert heads < total and np.array_equal(
         again, run.read_arrays("predictions")["logits"]
     )
@@ -366,12 +369,12 @@ def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(
     [
         (ghostbert.student_spec, 2),
         (ghostbert.student_trained_on_labels_spec, 2),
-        (ghostbert.undistilled_spec, 1),
+        (ghostbert.pruned_undistilled_model_spec, 1),
     ],
 )
 def test_every_stage_of_ghosts_tied_to_tokens_is_padded_to_these(make, stages):
     ghosts = ghostbert.make_ghost_options("toy", kind="conv1d_f", tokens=48)
-    spec = make("toy", "CoLA", 3, ghosts=ghosts)
+    spec = make("toy", "CoLA", 3, ghost_options=ghosts)
     for _ in range(stages):
         train = spec.args["train"]
         assert train["pad_to"] == train["max_length"] == 48
@@ -452,7 +455,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.execute_grid_code(T01, values)
+        notebook.list_grid_rows_by_variable(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

@@ -196,7 +196,7 @@ class Here:
         done, self.ended = self.ended, set()
         return done
 
-    def yield_completed(self, function, jobs):
+    def iterate_completed_calls(self, function, jobs):
         return ((job, self.submit(function, *job)) for job in jobs)
 
     def close(self):
@@ -204,7 +204,8 @@ class Here:
 
 
 def perform(page):
-    """As lib.report.builder.run_with_papermill, in a shell of this process."""
+    """As lib.report.builder.execute_notebook_with_papermill, in a shell of this
+    process."""
     os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
     body = nbformat.reads(page.text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
@@ -245,7 +246,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     forget()
     for module in (executors, backends):
         monkeypatch.setattr(module, "Local", Here)
-    monkeypatch.setattr(builder, "run_with_papermill", perform)
+    monkeypatch.setattr(builder, "execute_notebook_with_papermill", perform)
     # Stand-ins learn nothing in so few steps. What is asked is whether pages compare
     # and draw them.
     monkeypatch.setattr(
@@ -256,8 +257,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(notebook, "list_grid_specs", fewer)
     monkeypatch.setattr(
         site.Report,
-        "write_index_of_command",
-        partialmethod(last, site.Report.write_index_of_command),
+        "write_page_index",
+        partialmethod(last, site.Report.write_page_index),
     )
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
@@ -267,7 +268,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         f"{paper}/claims"
     ):  # What is printed is held to the uncut profile.
         if row["check"]:
-            checks.evaluate_formula(paper, row["check"])
+            checks.evaluate_formula_on_printed_tables(paper, row["check"])
     monkeypatch.setitem(
         grids.UNSEEN, "mini", {}
     )  # the small profile's runs are only looked for
@@ -281,8 +282,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 
 def forget():
     conftest.forget()
-    efficientbert_search.draw_candidates.cache_clear()
-    judging.list_rows_of_notebooks.cache_clear()
+    efficientbert_search.sample_stage_1_candidates.cache_clear()
+    judging.list_grid_rows_of_notebooks.cache_clear()
 
 
 def fewer(*grids):
@@ -305,7 +306,7 @@ def some(grids):
 
 
 def last(book, publish):
-    """As lib.report.site.Report.write_index_of_command, which writes every card every two
+    """As lib.report.site.Report.write_page_index, which writes every card every two
     seconds: at the end."""
     if not book.working:
         publish(book)

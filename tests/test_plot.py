@@ -19,7 +19,7 @@ def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
     figure, (axis,) = plot.make_panels(["Cost"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plot.label_points(axis, points, "cost", "score")
+        plot.draw_labelled_points(axis, points, "cost", "score")
     boxes = [text.get_window_extent() for text in axis.texts if text.get_text()]
     assert [text.get_text() for text in axis.texts if text.get_text()] == [
         "a",
@@ -46,7 +46,7 @@ def test_a_row_of_a_forest_has_its_interval_its_printed_diamond_and_its_region()
     data = plot.make_forest_plot_data(rows, printed)
     assert list(data["at"]) == ["6/12, SST-2"] * 2  # 3/12 is not measured
     assert data["low"].tolist()[0] == 2 and pd.isna(data["low"].tolist()[1])
-    figure = plot.draw_forest(data, "ghosts minus pruning (points)")
+    figure = plot.draw_forest_plot(data, "ghosts minus pruning (points)")
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["6/12"]
     assert axis.get_xlabel() == "ghosts minus pruning on SST-2 (points)"
@@ -65,7 +65,7 @@ def test_a_region_with_one_end_is_shaded_to_the_edge():
     """Claims' rows have an empty cell for an end that is not finite."""
     data = plot.make_forest_plot_data({(OURS, "SST-2"): estimate(1.0)})
     data = data.assign(least=0.0, most=None, word="agrees")
-    figure = plot.draw_forest(data)
+    figure = plot.draw_forest_plot(data)
     (region,) = figure.axes[0].collections[0].get_paths()
     assert region.contains_point((9.0, 0.0)) and not region.contains_point((-1.0, 0.0))
     plt.close(figure)
@@ -73,7 +73,7 @@ def test_a_region_with_one_end_is_shaded_to_the_edge():
 
 def test_large_differences_have_an_axis_of_their_own():
     rows = {(OURS, "SST-2"): estimate(1.0), (OURS, "STS-B"): estimate(49.0)}
-    figure = plot.draw_forest(
+    figure = plot.draw_forest_plot(
         plot.make_forest_plot_data(rows), "searched minus random (points)"
     )
     near, far = figure.axes
@@ -142,7 +142,7 @@ def test_the_title_of_a_forest_with_words_counts_them():
     assert plot.format_forest_plot_title(data, "") == (
         "Of 4 measured in points: 2 agree, 1 the other way round, 1 too noisy to say"
     )
-    figure = plot.draw_forest(data)
+    figure = plot.draw_forest_plot(data)
     (axis,) = figure.axes
     texts = [text.get_text() for text in axis.texts]
     assert texts == [*read, "1 seed: too few"]
@@ -153,7 +153,7 @@ def test_the_title_of_a_forest_with_words_counts_them():
 
 def test_a_forest_draws_the_effect_of_interest_where_none_is_printed():
     rows = {(OURS, place): replace(estimate(1.0), interest=1.5) for place in ("a", "b")}
-    figure = plot.draw_forest(
+    figure = plot.draw_forest_plot(
         plot.make_forest_plot_data(rows, {"a": 2.0}), "x minus y (points)"
     )
     (axis,) = figure.axes
@@ -164,7 +164,9 @@ def test_a_forest_draws_the_effect_of_interest_where_none_is_printed():
 
 def test_a_dot_of_few_seeds_does_not_stretch_the_axis_of_intervals():
     rows = {(OURS, "a"): estimate(1.0), (OURS, "b"): estimate(9.0, seeds=1)}
-    figure = plot.draw_forest(plot.make_forest_plot_data(rows), "x minus y (points)")
+    figure = plot.draw_forest_plot(
+        plot.make_forest_plot_data(rows), "x minus y (points)"
+    )
     (axis,) = figure.axes
     assert axis.get_xlim()[1] < 3
     assert [text.get_text() for text in axis.texts] == ["1 seed: too few, +9.0"]
@@ -204,7 +206,7 @@ def test_a_printed_value_beside_too_few_seeds_is_not_cut_off():
     rows = {(OURS, name): estimate(1.0) for name in "a"}
     rows |= {(OURS, name): estimate(1.0, seeds=1) for name in "bc"}
     data = plot.make_forest_plot_data(rows, {"b": 2.5, "c": 30.0})
-    figure = plot.draw_forest(data, "x minus y (points)")
+    figure = plot.draw_forest_plot(data, "x minus y (points)")
     (axis,) = figure.axes
     assert 2.5 < axis.get_xlim()[1] < 30
     texts = [text.get_text() for text in axis.texts]
@@ -216,7 +218,7 @@ def test_a_printed_value_beside_too_few_seeds_is_not_cut_off():
 def test_the_title_of_draws_claims_no_difference_whose_interval_holds_0(gain, is_shown):
     _, (axis,) = plot.make_panels(["As cut"])
     draws = {"a": [80.0, 82.0, 84.0], "b": [81.0 + gain, 83.0 + gain, 83.0 + gain]}
-    plot.draw_scores_of_random_draws(axis, draws, "b")
+    plot.draw_scores_by_group(axis, draws, "b")
     assert axis.get_title().startswith("As cut, b minus a: +")
     assert axis.get_title().endswith("no difference shown") != is_shown
     plt.close(axis.figure)
@@ -227,7 +229,7 @@ def test_a_sweep_shows_which_points_have_too_few_seeds():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [("3/12", 1, -0.5, -1.0, 0.0, 3), ("3/12", 5, 0.4, -9.0, 9.0, 1)]
     _, (axis,) = plot.make_panels([""])
-    plot.draw_differences_over_values(axis, pd.DataFrame(rows, columns=columns))
+    plot.draw_differences_over_setting_values(axis, pd.DataFrame(rows, columns=columns))
     (bars,) = axis.containers
     assert list(bars[0].get_xdata()) == [1]  # only this one has an interval
     low, high = axis.get_ylim()
@@ -238,7 +240,7 @@ def test_every_line_of_a_sweep_is_drawn_and_five_have_colours_of_their_own():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [(f"{m}/12", 1, -0.5, -1.0, 0.0, 3) for m in range(1, 8)]
     figure, (axis,) = plot.make_panels([""])
-    plot.draw_differences_over_values(axis, pd.DataFrame(rows, columns=columns))
+    plot.draw_differences_over_setting_values(axis, pd.DataFrame(rows, columns=columns))
     colours = {
         line.get_label(): line.get_color()
         for line in axis.get_lines()

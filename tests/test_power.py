@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from lib.claims.cells import parse_cell
 from lib.claims.words import AGREES, DECIDED, NO_EFFECT, NOISY, OPPOSITE, Result
-from lib.stats.paired import Pair, paired_difference
+from lib.stats.paired import Pair, estimate_paired_difference
 
 ROWS, LEVEL, SHARED = (
     872,
@@ -44,7 +44,7 @@ def estimates(rng, effects, seeds, tasks):
             baseline, *methods = right.astype(int)
             for group, said in zip(pairs, methods, strict=True):
                 group.append(Pair(task, seed, labels, said, baseline, "accuracy"))
-    return [paired_difference(each) for each in pairs]
+    return [estimate_paired_difference(each) for each in pairs]
 
 
 def words(effect, seeds, tasks, times, text="a > b", printed=None):

@@ -6,7 +6,7 @@ import pytest
 from lib.claims import judging as source
 from lib.claims import lists
 from lib.claims.cells import parse_seeds
-from lib.core.spec import find_ancestors
+from lib.core.spec import find_transitive_input_specs
 from lib.papers import frontier, grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
@@ -31,7 +31,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
     long, usual = (
         {
             row["spec"].args["train"]["epochs"]
-            for row in grids.list_search_rows_of_networks(rows)
+            for row in grids.list_architecture_searches_of_models(rows)
             if row["model"].startswith("10 % NAS")
         }
         for rows in (ours, theirs)
@@ -48,7 +48,7 @@ def own(name):
 def test_central_claims_have_their_tasks_and_their_planned_seeds():
     assert {row["task"] for row in own("G1")} == {"SST-2", "STS-B"}
     assert [row["seed"] for row in own("B2")][:8] == [*range(10, 18)]
-    assert set(source.list_central_claims()) == {
+    assert set(source.list_central_claim_ids()) == {
         line["id"] for line in lists.read_csv_in_published_folder("central")
     }
 
@@ -62,7 +62,7 @@ def test_each_task_of_mini_counts_once(monkeypatch):
     )
     for scale in ("mini", "paper"):
         compare.estimate_difference(
-            None, "a", "b", grids.list_columns_by_task(scale, nas.COLUMNS)
+            None, "a", "b", grids.select_score_columns_by_task(scale, nas.COLUMNS)
         )
     assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1
 
@@ -114,7 +114,7 @@ def test_trials_on_development_rows_are_those_that_are_told():
     searches = [
         spec
         for id in ("N1", "N4", "N9")
-        for spec in find_ancestors([row["spec"] for row in own(id)])
+        for spec in find_transitive_input_specs([row["spec"] for row in own(id)])
     ]
     gates = [spec.args["gates"] for spec in searches if spec.step == "nas_search"]
     assert gates and ("steps", 0.0) not in {

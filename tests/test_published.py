@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lib.claims import lists, notebook
-from lib.core.papers import find_papers
+from lib.core.papers import list_papers_by_name
 from lib.papers import grids, published
 
 
@@ -73,7 +73,7 @@ def test_corrections_are_lines_for_the_places_that_they_name():
         published.list_transcription_corrections("efficientbert", "table17")
 
 
-PAPERS = tuple(find_papers())
+PAPERS = tuple(list_papers_by_name())
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -113,7 +113,7 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     labels = ["Pruning Approach", "Model"]
     rename = dict(
         rename_row=lambda name: name.removesuffix("_BASE"),
-        column_names={"QQP F1": "F1"},
+        new_name_by_column={"QQP F1": "F1"},
     )
     row = published.make_printed_score_table(
         "bermo", "table04_pruning_methods", labels, **rename
@@ -124,7 +124,7 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
 
 @pytest.mark.papers("ghostbert")
 def test_gaps_are_points_above_each_other_row():
-    with_widths = published.compute_printed_differences(
+    with_widths = published.compute_printed_gains_of_method(
         "ghostbert", "table4", "Model", "GhostBERT", [1]
     )
     rows = published.make_printed_score_table("ghostbert", "table4", "Model", [1])
@@ -155,7 +155,7 @@ def test_misses_are_told_by_place():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
-    told = published.read_deviations_by_profile(paper)
+    told = published.read_deviation_sentences_by_profile(paper)
     assert list(told) == ["toy", "mini", "base", "paper"]
     assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(
         told["mini"]
@@ -169,7 +169,7 @@ def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(pa
 
 @pytest.mark.papers("nas_pruning")
 def test_deviations_have_parts():
-    told = published.read_deviations_by_profile("nas_pruning", "digits")
+    told = published.read_deviation_sentences_by_profile("nas_pruning", "digits")
     assert (
         "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
     )
@@ -180,5 +180,5 @@ def test_trainings_of_four_scales_stand_in_one_table():
     assert [train.epochs for train in made.values()] == [6, 3, 3, 3]
     assert [train.pad_to for train in made.values()] == [0, 0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
-        grids.select_tasks("tou", by_profile={"toy": ("CoLA",)})
-    assert grids.select_seeds("toy", [7], by_profile={"toy": (0,)}) == (7,)
+        grids.select_tasks("tou", tasks_by_profile={"toy": ("CoLA",)})
+    assert grids.select_seeds("toy", [7], seeds_by_profile={"toy": (0,)}) == (7,)

@@ -44,7 +44,7 @@ figure, axis = plt.subplots()
 axis.plot(runs["seed"], runs["matthews"])
 axis.set(title=evil, xlabel=evil)
 page.show_figure(figure, runs[["seed", "matthews"]])
-page.show_table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
+page.show_table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index_names=["row " + evil])
 page.show_remarks([evil], evil, evil)
 print(evil)""".replace("EVIL", repr(EVIL))
 KILL = """import multiprocessing, os, pathlib, signal
@@ -73,7 +73,7 @@ def write(folder, name, *artefact, grid=GRID):
             "code",
         ),
         ("grid", grid, "code"),
-        ("runs", "runs = page.collect_frame(grid)", "code"),
+        ("runs", "runs = page.collect_result_frame(grid)", "code"),
         *(("artefact", text, "code") for text in artefact),
         ("verdicts", "page.show_verdicts_and_write_json()", "code"),
     ]
@@ -92,7 +92,7 @@ def write(folder, name, *artefact, grid=GRID):
         "nbformat_minor": 5,
     }
     (folder / f"{name}.ipynb").write_text(
-        notebook.format_committed_notebook(json.dumps(body))
+        notebook.normalise_notebook_json(json.dumps(body))
     )
 
 
@@ -326,7 +326,9 @@ def test_plan_and_show(workbook):
     root, lib, _ = workbook
     assert "2 results, 0 runs missing" in lib("plan").stdout
     store = Store(root / "runs", root / "records")
-    made = [run for run in store.list_runs("finetune-*") if run.origin == "run"]
+    made = [
+        run for run in store.iterate_finished_runs("finetune-*") if run.origin == "run"
+    ]
     both = sorted(run.name for run in made if store.copy_run_to_records(run))
     left, at_work = (made[0].folder.with_name(f"{name}.part") for name in "67")
     left.mkdir()

@@ -93,7 +93,7 @@ TEXT, LABEL = (lambda i: texts()[i]), (lambda i: i // 3 % 2)
     ],
 )
 def test_what_is_no_text_is_left_out_and_told(tmp_path, name, content, first, unused):
-    reading = own.read_dataset_line(str(put(tmp_path, name, content)))
+    reading = own.read_user_data(str(put(tmp_path, name, content)))
     assert first in reading.lines[0] and f"left out: {unused}" in reading.lines
     assert not reading.task.pair and reading.splits["train"].b is None
 
@@ -114,7 +114,7 @@ def test_why_a_column_is_left_out_is_told_for_every_choice_of_the_label(tmp_path
         "mood": f"left out: stars (it decides the label), {more}",
     }
     for label, line in left.items():
-        assert line in own.read_dataset_line(f"{path}: text, {label}: classes").lines
+        assert line in own.read_user_data(f"{path}: text, {label}: classes").lines
 
 
 def test_every_line_that_is_no_row_is_counted(tmp_path):
@@ -126,7 +126,7 @@ def test_every_line_that_is_no_row_is_counted(tmp_path):
         if name == "a.jsonl":
             head, lines = "", [json.dumps(row) for row in body]
         text = "\n".join([head, line, *lines[:30], line, *lines[30:], line, line, ""])
-        told = own.read_dataset_line(
+        told = own.read_user_data(
             str(put(tmp_path, name, text.removeprefix("\n")))
         ).lines
         first = 1 if name == "a.jsonl" else 2
@@ -141,7 +141,9 @@ def test_two_labels_and_what_is_left_over_are_refused_with_lines_that_work(tmp_p
     path = put(tmp_path, "two.tsv", content)
     both = f"--data '{path}: text, score' or --data '{path}: text, label'"
     refused(path, both)
-    kinds = [own.task(f"{path}: text, {name}").labels for name in ("score", "label")]
+    kinds = [
+        own.infer_task(f"{path}: text, {name}").labels for name in ("score", "label")
+    ]
     assert kinds == [(), ("0", "1")]
     path = put(tmp_path, "left.csv", columns(",", text=TEXT, tone=TEXT, label=LABEL))
     refused(path, f"fix: name them, the label last: --data '{path}: text, label'")
@@ -159,7 +161,7 @@ def test_two_labels_and_what_is_left_over_are_refused_with_lines_that_work(tmp_p
     refused(path, f"--data '{path}: tweet_texts, tweet_sentiment'")
     path = put(tmp_path, "names.tsv", columns(wording=TEXT, verdict=LABEL))
     refused(path, f"--data '{path}: wording, verdict'")
-    assert own.task(f"{path}: wording, verdict").labels == ("0", "1")
+    assert own.infer_task(f"{path}: wording, verdict").labels == ("0", "1")
 
 
 def test_a_text_that_says_the_label_is_refused_even_if_it_is_chosen(tmp_path):
@@ -172,14 +174,14 @@ def test_a_text_that_says_the_label_is_refused_even_if_it_is_chosen(tmp_path):
 def test_columns_stand_behind_any_path(tmp_path, tail):
     content = columns(",", title=TEXT, body=TEXT, stars=lambda i: 1 + i % 5)
     for name in ("rows.csv", "a: b/rows: of mine.csv"):
-        task = own.task(f"{put(tmp_path, name, content)}{tail}")
+        task = own.infer_task(f"{put(tmp_path, name, content)}{tail}")
         assert task.pair and len(task.labels) == 5
         assert (
-            own.task(task.name) == task
+            own.infer_task(task.name) == task
             and own.format_task_title(task.name)
             == name[-len(own.format_task_title(task.name)) :]
         )
-    assert own.task(f"{tmp_path}/rows.csv{tail}: scores").labels == ()
+    assert own.infer_task(f"{tmp_path}/rows.csv{tail}: scores").labels == ()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_file_without_a_header_is_told_how_to_get_one(tmp_path, name, label, s
     refused(path, rf"that is a row; .*; fix: .*printf '{label}\\n'; cat {path}")
     refused(f"{path}: text, label", "that is a row; expected the names of the columns")
     head = label.replace(r"\\t", "\t")
-    reading = own.read_dataset_line(
+    reading = own.read_user_data(
         str(put(tmp_path, f"names-{name}", "\n".join([head, *lines])))
     )
     assert len(reading.lines[0].partition(";")[0].split(",")) == suits
@@ -220,7 +222,7 @@ def test_a_file_without_a_header_is_told_how_to_get_one(tmp_path, name, label, s
 )
 def test_the_kind_of_label_is_told_and_can_be_said(tmp_path, label, kind, low_high):
     path = put(tmp_path, "a.tsv", csv(rows(90, label), "\t"))
-    reading = own.read_dataset_line(str(path))
+    reading = own.read_user_data(str(path))
     is_classes = kind == CLASSES
     assert bool(reading.task.labels) == is_classes
     assert (len(reading.task.labels) if is_classes else reading.task.scale) == low_high
@@ -229,16 +231,16 @@ def test_the_kind_of_label_is_told_and_can_be_said(tmp_path, label, kind, low_hi
     assert len(others) == (is_classes or len(set(map(label, range(90)))) <= 45)
     for other in others:
         line = other.partition("--data ")[2].strip("'")
-        assert bool(own.task(line).labels) != is_classes
-        assert len(own.read_dataset_line(line).lines) == len(reading.lines)
-    assert own.task(reading.task.name) == reading.task
+        assert bool(own.infer_task(line).labels) != is_classes
+        assert len(own.read_user_data(line).lines) == len(reading.lines)
+    assert own.infer_task(reading.task.name) == reading.task
 
 
 def test_spellings_of_a_number_are_one_class_and_other_spellings_are_refused(tmp_path):
     mixed = put(
         tmp_path, "a.csv", csv(rows(label=lambda i: ["1", "0", "1.0", "00"][i % 4]))
     )
-    reading = own.read_dataset_line(str(mixed))
+    reading = own.read_user_data(str(mixed))
     assert reading.task.labels == ("0", "1")
     assert "one class each: 1 and 1.0; 0 and 00" in reading.lines
     for one, other in (("Good", "good"), ("good  one", "good one")):
@@ -257,7 +259,7 @@ def test_spellings_of_a_number_are_one_class_and_other_spellings_are_refused(tmp
 def test_labels_are_those_of_training_rows(tmp_path):
     put(tmp_path, "d/train.tsv", csv(rows(), "\t"))
     put(tmp_path, "d/dev.tsv", csv(rows(20, lambda i: f"{i % 2}.0", " v"), "\t"))
-    reading = own.read_dataset_line(str(tmp_path / "d"))
+    reading = own.read_user_data(str(tmp_path / "d"))
     assert reading.task.labels == ("0", "1") and {*reading.splits["dev"].y} == {0, 1}
     for label in (
         lambda i: "cd"[i % 2],
@@ -273,7 +275,7 @@ def test_labels_are_those_of_training_rows(tmp_path):
 
 def test_a_class_is_not_drawn_away_from_training(tmp_path):
     once = rows(200, lambda i: f"rare {i}" if i % 20 == 7 else "ab"[i % 2])
-    splits = own.read_dataset_line(str(put(tmp_path, "a.tsv", csv(once, "\t")))).splits
+    splits = own.read_user_data(str(put(tmp_path, "a.tsv", csv(once, "\t")))).splits
     assert {*splits["train"].y} == {*range(12)} and {*splits["dev"].y} == {0, 1}
     assert not {*splits["train"].a} & {*splits["dev"].a}
 
@@ -282,7 +284,7 @@ def test_a_class_is_not_drawn_away_from_training(tmp_path):
 def test_test_rows_without_labels_are_not_read(tmp_path, body):
     put(tmp_path, "d/train.csv", csv(rows()))
     put(tmp_path, "d/test.csv", body)
-    reading = own.read_dataset_line(str(tmp_path / "d"))
+    reading = own.read_user_data(str(tmp_path / "d"))
     assert reading.task.labels == ("0", "1") and {*reading.splits} == {"train", "dev"}
     assert "the test rows have no labels, so they are not read" in reading.lines
 
@@ -292,7 +294,7 @@ def test_development_rows_have_several_names(tmp_path, name):
     put(tmp_path, "d/train.csv", csv(rows()))
     put(tmp_path, f"d/{name}.csv", csv(rows(20, more=" v")))
     put(tmp_path, "d/extra.csv", csv(rows(20, more=" e")))
-    reading = own.read_dataset_line(str(tmp_path / "d"))
+    reading = own.read_user_data(str(tmp_path / "d"))
     assert [len(reading.splits[n]) for n in ("train", "dev")] == [48, 20]
     assert f"files: train train.csv, dev {name}.csv" in reading.lines
     assert "not read: extra.csv" in reading.lines
@@ -310,7 +312,7 @@ def test_tables_without_training_rows_are_named(tmp_path):
 def test_repeated_rows_are_counted_and_refused_when_all_are(tmp_path):
     put(tmp_path, "d/train.csv", csv(rows()))
     put(tmp_path, "d/dev.csv", csv([*rows(5), *rows(15, more=" v")]))
-    reading = own.read_dataset_line(str(tmp_path / "d"))
+    reading = own.read_user_data(str(tmp_path / "d"))
     assert reading.cautions == ("5 of 20 dev rows are training rows too",)
     assert {*reading.cautions} <= {*reading.lines}
     put(tmp_path, "d/dev.csv", csv(rows(20)))
@@ -338,17 +340,17 @@ def test_repeated_rows_are_counted_and_refused_when_all_are(tmp_path):
     ],
 )
 def test_public_forms_of_tables_are_the_same_rows(tmp_path, name, content):
-    splits = own.read_dataset_line(str(put(tmp_path, name, content))).splits
+    splits = own.read_user_data(str(put(tmp_path, name, content))).splits
     assert sorted([*splits["train"].a, *splits["dev"].a]) == sorted(texts())
 
 
 def test_quotes_are_marks_where_all_of_them_can_be(tmp_path):
     said = [row | {"text": f'"He said ""{row["text"]}"""'} for row in rows()]
-    reading = own.read_dataset_line(str(put(tmp_path, "a.tsv", csv(said, "\t"))))
+    reading = own.read_user_data(str(put(tmp_path, "a.tsv", csv(said, "\t"))))
     assert {text[:9] for text in reading.splits["train"].a} == {'He said "'}
     assert "a.tsv has its cells in quotes" in reading.lines
     said[3]["text"] = 'a 5" nail'  # Now no quote is a mark.
-    reading = own.read_dataset_line(str(put(tmp_path, "a.tsv", csv(said, "\t"))))
+    reading = own.read_user_data(str(put(tmp_path, "a.tsv", csv(said, "\t"))))
     assert {text[:9] for text in reading.splits["train"].a} <= {
         '"He said ',
         'a 5" nail',
@@ -357,7 +359,7 @@ def test_quotes_are_marks_where_all_of_them_can_be(tmp_path):
 
 def test_few_empty_rows_are_counted_and_left_out(tmp_path):
     body = [*rows(98), {"text": "", "label": 1}, {"text": "no label", "label": ""}]
-    reading = own.read_dataset_line(str(put(tmp_path, "a.csv", csv(body))))
+    reading = own.read_user_data(str(put(tmp_path, "a.csv", csv(body))))
     assert sum(map(len, reading.splits.values())) == 98
     line = "left out 2 of 100 rows with an empty cell (1 in text, 1 in label), such as a.csv:100"
     assert line in reading.lines
@@ -370,7 +372,7 @@ def test_few_empty_rows_are_counted_and_left_out(tmp_path):
 def test_a_cell_may_hold_a_book(tmp_path):
     body = rows()
     body[3]["text"] = "word " * 40_000
-    splits = own.read_dataset_line(str(put(tmp_path, "a.csv", csv(body)))).splits
+    splits = own.read_user_data(str(put(tmp_path, "a.csv", csv(body)))).splits
     assert max(map(len, [*splits["train"].a, *splits["dev"].a])) == 199_999
 
 
@@ -387,16 +389,16 @@ def test_no_encoding_is_claimed_that_may_be_wrong(tmp_path, name):
 def test_questions_come_in_public_variants(tmp_path):
     body = questions(60)
     asked = [qa for a in body["data"] for p in a["paragraphs"] for qa in p["qas"]]
-    plain = own.read_dataset_line(str(put(tmp_path, "a.json", body))).splits["dev"]
+    plain = own.read_user_data(str(put(tmp_path, "a.json", body))).splits["dev"]
     for qa in asked:
         for answer in qa["answers"]:
             answer["answer_start"] = str(answer["answer_start"])
         qa["answers"] = qa["answers"] or [{"text": "", "answer_start": -1}]
-    variant = own.read_dataset_line(str(put(tmp_path, "b.json", body))).splits["dev"]
+    variant = own.read_user_data(str(put(tmp_path, "b.json", body))).splits["dev"]
     assert variant.answers == plain.answers and (variant.y == plain.y).all()
     for qa in asked[0:4:2]:
         qa["answers"][0]["answer_start"] = 1
-    reading = own.read_dataset_line(str(put(tmp_path, "c.json", body)))
+    reading = own.read_user_data(str(put(tmp_path, "c.json", body)))
     assert sum(map(len, reading.splits.values())) == 58
     assert any(
         line.startswith("left out 2 of 60 questions of c.json: question '0good'")
@@ -426,9 +428,12 @@ def test_a_data_set_is_taken_wherever_a_file_is(tmp_path):
         task, splits = lib.rows(place)
         assert task.labels == ("ant", "zebra")
         assert [len(splits[name]) for name in ("train", "dev")] == [60, 20]
-    reading = own.read_dataset_line(str(tmp_path / "saved"))
+    reading = own.read_user_data(str(tmp_path / "saved"))
     assert "not read: unsupervised" in reading.lines
-    assert own.files(reading.task.name) and own.task(reading.task.name) == reading.task
+    assert (
+        own.list_task_files(reading.task.name)
+        and own.infer_task(reading.task.name) == reading.task
+    )
     task, splits = lib.rows(train)
     assert {*splits} == {"train", "dev"} and task.labels == ("ant", "zebra")
     again, _ = lib.rows(lib.dataset(splits))  # What this package writes, it reads.

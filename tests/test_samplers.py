@@ -31,9 +31,9 @@ def proposed(method, history, seed=0, space=SPACE):
 def evaluations(count, score, space=SPACE, seed=0):
     rng, found = np.random.default_rng(seed), {}
     while len(found) < count:
-        net = space.draw_candidate(rng)
-        found[space.make_duplicate_key(net)] = Evaluation(
-            net, space.make_duplicate_key(net), score(net)
+        net = space.sample_candidate(rng)
+        found[space.make_deduplication_key(net)] = Evaluation(
+            net, space.make_deduplication_key(net), score(net)
         )
     return list(found.values())
 
@@ -48,11 +48,11 @@ def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     first, again = (proposed(method, history, 3) for _ in range(2))
     samplers.fit_classifier_cascade.cache_clear()
     assert first == again == proposed(method, list(history), 3)
-    assert SPACE.make_duplicate_key(first) not in {e.key for e in history}
+    assert SPACE.make_deduplication_key(first) not in {e.key for e in history}
     assert (
         len(
             {
-                SPACE.make_duplicate_key(proposed(method, history, seed))
+                SPACE.make_deduplication_key(proposed(method, history, seed))
                 for seed in range(5)
             }
         )
@@ -110,7 +110,7 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
         lambda f: f[:, 0] == 3,
         lambda f: f[:, 0] == 5,
     ]  # two ids of the first layer at once
-    net = samplers.draw_candidate_in_region(
+    net = samplers.sample_candidate_in_region(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
     assert find_size_index(net.layers[0]) == 3
@@ -164,7 +164,7 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
         lambda net: float(find_size_index(net.layers[0]) == 0),
     ):
         history = evaluations(count, score)
-        assert SPACE.make_duplicate_key(proposed(method, history)) not in {
+        assert SPACE.make_deduplication_key(proposed(method, history)) not in {
             e.key for e in history
         }
 
@@ -196,7 +196,7 @@ def test_a_cascade_learns_that_failures_are_worse_than_negative_scores(monkeypat
 
 def test_random_search_draws_from_the_space():
     drawn = proposed("random", evaluations(30, first_id), 5)
-    assert drawn == SPACE.draw_candidate(np.random.default_rng(5))
+    assert drawn == SPACE.sample_candidate(np.random.default_rng(5))
 
 
 def test_the_cascade_is_greedy():

@@ -329,10 +329,12 @@ def likeness(run, teacher):
     rows, found = data.load(DATA)["held_out"], []
     for folder in (run.model_folder, teacher.model_folder):
         model, tokenizer = backbone.load(folder)
-        encoded, _ = heads.encode_rows(
+        encoded, _ = heads.encode_rows_and_make_scorer(
             tokenizer, rows, data.find_described_task(DATA), 32
         )
-        found.append(loop.predict(model.eval(), encoded, NUMERICS).astype(np.float64))
+        found.append(
+            loop.predict_logits(model.eval(), encoded, NUMERICS).astype(np.float64)
+        )
     return float(np.exp(-np.mean((found[0] - found[1]) ** 2)))
 
 
@@ -386,11 +388,11 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
             net, type(model), model.config, num_labels=1
         ).eval()
         supernet.inherit_weights(part, model)
-        encoded, marks = heads.encode_rows(
+        encoded, marks = heads.encode_rows_and_make_scorer(
             tokenizer, rows, data.find_described_task(DATA), 32
         )
         assert (
-            marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"]
+            marks(loop.predict_logits(part, encoded, NUMERICS))[0]["spearman"]
             == entry["score"]
         )
 

@@ -11,12 +11,12 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import has_predictions_on_examples, parse_cells, row_matches_model
+from lib.claims.cells import is_run_scored_on_examples, parse_cells, row_matches_model
 from lib.claims.seeds import (
     PlannedCell,
-    add_planned_seeds,
     find_planned_comparison_of_models,
     list_planned_cells,
+    repeat_rows_at_planned_seeds,
 )
 from lib.core import paths
 from lib.core.rows import Row
@@ -64,34 +64,36 @@ def seeds_of(found):
 
 
 def test_a_row_has_the_union_of_the_seeds_of_all_cells_that_name_it(plans):
-    found = add_planned_seeds("page", "mini", rows("a", "b", "c", "e", m=3))
+    found = repeat_rows_at_planned_seeds("page", "mini", rows("a", "b", "c", "e", m=3))
     assert seeds_of(found) == {
         "a": [10, 11, 12, 20, 21],
         "b": [10, 11, 12],
         "c": [20, 21],
         "e": [0, 1],  # No cell names it.
     }
-    at_nine = seeds_of(add_planned_seeds("page", "mini", rows("a", "b", "d", m=9)))
+    at_nine = seeds_of(
+        repeat_rows_at_planned_seeds("page", "mini", rows("a", "b", "d", m=9))
+    )
     assert at_nine == {"a": [20, 21, 30], "b": [0, 1], "d": [30]}
 
 
 def test_rows_differ_by_their_seed_and_spec_alone(plans):
     made = rows("a", m=3, more="kept")
-    for row in add_planned_seeds("page", "mini", made):
+    for row in repeat_rows_at_planned_seeds("page", "mini", made):
         assert row.with_seed(0) == made[0]
         assert row["spec"].id == made[0]["spec"].id
 
 
 def test_a_page_without_such_cells_and_a_profile_without_a_plan_are_left(plans):
     made = rows("a", "b", m=3)
-    assert add_planned_seeds("another", "mini", made) == made
+    assert repeat_rows_at_planned_seeds("another", "mini", made) == made
     for scale in ("toy", "paper"):
-        assert add_planned_seeds("page", scale, made) == made
+        assert repeat_rows_at_planned_seeds("page", scale, made) == made
 
 
 def test_a_row_without_a_seed_is_left(plans):
     once = [Row(SPEC, model="a", m=3)]
-    assert add_planned_seeds("page", "mini", once) == once
+    assert repeat_rows_at_planned_seeds("page", "mini", once) == once
 
 
 @pytest.mark.papers("nas_pruning")
@@ -99,10 +101,10 @@ def test_a_cell_of_scores_names_no_search(plans):
     """A search stands under its network's name, and scores no model. A measure names it
     too."""
     assert seeds_of(
-        add_planned_seeds("page", "mini", rows("a", m=3, step="nas_search"))
+        repeat_rows_at_planned_seeds("page", "mini", rows("a", m=3, step="nas_search"))
     ) == {"a": [0, 1]}
     assert seeds_of(
-        add_planned_seeds("page", "mini", rows("d", m=9, step="nas_search"))
+        repeat_rows_at_planned_seeds("page", "mini", rows("d", m=9, step="nas_search"))
     ) == {"d": [30]}
 
 
@@ -115,7 +117,7 @@ NOTEBOOKS = [
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         yield
 
 
@@ -124,7 +126,7 @@ def lacking(path):
     lacks."""
     grid = [
         row
-        for made in notebook.execute_grid_code(path, {"profile": "mini"}).values()
+        for made in notebook.list_grid_rows_by_variable(path, {"profile": "mini"}).values()
         for row in made
     ]  # fmt: skip
     found = []
@@ -134,7 +136,7 @@ def lacking(path):
             own = [
                 row
                 for row in own
-                if plan.cell.measure or has_predictions_on_examples(row["spec"])
+                if plan.cell.measure or is_run_scored_on_examples(row["spec"])
             ]
             places = {}
             for row in own:
@@ -176,20 +178,24 @@ def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
     def less(page, scale, made):
         return [
             row
-            for row in add_planned_seeds(page, scale, made)
+            for row in repeat_rows_at_planned_seeds(page, scale, made)
             if row.get("seed") != last
         ]
 
-    monkeypatch.setattr(notebook, "add_planned_seeds", less)
+    monkeypatch.setattr(notebook, "repeat_rows_at_planned_seeds", less)
     assert {seed for *_, seeds in lacking(path) for seed in seeds} == {last}
-    monkeypatch.setattr(notebook, "add_planned_seeds", lambda page, scale, made: made)
+    monkeypatch.setattr(
+        notebook, "repeat_rows_at_planned_seeds", lambda page, scale, made: made
+    )
     assert any(lacking(path) for path in NOTEBOOKS)
 
 
 @pytest.mark.papers("ghostbert")
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
-    grid = notebook.execute_grid_code(path, {"profile": "mini", "seeds": [3]})["grid"]
+    grid = notebook.list_grid_rows_by_variable(path, {"profile": "mini", "seeds": [3]})[
+        "grid"
+    ]
     assert {row["seed"] for row in grid} == {3}
 
 
@@ -245,7 +251,7 @@ def metrics(monkeypatch):
     from lib.stats.compare import Column
 
     of = {"SST-2": (Column("SST-2", "SST-2", "accuracy"),)}
-    monkeypatch.setattr(grids, "list_columns_by_task", lambda *_: of)
+    monkeypatch.setattr(grids, "select_score_columns_by_task", lambda *_: of)
 
 
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):

@@ -26,18 +26,18 @@ BROWSER = pytest.mark.skipif(
 def folder(monkeypatch, tmp_path):
     """The folder of a profile without a page; its index is written."""
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    site.write_profile_index("toy")
+    site.write_page_index_of_profile("toy")
     return tmp_path / "toy"
 
 
 def make_pages(folder):
     """Write what the index takes for pages that are made, with contents to link to."""
-    for name in front.list_ordered_pages("toy"):
+    for name in front.list_notebook_ids_in_index("toy"):
         body = {"profile": "toy", "differs": [], "answer": ["+1.0 points"]}
         body |= {"counted": "none needed", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
         (folder / f"{name}.html").write_text("<!-- 0 -->")
-    site.write_profile_index("toy")
+    site.write_page_index_of_profile("toy")
 
 
 def seen(page, script, tmp_path):
@@ -68,7 +68,9 @@ def dead(folder):
 
 
 def test_no_link_of_a_site_is_dead_though_no_page_is_made(folder):
-    assert len(list(folder.glob("*.html"))) == 1 + len(front.list_ordered_pages("toy"))
+    assert len(list(folder.glob("*.html"))) == 1 + len(
+        front.list_notebook_ids_in_index("toy")
+    )
     assert dead(folder) == []
     (folder / "90_claims.html").unlink()
     (folder / "other.html").write_text('<a href="90_claims.html#x"> <a href="#y">')
@@ -86,7 +88,7 @@ def test_a_page_that_is_made_is_not_written_over(folder):
         and builder.split_html_and_digest(page)[1] == "promised"
     )
     page.write_text("whole <!-- 0 -->")
-    site.write_profile_index("toy")
+    site.write_page_index_of_profile("toy")
     assert page.read_text() == "whole <!-- 0 -->"
 
 
@@ -103,7 +105,7 @@ def test_a_card_counts_what_the_verdicts_of_its_paper_say(folder):
             counts[claim["paper"]][line["word"]] += 1
     for paper, card in zip(lists.PAPERS, cards, strict=True):
         for word, count in counts[paper].items():
-            assert f"{count} {words.inflect_word_after_count(word, count)}" in card, (
+            assert f"{count} {words.inflect_verdict_word(word, count)}" in card, (
                 paper,
                 word,
             )
@@ -130,7 +132,7 @@ def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn
 
 
 def test_pages_lead_to_the_next_and_the_one_before():
-    names = front.list_ordered_pages("mini")
+    names = front.list_notebook_ids_in_index("mini")
     turns = {name: builder.find_previous_and_next_pages(name, "mini") for name in names}
     ends = [[page and page[0] for page in turns[name]] for name in names]
     assert [before or "" for before, _ in ends] == ["", *names[:-1]]
@@ -169,7 +171,7 @@ def printed(tmp_path, columns, inches):
     columns, a picture of this size, and what a reader of paper cannot use."""
     cells = pd.DataFrame([["a long cell", *["81.2 ± 0.4 (3)"] * columns]])
     cells.columns = ["model", *(f"recorded, mini, task {n}" for n in range(columns))]
-    picture, _ = plot.make_panels(["a title"], *inches, columns=1)
+    picture, _ = plot.make_panels(["a title"], *inches, max_column_count=1)
     frame = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     parts = [
         frame.top("mini", "A page").replace("@media print", "@media all"),
@@ -212,11 +214,11 @@ def test_nothing_of_a_printed_page_is_cut(tmp_path, columns, inches, side):
 def test_a_page_is_made_again_when_a_word_that_it_shows_changes(name, monkeypatch):
     page = builder.PageBuilder(notebook.find_notebook_path(name), Path())
     store = builder.Store()
-    before = builder.digest_page_contents(page, store)
-    assert builder.digest_page_contents(page, store) == before
+    before = builder.digest_page_inputs(page, store)
+    assert builder.digest_page_inputs(page, store) == before
     other = [
         row | {"word": "agrees too"} if row["claim"] == "N1" else row
         for row in judging.read_verdicts_csv()
     ]
     monkeypatch.setattr(judging, "read_verdicts_csv", lambda: other)
-    assert builder.digest_page_contents(page, store) != before
+    assert builder.digest_page_inputs(page, store) != before

@@ -55,14 +55,14 @@ def test_neither_torch_nor_the_hub_is_imported():
 
 def test_every_source_has_tasks():
     for name in data.FOLDERS.keys() - {"own"}:
-        module = data.import_source(name)
+        module = data.import_data_source_module(name)
         assert callable(module.load) and data.list_tasks(name)
         for each, task in data.list_tasks(name).items():
-            assert data.task(name, each) is task and task.name == each
+            assert data.find_task_by_name(name, each) is task and task.name == each
     with pytest.raises(
         ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"
     ):
-        data.import_source("gleu")
+        data.import_data_source_module("gleu")
     with pytest.raises(
         Refused, match="'own' has no list of tasks: name one by its file"
     ):
@@ -122,7 +122,7 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
 
     def told():
         forget()
-        return data.digest_local_rows("glue", "SST-2")
+        return data.digest_rows_and_list_splits("glue", "SST-2")
 
     digest, names = told()
     assert digest == data.digest_splits(
@@ -131,12 +131,14 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
         "train",
         "dev",
     ]
-    reads = data.import_source("glue").load
+    reads = data.import_data_source_module("glue").load
     monkeypatch.setattr(
-        data.import_source("glue"), "load", lambda *_: pytest.fail("read again")
+        data.import_data_source_module("glue"),
+        "load",
+        lambda *_: pytest.fail("read again"),
     )
     assert told() == (digest, names)
-    monkeypatch.setattr(data.import_source("glue"), "load", reads)
+    monkeypatch.setattr(data.import_data_source_module("glue"), "load", reads)
     (folder / "train.tsv").write_text("sentence\tlabel\na b\t1\ne f\t0\n")
     assert told()[0] != digest
     (folder / "train.tsv").unlink(), (folder / "dev.tsv").unlink()
@@ -148,7 +150,9 @@ def test_a_grid_looks_for_no_file_where_the_folder_of_the_data_is_not_there(
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setattr(data, "digest_local_rows", lambda *_: pytest.fail("looked for"))
+    monkeypatch.setattr(
+        data, "digest_rows_and_list_splits", lambda *_: pytest.fail("looked for")
+    )
     official = data.read_committed_data_digests()["glue/SST-2"]
     assert data.make_data_descriptor("glue", "SST-2", 20)["digest"] == official
     (tmp_path / "glue").mkdir()
@@ -170,7 +174,7 @@ def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
     forget()
     try:
         assert (
-            data.digest_local_rows(*key.split("/"))[0]
+            data.digest_rows_and_list_splits(*key.split("/"))[0]
             == data.read_committed_data_digests()[key]
         )
     except FileNotFoundError as error:

@@ -21,7 +21,7 @@ from lib.papers.efficientbert.search.grow import (
     parse_prefix_tokens,
     parse_valid_prefix_tokens,
 )
-from lib.papers.efficientbert.search.language import check_formula
+from lib.papers.efficientbert.search.language import parse_and_check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.papers.efficientbert.search.sizes import LayerChoices
 from lib.papers.efficientbert.search.space import IDS, Space, find_size_index
@@ -73,17 +73,20 @@ def test_another_id_is_refused(k, q):
 
 def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     space = Space("stage3", BASE, 15_000_000, 16_000_000)
-    assert space.count_size_choices() == 4_480_424
-    assert Space("stage3", BASE).count_size_choices() == 16**6
-    sums = space.size_choices_within_bounds.ways[-1][0] + space.parameters_without_ffns
+    assert space.count_layer_size_combinations() == 4_480_424
+    assert Space("stage3", BASE).count_layer_size_combinations() == 16**6
+    sums = (
+        space.size_choices_within_bounds.ways[-1][0]
+        + space.parameter_count_without_ffns
+    )
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
 
 
 def test_counts_of_many_layers_are_exact():
     space = Space("stage3", replace(BASE, layers=BASE.layers * 2))
-    assert space.count_size_choices() == 16**12
+    assert space.count_layer_size_combinations() == 16**12
     assert space.is_within_parameter_bounds(
-        space.draw_candidate(np.random.default_rng(0))
+        space.sample_candidate(np.random.default_rng(0))
     )
 
 
@@ -96,7 +99,9 @@ def test_sizes_are_those_of_all_choices():
     sizes = LayerChoices(costs, low, high)
     assert sizes.count_combinations() == len(inside)
     rng = np.random.default_rng(0)
-    drawn = Counter(tuple(sizes.draw_choices(rng)) for _ in range(200 * len(inside)))
+    drawn = Counter(
+        tuple(sizes.sample_option_indices(rng)) for _ in range(200 * len(inside))
+    )
     assert set(drawn) == set(inside)
     assert np.ptp(list(drawn.values())) < 6 * np.sqrt(200)  # equally likely
 
@@ -105,11 +110,11 @@ def test_the_toy_space_is_counted_and_drawn_within_its_window():
     low, high = window()
     inside = {ids for ids in product(IDS, repeat=2) if low <= size(ids) <= high}
     space = toy("stage3", low, high)
-    assert space.count_size_choices() == len(inside) < 100
+    assert space.count_layer_size_combinations() == len(inside) < 100
     rng = np.random.default_rng(1)
-    assert {ids_of(space.draw_candidate(rng)) for _ in range(3000)} == inside
+    assert {ids_of(space.sample_candidate(rng)) for _ in range(3000)} == inside
     assert all(
-        low <= space.count_net_parameters(space.draw_candidate(rng)) <= high
+        low <= space.count_net_parameters(space.sample_candidate(rng)) <= high
         for _ in range(20)
     )
 
@@ -124,7 +129,7 @@ def test_a_window_without_candidates_is_said_at_once():
 
 def test_stage_2_keeps_ids_and_looks_at_no_window():
     start = NETS["Search Stage 1"]
-    net = Space("stage2", start, 30_000_000, 31_000_000).draw_candidate(
+    net = Space("stage2", start, 30_000_000, 31_000_000).sample_candidate(
         np.random.default_rng(0)
     )
     assert ids_of(net) == ids_of(start)
@@ -134,7 +139,7 @@ def test_stage_2_keeps_ids_and_looks_at_no_window():
 def test_prefix_lists_read_back(name):
     for layer in NETS[name].layers:
         assert parse_prefix_tokens(list_prefix_tokens(layer.tree)) == layer.tree
-    assert list_prefix_tokens(language.parse(BERT)) == [
+    assert list_prefix_tokens(language.parse_feed_forward_formula(BERT)) == [
         "linear",
         "gelu",
         "linear",
@@ -148,18 +153,27 @@ def test_prefix_lists_read_back(name):
 def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public
     code."""
-    roll, seed, tries = dice(3), list_prefix_tokens(language.parse(BERT)), 40_000
+    roll, seed, tries = (
+        dice(3),
+        list_prefix_tokens(language.parse_feed_forward_formula(BERT)),
+        40_000,
+    )
     changed = (mutate_prefix_tokens(seed, linears, roll) for _ in range(tries))
     found = [tokens for tokens in changed if parse_valid_prefix_tokens(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
-        check_formula(parse_prefix_tokens(tokens))
+        parse_and_check_formula(parse_prefix_tokens(tokens))
 
 
 def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     """Every result reads to its end, whatever it is; the seed list is left alone."""
-    roll, seed = dice(0), list_prefix_tokens(language.parse("tanh(W2 max(W1 x, x))"))
+    roll, seed = (
+        dice(0),
+        list_prefix_tokens(
+            language.parse_feed_forward_formula("tanh(W2 max(W1 x, x))")
+        ),
+    )
     before = list(seed)
     for _ in range(2000):
         tokens = mutate_prefix_tokens(seed, 4, roll)
@@ -180,20 +194,26 @@ def test_trees_are_three_to_seven_high(monkeypatch):
         ("W1 x + W2 x", False),
     ):
         assert (
-            bool(parse_valid_prefix_tokens(list_prefix_tokens(language.parse(text))))
+            bool(
+                parse_valid_prefix_tokens(
+                    list_prefix_tokens(language.parse_feed_forward_formula(text))
+                )
+            )
             == there
         )
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert parse_valid_prefix_tokens(list_prefix_tokens(language.parse(text)))
+            assert parse_valid_prefix_tokens(
+                list_prefix_tokens(language.parse_feed_forward_formula(text))
+            )
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
     net = replace(TOY, layers=(Layer(BERT), Layer("W1 gelu(x) + W2 tanh(x)", 1, 1)))
     space = Space("stage3", net, tables=TOY_TABLES)
-    assert space.count_size_choices() == 16 * 4
+    assert space.count_layer_size_combinations() == 16 * 4
     rng = np.random.default_rng(0)
-    assert {space.draw_candidate(rng).layers[1].q for _ in range(50)} == {1}
+    assert {space.sample_candidate(rng).layers[1].q for _ in range(50)} == {1}
     assert {space.mutate_net(net, rng).layers[1].q for _ in range(50)} == {1}
 
 
@@ -202,14 +222,14 @@ def test_candidates_are_of_their_space(stage):
     low, high = window()
     space, rng = toy(stage, low, high), np.random.default_rng(0)
     for _ in range(12):
-        net = space.draw_candidate(rng)
+        net = space.sample_candidate(rng)
         assert (
             "ids" not in space.searched_dimensions
             or low <= space.count_net_parameters(net) <= high
         )
         assert replace(net, layers=TOY.layers) == TOY
         for layer, start in zip(net.layers, TOY.layers, strict=True):
-            check_formula(layer.formula, 96, net.count_inner_channels(layer))
+            parse_and_check_formula(layer.formula, 96, net.count_inner_channels(layer))
             assert (
                 "formula" in space.searched_dimensions or layer.formula == start.formula
             )
@@ -220,7 +240,7 @@ def test_candidates_are_of_their_space(stage):
 def test_draws_are_a_function_of_the_generator():
     space = toy("stage1")
     rngs = map(np.random.default_rng, (5, 5))
-    first, again = ([space.draw_candidate(rng) for _ in range(3)] for rng in rngs)
+    first, again = ([space.sample_candidate(rng) for _ in range(3)] for rng in rngs)
     assert first == again and len(set(first)) > 1
 
 
@@ -228,7 +248,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
     low, high = window(0.5)
     for stage in ("stage1", "stage2", "stage3"):
         space, rng = toy(stage, low, high), np.random.default_rng(2)
-        net, kinds = space.draw_candidate(rng), Counter()
+        net, kinds = space.sample_candidate(rng), Counter()
         for _ in range(40):
             other = space.mutate_net(net, rng)
             assert space.is_within_parameter_bounds(other)
@@ -245,7 +265,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
 def test_mutations_reach_all_networks_of_the_window_with_one_other_id():
     low, high = window(0.5)
     space, rng = toy("stage3", low, high), np.random.default_rng(0)
-    net = space.draw_candidate(rng)
+    net = space.sample_candidate(rng)
     first, second = ids_of(net)
     near = {(i, second) for i in IDS} ^ {(first, i) for i in IDS}
     wanted = {ids for ids in near if low <= size(ids) <= high}
@@ -281,8 +301,8 @@ def test_keys_are_equal_for_networks_that_differ_by_order_alone():
             ("W2 gelu(W1 x + x)", 2),
         )
     )
-    assert space.make_duplicate_key(one) == space.make_duplicate_key(other)
-    assert len({space.make_duplicate_key(net) for net in (one, third, narrow)}) == 3
+    assert space.make_deduplication_key(one) == space.make_deduplication_key(other)
+    assert len({space.make_deduplication_key(net) for net in (one, third, narrow)}) == 3
 
 
 def test_identities_tell_spaces_apart_and_read_back():
@@ -343,7 +363,9 @@ def test_ends_of_parts():
 
 
 def test_width_errors_are_no_formula():
-    tokens = list_prefix_tokens(language.parse("W1 x + W2 gelu(x)"))
+    tokens = list_prefix_tokens(
+        language.parse_feed_forward_formula("W1 x + W2 gelu(x)")
+    )
     assert parse_valid_prefix_tokens(tokens) and parse_valid_prefix_tokens(
         tokens, 96, 96, "truncate"
     )

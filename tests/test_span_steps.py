@@ -88,17 +88,17 @@ def test_what_is_kept_of_answers(name, task, runs):
         found["index"], dev.index
     )
     assert np.array_equal(found["labels"], dev.y)
-    texts, version = spans.cut_span_texts(dev, found["spans"]), int(task[-1])
+    texts, version = spans.extract_answer_texts(dev, found["spans"]), int(task[-1])
     said = [
         "" if version == 2 and more > 0 else text
         for text, more in zip(texts, found["null"], strict=True)
     ]
-    for metric, value in answers.score_answers(said, dev.answers).items():
+    for metric, value in answers.compute_exact_match_and_f1(said, dev.answers).items():
         assert run.metrics[metric] == value
     for metric in ("exact", "span_f1"):
         assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)
     model, tokenizer = backbone.load(run.model_folder)
-    rows, marks = heads.encode_rows(
+    rows, marks = heads.encode_rows_and_make_scorer(
         tokenizer,
         dev,
         data.find_described_task(DATA[task]),
@@ -106,7 +106,7 @@ def test_what_is_kept_of_answers(name, task, runs):
         to_plain_json(SPAN),
     )
     assert np.array_equal(
-        marks(loop.predict(model, rows, NUMERICS))[1]["spans"], found["spans"]
+        marks(loop.predict_logits(model, rows, NUMERICS))[1]["spans"], found["spans"]
     )
 
 
@@ -155,7 +155,9 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 def test_distillation_on_augmented_rows(runs):
     lines = (runs["more"].model_folder / "variants.jsonl").read_text().splitlines()
-    rows = [list(augment.iterate_augmented_rows(json.loads(line))) for line in lines]
+    rows = [
+        list(augment.iterate_augmented_text_pairs(json.loads(line))) for line in lines
+    ]
     before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
     counts = [len(each) for each in rows]
     assert runs["more"].read_arrays("rows")["counts"].tolist() == counts

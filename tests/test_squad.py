@@ -65,7 +65,9 @@ def test_stand_ins_are_read_in_order_and_give_way(tmp_path):
     train = read.load("SQuAD1", tmp_path)["train"]
     assert train.a == ["Where is Normandy?", "Who?", "Where?", "Near what?"]
     assert train.index.tolist() == [0, 1, 2, 3]
-    names = [path.name for path in read.files("SQuAD1", tmp_path)["train"]]
+    names = [
+        path.name for path in read.find_files_by_split("SQuAD1", tmp_path)["train"]
+    ]
     assert names == ["train-v1.1.prefix.json", "train-v1.1.sample.json"]
     put(tmp_path, "train-v1.1.json", second)
     assert read.load("SQuAD1", tmp_path)["train"].a == ["Near what?"]
@@ -175,9 +177,11 @@ def test_scores_of_one_answer(prediction, golds, exact, f1):
 def test_score_of_all_questions():
     golds = [["France"], ["The Normans", "Normans"], ["."]]
     predictions = ["in France", "normans", ""]
-    two = measure.score_answers(predictions, golds)
+    two = measure.compute_exact_match_and_f1(predictions, golds)
     assert two == {"exact": pytest.approx(2 / 3), "span_f1": pytest.approx(8 / 9)}
-    assert measure.score_answers([*predictions, "x", ""], [*golds, [], []]) == {
+    assert measure.compute_exact_match_and_f1(
+        [*predictions, "x", ""], [*golds, [], []]
+    ) == {
         "exact": pytest.approx(3 / 5),
         "span_f1": pytest.approx((8 / 3 + 1) / 5),
         "has_answer_exact": pytest.approx(2 / 3),
@@ -186,9 +190,9 @@ def test_score_of_all_questions():
         "no_answer_span_f1": 0.5,
     }
     none = ("exact", "span_f1", "no_answer_exact", "no_answer_span_f1")
-    assert measure.score_answers([""], [[]]) == dict.fromkeys(none, 1)
+    assert measure.compute_exact_match_and_f1([""], [[]]) == dict.fromkeys(none, 1)
     assert all(type(value) is float for value in two.values())
     with pytest.raises(ValueError, match="no questions"):
-        measure.score_answers([], [])
+        measure.compute_exact_match_and_f1([], [])
     with pytest.raises(ValueError):
-        measure.score_answers(["x"], [["x"], ["y"]])
+        measure.compute_exact_match_and_f1(["x"], [["x"], ["y"]])

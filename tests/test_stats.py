@@ -11,12 +11,12 @@ from lib.stats.paired import (
     LeaveOneOut,
     Pair,
     adjust_p_values_by_holm,
-    compute_linearity_weights,
+    compute_linearity_contrast_weights,
     compute_slope_weights,
     compute_weighted_scores,
     estimate_contrast,
     estimate_mean_over_seeds,
-    paired_difference,
+    estimate_paired_difference,
     sample_bootstrap_weights,
 )
 
@@ -99,28 +99,30 @@ def test_undefined_metrics_count_zero(metric):
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_mean_is_that_of_the_scores_and_swapped_models_mirror_the_estimate(metric):
     pairs = noisy(metric)
-    e = paired_difference(pairs)
+    e = estimate_paired_difference(pairs)
     gains = [score(metric, p.a, p.labels) - score(metric, p.b, p.labels) for p in pairs]
     assert e.mean == pytest.approx(100 * np.mean(gains))
     swapped = [Pair(p.task, p.seed, p.labels, p.b, p.a, p.metric) for p in pairs]
-    m = paired_difference(swapped)
+    m = estimate_paired_difference(swapped)
     assert (m.mean, m.low, m.high, m.p) == pytest.approx(
         (-e.mean, -e.high, -e.low, e.p)
     )
 
 
 def test_interval_of_a_constant_difference_is_that_constant():
-    e = paired_difference([replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)])
+    e = estimate_paired_difference(
+        [replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)]
+    )
     assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx(
         (100, 100, 100, 0, 0)
     )
     assert (e.n_seeds, e.n_tasks) == (3, 2)
-    same = paired_difference([replicate(0.5, 0.5, "x", s) for s in range(3)])
+    same = estimate_paired_difference([replicate(0.5, 0.5, "x", s) for s in range(3)])
     assert (same.mean, same.low, same.high, same.p) == (0, 0, 0, 1)
 
 
 def test_one_seed_gives_the_binomial_interval_of_its_examples():
-    e = paired_difference([replicate(0.64)])
+    e = estimate_paired_difference([replicate(0.64)])
     half = (
         sp.norm.ppf(0.975) * 100 * np.sqrt(0.64 * 0.36 / 999)
     )  # 999: the jackknife's n - 1
@@ -130,7 +132,7 @@ def test_one_seed_gives_the_binomial_interval_of_its_examples():
 
 def test_p_value_is_students_where_seeds_dominate():
     values = [10, 20, 60, 45, 5]
-    e = paired_difference(seed_effects(values))
+    e = estimate_paired_difference(seed_effects(values))
     assert e.p == pytest.approx(sp.ttest_1samp(values, 0).pvalue, rel=0.02)
     assert e.spread == pytest.approx(np.std(values, ddof=1))
 
@@ -143,14 +145,14 @@ def test_coverage_with_few_seeds():
             for g in rng.normal(0.1, 0.04, 3)
         ]
         pairs = [replicate(a, b, "x", s, n) for s, (a, b) in enumerate(masks)]
-        e = paired_difference(pairs)
+        e = estimate_paired_difference(pairs)
         hits += e.low <= 10 <= e.high
     assert hits / trials >= 0.9
 
 
 def test_a_missing_replicate_moves_no_other_seed():
     flat = seed_effects([10, 10, 10], "x", 1000) + seed_effects([50, 50, 50], "y", 1000)
-    e = paired_difference(flat[:-1])  # y lost seed 2
+    e = estimate_paired_difference(flat[:-1])  # y lost seed 2
     assert (
         e.mean == pytest.approx(30) and e.spread == pytest.approx(0) and e.n_seeds == 2
     )
@@ -161,11 +163,11 @@ def test_malformed_pairs_are_refused():
     good = Pair("x", 0, labels, x, x, "accuracy")
     for pairs in ([], [good, good]):
         with pytest.raises(ValueError, match="once"):
-            paired_difference(pairs)
+            estimate_paired_difference(pairs)
     with pytest.raises(ValueError, match="share"):
-        paired_difference([good, Pair("x", 1, labels + 1, x, x, "accuracy")])
+        estimate_paired_difference([good, Pair("x", 1, labels + 1, x, x, "accuracy")])
     with pytest.raises(ValueError, match="allowed: accuracy"):
-        paired_difference([Pair("x", 0, labels, x, x, "acuracy")])
+        estimate_paired_difference([Pair("x", 0, labels, x, x, "acuracy")])
 
 
 def test_slope_of_known_gains():
@@ -185,11 +187,11 @@ def test_the_straighter_line_is_told_by_one_contrast():
     for y in generator.normal(size=(200, 4)) + np.arange(4):
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
         if compute_slope_weights(x) @ y > 0 and compute_slope_weights(10**x) @ y > 0:
-            assert np.sign(compute_linearity_weights(x, 10**x) @ y) == np.sign(
+            assert np.sign(compute_linearity_contrast_weights(x, 10**x) @ y) == np.sign(
                 plain - log
             )
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
-    assert compute_linearity_weights(x, 10**x) @ y == pytest.approx(
+    assert compute_linearity_contrast_weights(x, 10**x) @ y == pytest.approx(
         explained[0] - explained[1]
     )
 
@@ -208,7 +210,7 @@ def test_the_mean_of_replicates_has_students_interval():
         4,
     )
     coarse = estimate_mean_over_seeds(
-        [2.0, 2.0, 2.0], resolution=1.0
+        [2.0, 2.0, 2.0], rounding_step=1.0
     )  # a grid of 1 hides a spread
     assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
     assert (
@@ -247,11 +249,11 @@ def test_the_noise_of_examples_is_the_jackknife_of_the_metric_itself(metric):
     )
     k = len(left)
     wanted = ((k - 1) / k * ((left - left.mean()) ** 2).sum()) ** 0.5
-    assert paired_difference(pairs).noise == pytest.approx(wanted, rel=1e-9)
+    assert estimate_paired_difference(pairs).noise == pytest.approx(wanted, rel=1e-9)
 
 
 def test_the_interval_shuts_out_what_its_p_rejects():
-    e = paired_difference(
+    e = estimate_paired_difference(
         [replicate(0.62, 0.6, "x", s) for s in range(2)]
         + [replicate(0.66, 0.6, "x", 2)]
     )
@@ -273,7 +275,7 @@ def test_the_interval_shuts_out_what_its_p_rejects():
 def test_many_clusters_are_fast():
     pairs = noisy("spearman", n=1000)
     start = time.process_time()
-    paired_difference(pairs)
+    estimate_paired_difference(pairs)
     assert time.process_time() - start < 4
 
 
@@ -312,8 +314,11 @@ def test_predictions_that_are_no_numbers_have_no_correlation():
 
 def test_nothing_is_drawn_at_random():
     """Two calls, and another order of the pairs, give the same bits or nearly so."""
-    one, two = paired_difference(noisy("f1")), paired_difference(noisy("f1")[::-1])
+    one, two = (
+        estimate_paired_difference(noisy("f1")),
+        estimate_paired_difference(noisy("f1")[::-1]),
+    )
     assert (one.low, one.high, one.p) == pytest.approx(
         (two.low, two.high, two.p), rel=1e-12
     )
-    assert one == paired_difference(noisy("f1"))
+    assert one == estimate_paired_difference(noisy("f1"))

@@ -23,7 +23,7 @@ from lib.model.taps import record_hidden_states
 from lib.stats import metrics
 from lib.stats.cost import Shape, parameters
 from lib.train import loop, losses
-from lib.train.batches import encode_split, make_batch, order_batches
+from lib.train.batches import encode_split, make_batch, shuffle_row_numbers_into_batches
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(
@@ -98,7 +98,7 @@ def test_predictions_are_saved_with_their_rows(name, runs):
         "matthews", found["logits"], dev.y
     )
     model, tokenizer = backbone.load(runs[name].model_folder)
-    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict_logits(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
 
 
@@ -172,7 +172,9 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
     )
     apply_surgery(student, SURGERY[1], seed=derive_seed(1, "ghost"))
     rows, values = encode_split(tokenizer, data.load(DATA)["train"], 32), []
-    for chosen in order_batches(rows.lengths(), 16, 1, 0):
+    for chosen in shuffle_row_numbers_into_batches(
+        rows.compute_row_lengths(), 16, 1, 0
+    ):
         batch = make_batch(rows, chosen)
         with (
             torch.no_grad(),

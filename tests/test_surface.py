@@ -9,7 +9,7 @@ from lib.papers.efficientbert.search.net import Layer, Net
 from lib.papers.efficientbert.search.surface import (
     LIMIT,
     Recipe,
-    compute_formula_surface,
+    compute_network_surface,
     measure_roughness,
     scale_by_symlog,
 )
@@ -34,7 +34,7 @@ def close(a, b):
 
 def z_of(net, **choices):
     """The surface of a net under the recipe with these choices."""
-    return compute_formula_surface(net, Recipe(**SMALL | choices))[1]
+    return compute_network_surface(net, Recipe(**SMALL | choices))[1]
 
 
 def test_one_layer_by_hand():
@@ -77,11 +77,11 @@ def test_truncation_keeps_the_first_channel():
     ],
 )
 def test_ranges_worked_out_apart(name, average, low, high):
-    grid, z = compute_formula_surface(NETS[name], Recipe(average=average, points=81))
+    grid, z = compute_network_surface(NETS[name], Recipe(average=average, points=81))
     assert (grid[0], grid[-1], z.shape) == (-15, 5, (81, 81))
     np.testing.assert_allclose([z.min(), z.max()], [low, high], rtol=5e-3)
     np.testing.assert_array_equal(
-        z, compute_formula_surface(NETS[name], Recipe(average=average, points=81))[1]
+        z, compute_network_surface(NETS[name], Recipe(average=average, points=81))[1]
     )
 
 

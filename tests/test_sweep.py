@@ -19,7 +19,7 @@ from lib.core import disk, paths
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec, from_json
-from lib.core.store import RunWriter, Store, count_core_seconds, read_run_index
+from lib.core.store import RunWriter, Store, count_core_seconds, read_runs_csv
 from lib.report.tables import collect_results
 
 NUMERICS = Numerics("float32", 1)
@@ -262,30 +262,31 @@ def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
         importance(teacher()).with_seed(0),
     )
     assert (
-        clock.describe_time([one]) == "time unknown"
-        and clock.describe_time([]) == "about 0 s of a core"
+        clock.describe_expected_time([one]) == "time unknown"
+        and clock.describe_expected_time([]) == "about 0 s of a core"
     )
     for seconds in (3.0, 2.0, 40.0):
         noted(clock, one, seconds)
     assert (
-        clock.describe_time([teacher(rows=96).with_seed(5)]) == "about 3 s of a core"
-        and clock.forecast_run_seconds(ranks) is None
+        clock.describe_expected_time([teacher(rows=96).with_seed(5)])
+        == "about 3 s of a core"
+        and clock.forecast_run_core_seconds(ranks) is None
     )
-    assert clock.describe_time([one, ranks]) == "about 6 s of a core"
+    assert clock.describe_expected_time([one, ranks]) == "about 6 s of a core"
     two = [one, teacher(rows=96).with_seed(5)]
-    assert clock.describe_time(two, 2) == "about 3 s on 2 workers"
+    assert clock.describe_expected_time(two, 2) == "about 3 s on 2 workers"
     assert (
-        clock.describe_time([one, ranks, ranks.with_seed(1)]) == "time unknown"
+        clock.describe_expected_time([one, ranks, ranks.with_seed(1)]) == "time unknown"
     )  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert (
-        clock.forecast_run_seconds(
+        clock.forecast_run_core_seconds(
             Spec("finetune", other, {"start": BACKBONE}).with_seed(0)
         )
         is None
     )
     done(store, one)
-    assert sweep.TimeForecast(store).forecast_run_seconds(
+    assert sweep.TimeForecast(store).forecast_run_core_seconds(
         one.with_seed(3)
     ) == count_core_seconds(store.find_run(one).status)
 
@@ -308,14 +309,15 @@ def test_work_scales_what_other_runs_took_and_stands_alone_before_any(store):
         return spec.args["data"]["rows"] * metrics.get("mean_tokens", 10)
 
     clock, many = sweep.TimeForecast(store, rows_read), teacher(rows=128).with_seed(1)
-    assert clock.forecast_run_seconds(many) == 1280
+    assert clock.forecast_run_core_seconds(many) == 1280
     clock.add_finished_run(teacher(rows=64), 32.0, "record", {"mean_tokens": 5})
     # A tenth of a second for a row and token.
-    assert clock.forecast_run_seconds(many) == 128
+    assert clock.forecast_run_core_seconds(many) == 128
     # This machine takes twice as long.
     clock.add_finished_run(teacher(rows=256), 512.0)
     assert (
-        clock.slowdown_against_records == 2 and clock.forecast_run_seconds(many) == 256
+        clock.slowdown_against_recorded_runs == 2
+        and clock.forecast_run_core_seconds(many) == 256
     )
 
 
@@ -336,7 +338,7 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
     for spec, seconds in zip(specs[:2], took, strict=False):
         bar.clock.add_finished_run(spec, 30 * seconds, "record")
     # Before any run has ended, it is the estimate of the plan.
-    (about,) = {bar.clock.describe_time(specs, 2)}
+    (about,) = {bar.clock.describe_expected_time(specs, 2)}
     assert (
         about
         == f"about {sweep.format_seconds(bar.estimate_seconds_left([0.0] * 40))} on 2 workers"
@@ -408,7 +410,7 @@ def test_recorded_timings_are_forecast_within_a_factor_of_1_5(store, load, draw)
     records = Store(store.runs, paths.records_root())
     names = {
         line["run"]: records.records / line["run"]
-        for line in read_run_index()
+        for line in read_runs_csv()
         if line["page"] == "91_frontier" and line["profile"] == "mini"
     }
     clock, runs = sweep.TimeForecast(store), {}

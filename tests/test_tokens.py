@@ -24,12 +24,14 @@ def rows(count, seed=0):
 
 def test_rows_come_back_as_they_were(runs):
     found, wanted = (
-        tokens.cache_rows("one", lambda: rows(2500), ("a", "b")),
+        tokens.load_or_compute_rows("one", lambda: rows(2500), ("a", "b")),
         list(rows(2500)),
     )
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
-    assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
-    assert found["a"].used_ids().tolist() == sorted(
+    assert found["a"].compute_row_lengths().tolist() == [
+        len(row["a"]) for row in wanted
+    ]
+    assert found["a"].list_distinct_token_ids().tolist() == sorted(
         {i for row in wanted for i in row["a"]}
     )
     with pytest.raises(IndexError):
@@ -43,10 +45,10 @@ def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        tokens.cache_rows("one", broken, ("a",))
+        tokens.load_or_compute_rows("one", broken, ("a",))
     assert list((runs / ".tokens" / "ids").iterdir()) == []
-    tokens.cache_rows("one", lambda: iter([{"a": [1, 2]}]), ("a",))
-    assert tokens.cache_rows("one", broken, ("a",))["a"][0].tolist() == [1, 2]
+    tokens.load_or_compute_rows("one", lambda: iter([{"a": [1, 2]}]), ("a",))
+    assert tokens.load_or_compute_rows("one", broken, ("a",))["a"][0].tolist() == [1, 2]
 
 
 def flipped(path, other):
@@ -70,23 +72,25 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     """Also a file whose size and time stay."""
     wanted = [row["a"] for row in rows(300)]
     for key, seed in (("one", 0), ("two", 1)):
-        tokens.cache_rows(key, lambda seed=seed: rows(300, seed), ("a", "b"))
+        tokens.load_or_compute_rows(key, lambda seed=seed: rows(300, seed), ("a", "b"))
     names = (name.replace("one", key) for key in ("one", "two"))
     folders = (runs / ".tokens" / "ids" / key for key in ("one", "two"))
     there, other = (folder / each for folder, each in zip(folders, names, strict=True))
     DAMAGE[kind](there, other)
     calls = []
-    found = tokens.cache_rows("one", lambda: calls.append(0) or rows(300), ("a", "b"))
+    found = tokens.load_or_compute_rows(
+        "one", lambda: calls.append(0) or rows(300), ("a", "b")
+    )
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
     assert not disk.describe_folder_damage(there.parent)
 
 
 def test_a_folder_under_the_name_of_another_is_made_again(runs):
     wanted = [row["a"] for row in rows(300)]
-    tokens.cache_rows("two", lambda: rows(300, 1), ("a", "b"))
+    tokens.load_or_compute_rows("two", lambda: rows(300, 1), ("a", "b"))
     place = runs / ".tokens" / "ids"
     (place / "two").rename(place / "one")
-    found = tokens.cache_rows("one", lambda: rows(300), ("a", "b"))
+    found = tokens.load_or_compute_rows("one", lambda: rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted
 
 
@@ -94,7 +98,7 @@ def test_memory_does_not_grow_with_the_rows():
     def peak(count):
         tracemalloc.start()
         made = ({"a": [7] * 100} for _ in range(count))
-        found = tokens.cache_rows(f"rows-{count}", lambda: made, ("a",))["a"]
+        found = tokens.load_or_compute_rows(f"rows-{count}", lambda: made, ("a",))["a"]
         assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(
             range(0, count, 97)
         )
@@ -115,16 +119,19 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
         calls.append(path.read_text())
         return calls[-1]
 
-    found = [disk.cache_on_disk("what", [path], compute) for _ in range(3)]
+    found = [disk.read_disk_cache_or_compute("what", [path], compute) for _ in range(3)]
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
-    assert disk.cache_on_disk("what", [path], compute) == "other" and len(calls) == 2
+    assert (
+        disk.read_disk_cache_or_compute("what", [path], compute) == "other"
+        and len(calls) == 2
+    )
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
     for number, damaged in enumerate(
         ("{", note.read_text().replace("other", "otter")), 3
     ):
         note.write_text(damaged)
         assert (
-            disk.cache_on_disk("what", [path], compute) == "other"
+            disk.read_disk_cache_or_compute("what", [path], compute) == "other"
             and len(calls) == number
         )

@@ -63,18 +63,18 @@ def parse(tmp_path, text):
 
 def test_labels_of_hand_parsed_sentences(tmp_path):
     slept, likes = parse(tmp_path, conllu(*SLEPT) + conllu(*LIKES))
-    assert treebank.find_tense(slept) == (
+    assert treebank.find_verb_with_tense(slept) == (
         "PAST",
         "sleep",
     )  # the main clause, whatever the other says
-    assert treebank.find_tense(likes) == (
+    assert treebank.find_verb_with_tense(likes) == (
         "PRES",
         "like",
     )  # no full verb there: all finite forms agree
-    assert treebank.find_word_with_number(slept, "nsubj") == ("NNS", "dog")
-    assert treebank.find_word_with_number(slept, "obj") is None
-    assert treebank.find_word_with_number(likes, "nsubj") == ("NN", "cat")
-    assert treebank.find_word_with_number(likes, "obj") == ("NNS", "book")
+    assert treebank.find_noun_with_grammatical_number(slept, "nsubj") == ("NNS", "dog")
+    assert treebank.find_noun_with_grammatical_number(slept, "obj") is None
+    assert treebank.find_noun_with_grammatical_number(likes, "nsubj") == ("NN", "cat")
+    assert treebank.find_noun_with_grammatical_number(likes, "obj") == ("NNS", "book")
     assert treebank.compute_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
     assert max(treebank.compute_depths(likes)) == 3
     assert treebank.format_top_constituents(slept) == "nsubj root conj"
@@ -85,27 +85,32 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
 
 
 def subject(sentence):
-    return treebank.find_word_with_number(sentence, "nsubj")
+    return treebank.find_noun_with_grammatical_number(sentence, "nsubj")
 
 
 @pytest.mark.parametrize(
     "ask, place, fields, expected",
     [
         (
-            treebank.find_tense,
+            treebank.find_verb_with_tense,
             1,
             {"features": PAST},
             None,
         ),  # was sure that she likes: they disagree
         (
-            treebank.find_tense,
+            treebank.find_verb_with_tense,
             1,
             {"features": "VerbForm=Fin"},
             None,
         ),  # will be sure: no tense
-        (treebank.find_tense, 1, {"features": "VerbForm=Inf"}, ("PRES", "like")),
         (
-            treebank.find_tense,
+            treebank.find_verb_with_tense,
+            1,
+            {"features": "VerbForm=Inf"},
+            ("PRES", "like"),
+        ),
+        (
+            treebank.find_verb_with_tense,
             6,
             {"features": "VerbForm=Inf"},
             None,
@@ -237,9 +242,9 @@ def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
 
 
 ASKS = {
-    "Tense": treebank.find_tense,
-    "SubjNumber": lambda s: treebank.find_word_with_number(s, "nsubj"),
-    "ObjNumber": lambda s: treebank.find_word_with_number(s, "obj"),
+    "Tense": treebank.find_verb_with_tense,
+    "SubjNumber": lambda s: treebank.find_noun_with_grammatical_number(s, "nsubj"),
+    "ObjNumber": lambda s: treebank.find_noun_with_grammatical_number(s, "obj"),
 }
 
 

@@ -36,12 +36,14 @@ def made(line, scale):
     pages = filter(None, line["artefact"].split("; "))
     if scale == "mini":
         return (
-            judging.list_rows_of_notebooks(tuple(line["artefact"].split("; ")), scale)
+            judging.list_grid_rows_of_notebooks(
+                tuple(line["artefact"].split("; ")), scale
+            )
             if line["artefact"]
             else []
         )
     found = [row for page in pages for row in checks.list_rows_at_paper_profile(page)]
-    return found + grids.list_search_rows_of_networks(found)
+    return found + grids.list_architecture_searches_of_models(found)
 
 
 def seeds(one, rows):
@@ -50,7 +52,7 @@ def seeds(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.has_predictions_on_examples(row["spec"])]
+        else [row for row in rows if cells.is_run_scored_on_examples(row["spec"])]
     )
     by_task = defaultdict(list)
     for _, part in group_rows_by_model(one, rows):

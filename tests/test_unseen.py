@@ -109,7 +109,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         sentence(30, "c"),
         "x " + sentence(8, "b"),
     ]
-    found = unseen.compute_labels_and_clusters_of_scored_rows(
+    found = unseen.compute_labels_and_overlap_clusters(
         split(texts), split(["b1 b2 b3 b4", "alone"])
     )
     assert found["judged"].tolist() == [2, 3, 4]
@@ -124,7 +124,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         0,
     ]  # development rows are drawn with them
     pairs = split([sentence(4, "a"), sentence(4, "b")], ["c d e f", "c d e f g"])
-    assert unseen.compute_labels_and_clusters_of_scored_rows(pairs, split([]))[
+    assert unseen.compute_labels_and_overlap_clusters(pairs, split([]))[
         "judged"
     ].tolist() == [1]
 
@@ -135,7 +135,7 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
     first, second = sentence(9, "A"), sentence(9, "c2").upper()
     train = split([first, sentence(9, "x"), sentence(8, "d")], ["y", second, "z"])
     dev = split([sentence(9, "e"), "other"], [sentence(9, "D2"), "more"])
-    found = unseen.compute_labels_and_clusters_of_scored_rows(rows, dev, train)
+    found = unseen.compute_labels_and_overlap_clusters(rows, dev, train)
     assert found["judged"].tolist() == [1, 3, 4]
     # equal texts make a cluster, and parts of them do not
     assert found["cluster"].tolist() == [0, 1, 2, 0, 0]
@@ -146,7 +146,7 @@ def test_a_descriptor_without_unseen_rows_is_what_it_was():
     wanted = {
         "source": "toy",
         "task": "CoLA",
-        "digest": data.digest_local_rows("toy", "CoLA")[0],
+        "digest": data.digest_rows_and_list_splits("toy", "CoLA")[0],
     }
     assert described == wanted | {"rows": 64, "held_out": 32}
     assert "unseen" not in data.load(described)
@@ -205,7 +205,7 @@ def test_the_rest_of_the_training_rows(glue):
     all_there = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=100)["unseen"]
     assert all_there["rows"] == 15
     assert (
-        data.read_labels_and_clusters(described)["labels"].tolist()
+        data.read_unseen_row_scoring_arrays(described)["labels"].tolist()
         == there["unseen"].y.tolist()
     )
     for few in (
@@ -222,7 +222,8 @@ def test_official_unseen_rows(glue, task, first):
     found = data.load(described)["unseen"]
     assert found.a[0] == "a cat" and found.y[0] == first and len(found) == 2
     assert (
-        data.read_labels_and_clusters(described)["labels"].tolist() == found.y.tolist()
+        data.read_unseen_row_scoring_arrays(described)["labels"].tolist()
+        == found.y.tolist()
     )
     assert (
         data.make_data_descriptor("glue", task, 1, unseen=2)["unseen"]
@@ -278,13 +279,13 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setattr(paths, "UNSEEN", tmp_path / "unseen")
     described = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
-    judging = data.read_labels_and_clusters(described)
+    judging = data.read_unseen_row_scoring_arrays(described)
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": described["digest"]}))
     assert note("glue", "SST-2", 10, 25) == described["unseen"]
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
     forget()
     assert data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10) == described
-    for name, values in data.read_labels_and_clusters(described).items():
+    for name, values in data.read_unseen_row_scoring_arrays(described).items():
         assert np.array_equal(values, judging[name])
     assert (
         "glue/SST-2" in data.read_committed_data_digests()
@@ -299,11 +300,11 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
 ):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         assert data.make_data_descriptor("glue", "SST-2", 20)["digest"] == "0" * 16
     assert (
         data.make_data_descriptor("glue", "SST-2", 20)["digest"]
-        == data.digest_local_rows("glue", "SST-2")[0]
+        == data.digest_rows_and_list_splits("glue", "SST-2")[0]
     )
 
 
@@ -314,7 +315,7 @@ COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
     described = grids.make_profile_data_descriptor("mini", task)
-    told, found = described["unseen"], data.read_labels_and_clusters(described)
+    told, found = described["unseen"], data.read_unseen_row_scoring_arrays(described)
     assert len(found["labels"]) == told["rows"]
     dev, judged = len(found["words"]) - told["rows"], found["judged"]
     assert COUNTED.get(task, (dev, len(judged))) == (dev, len(judged))
@@ -323,7 +324,7 @@ def test_committed_numbers(task, monkeypatch):
     ) == dev + len(judged)
     monkeypatch.setattr(paths, "UNSEEN", paths.ROOT / "none")
     try:
-        wanted = data.read_labels_and_clusters(described)
+        wanted = data.read_unseen_row_scoring_arrays(described)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert wanted.keys() == found.keys()
@@ -353,7 +354,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     on any of them."""
     told = [
         grids.make_profile_data_descriptor("mini", task),
-        nas.make_search_rows_descriptor("mini", task),
+        nas.make_pruning_data_descriptor("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
         told.append(bermo.make_bermo_run_arguments("mini", task, "BERT")["data"])
@@ -373,8 +374,8 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
     rng = np.random.default_rng(classes)
     logits = rng.normal(size=(101, classes)).astype(np.float32)
     labels = rng.integers(classes, size=101)
-    kept = data.encode_predictions(tuple(map(str, range(classes))), logits)
-    said = data.decode_predictions(kept, 101)
+    kept = data.pack_predictions(tuple(map(str, range(classes))), logits)
+    said = data.unpack_predictions(kept, 101)
     assert np.array_equal(said, logits.argmax(1))
     assert (
         sum(values.nbytes for values in kept.values())
@@ -397,7 +398,7 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
 def test_scores_are_kept_as_they_are():
     scores = np.random.default_rng(0).normal(size=(50, 1)).astype(np.float16)
     assert np.array_equal(
-        data.decode_predictions(data.encode_predictions((), scores), 50), scores[:, 0]
+        data.unpack_predictions(data.pack_predictions((), scores), 50), scores[:, 0]
     )
 
 
@@ -433,9 +434,9 @@ def tuned(task, unseen=0):
 
 
 def test_what_is_kept_of_three_classes_is_the_class():
-    kept = data.encode_predictions(("a", "b", "c"), np.eye(3)[[2, 0, 1, 2]])
+    kept = data.pack_predictions(("a", "b", "c"), np.eye(3)[[2, 0, 1, 2]])
     assert kept["classes"].dtype == np.uint8
-    assert data.decode_predictions(kept, 4).tolist() == [2, 0, 1, 2]
+    assert data.unpack_predictions(kept, 4).tolist() == [2, 0, 1, 2]
 
 
 def untimed(run):
@@ -451,7 +452,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     """The rest of the run is what it is without them, and pairs are judged on both."""
     run, plain = make(tuned(task, unseen=21)), make(tuned(task))
     told = run.spec["args"]["data"]["unseen"]
-    kept = data.read_labels_and_clusters(run.spec["args"]["data"])
+    kept = data.read_unseen_row_scoring_arrays(run.spec["args"]["data"])
     rows, count = kept["judged"], len(run.read_arrays("predictions")["labels"])
     found = compare.read_labels_and_predictions(
         run, compare.Column("x", "x", "accuracy")
@@ -461,7 +462,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     assert untimed(run) == untimed(plain)
     lengths = {len(found[name]) for name in ("labels", "said", "cluster")}
     assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
-    said = data.decode_predictions(run.read_arrays("predictions_unseen"), told["rows"])
+    said = data.unpack_predictions(run.read_arrays("predictions_unseen"), told["rows"])
     assert np.array_equal(found["said"][count:], said[rows])
     names = data.find_described_task(run.spec["args"]["data"]).metrics
     for name in names:
@@ -475,11 +476,14 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
             == run.metrics[f"unseen.{name}"]
         )
         joint = metrics.compute_metric(name, found["said"], found["labels"])
-        assert compare.read_score_with_unseen_rows(run, column) == pytest.approx(
-            joint, abs=1e-12
-        )
+        assert compare.compute_score_including_unseen_rows(
+            run, column
+        ) == pytest.approx(joint, abs=1e-12)
         assert compare.read_development_score(run, column) == run.metrics[name]
-        assert compare.read_score_with_unseen_rows(plain, column) == run.metrics[name]
+        assert (
+            compare.compute_score_including_unseen_rows(plain, column)
+            == run.metrics[name]
+        )
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
     frame = pd.DataFrame(
@@ -488,17 +492,17 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     of = {task: (compare.Column(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
     [pair] = compare.pair_rows(
-        a, b, of, includes_collapsed_runs=(True, True)
+        a, b, of, includes_collapsed_method_and_baseline=(True, True)
     )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
     words = (
         "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     )
-    assert Runs(frame, frame[:0], "toy").caption_of_scored_rows == f"on {words}"
+    assert Runs(frame, frame[:0], "toy").scored_rows_text == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-        compare.pair_rows(a, b, of, includes_collapsed_runs=(True, True))
+        compare.pair_rows(a, b, of, includes_collapsed_method_and_baseline=(True, True))
 
 
 @cache
@@ -519,14 +523,14 @@ def recorded():
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged
     rows."""
-    of = grids.list_columns_by_task("mini", nas.COLUMNS)
+    of = grids.select_score_columns_by_task("mini", nas.COLUMNS)
     frame = collect_results([row for row in recorded() if row["task"] == task])
     frame = compare.select_rows_with_runs(
         frame[frame["model"].isin([method, baseline])]
     ).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
-        points = compare.list_scores_in_points(part, of).set_index("model")
-        e = paired.paired_difference(
+        points = compare.tabulate_run_scores_in_points(part, of).set_index("model")
+        e = paired.estimate_paired_difference(
             compare.pair_runs_of_models(part, method, baseline, of)
         )
         gap = points["score"][method] - points["score"][baseline]
@@ -553,17 +557,18 @@ def test_rows_that_stand_twice_count_once():
     rng = np.random.default_rng(0)
     a, b = rng.random((2, 3, 400)) < 0.6
     cluster = np.repeat(np.arange(400), 4)
-    once = paired.paired_difference(pairs_of(a, b))
+    once = paired.estimate_paired_difference(pairs_of(a, b))
     often = a.repeat(4, 1), b.repeat(4, 1)
     rows, drawn = (
-        paired.paired_difference(pairs_of(*often, each)) for each in (None, cluster)
+        paired.estimate_paired_difference(pairs_of(*often, each))
+        for each in (None, cluster)
     )
     assert drawn.mean == once.mean == rows.mean
     assert (drawn.low, drawn.high) == pytest.approx((once.low, once.high), abs=0.5)
     assert rows.high - rows.low < 0.8 * (drawn.high - drawn.low)
     mixed = [*pairs_of(a[:1], b[:1]), *pairs_of(a[:2], b[:2], np.arange(400))[1:]]
     with pytest.raises(ValueError, match="must share examples, clusters"):
-        paired.paired_difference(mixed)
+        paired.estimate_paired_difference(mixed)
 
 
 def test_the_interval_covers_where_rows_of_a_cluster_are_alike():
@@ -578,7 +583,7 @@ def test_the_interval_covers_where_rows_of_a_cluster_are_alike():
             noise, other = rng.random((2, 5, len(cluster)))
             drawn.append(np.where(noise < 0.1, other < 0.7, right[model, cluster]))
         for name, each in (("clusters", cluster), ("rows", None)):
-            e = paired.paired_difference(pairs_of(*drawn, each))
+            e = paired.estimate_paired_difference(pairs_of(*drawn, each))
             hits[name] += e.low <= 0 <= e.high
     assert 0.88 <= hits["clusters"] / 60 <= 1 and hits["rows"] / 60 < 0.8
 

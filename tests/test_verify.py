@@ -19,7 +19,7 @@ from lib.claims.cells import parse_cell
 from lib.claims.words import Result, Verdict
 from lib.core import paths
 from lib.core.disk import write_json, write_manifest
-from lib.core.names import Refused, error_in_one_line
+from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -43,7 +43,7 @@ def records(tmp_path, monkeypatch):
     told["logits"] = rng.normal(size=(30, 2)).astype(np.float32)
     (run / "predictions.safetensors").write_bytes(save(told))
     scores = metrics.compute_metrics(
-        data.task("toy", "RTE"), told["logits"], told["labels"]
+        data.find_task_by_name("toy", "RTE"), told["logits"], told["labels"]
     )
     spec = {"step": "finetune", "args": {"data": described}, "inputs": {}, "seed": 10}
     told = {"spec": spec, "status": {"state": "finished", "seconds": 1.0}, "env": {}}
@@ -66,7 +66,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
         notebook,
-        "execute_grid_code",
+        "list_grid_rows_by_variable",
         lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
@@ -365,9 +365,9 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
         lambda *args, store=None, **_: stores.append(store) or {},
     )
     monkeypatch.setattr(
-        verify.judging, "renew_generated_readme_parts", lambda readme, found: readme
+        verify.judging, "renew_generated_readme_parts", lambda readme, *found: readme
     )
-    verify.recompute_committed_files(Store())
+    verify.recompute_committed_text_by_path(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
 
@@ -385,7 +385,9 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     table = tmp_path / "data" / "published" / "nas_pruning" / "table.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a,1\n")
-    (tmp_path / "files.csv").write_text("".join(committed.format_digest_csv_lines()))
+    (tmp_path / "files.csv").write_text(
+        "".join(committed.format_committed_file_digest_lines())
+    )
     told = "data/published/nas_pruning/table.csv is not as "
     for text in ("a,1\n", "a,2\n"):
         table.write_text(text)
@@ -395,7 +397,7 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
             continue
         assert main(["plan"]) == 2
         first, *lines = capsys.readouterr().err.splitlines()
-        assert first.startswith(f"error: {error_in_one_line(error)}")
+        assert first.startswith(f"error: {format_error_in_one_line(error)}")
         assert [line[: len(told)] for line in lines] == [told] * (text == "a,2\n")
 
 
@@ -417,7 +419,7 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with pytest.raises(ValueError, match="damaged"):
         data.make_data_descriptor("glue", "RTE")
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         wanted = data.read_committed_data_digests()["glue/RTE"]
         assert data.make_data_descriptor("glue", "RTE")["digest"] == wanted
         assert backbone_spec("paper").args["digest"] == "absent"
@@ -427,7 +429,7 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
 @pytest.mark.papers()
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         found = verify.list_runs_csv_rows(Store())
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
     assert ",".join(head) == verify.COLUMNS["runs.csv"]
@@ -436,4 +438,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.list_record_faults(Store(records=paths.DATA / "records")) == []
+    assert verify.list_record_faults(Store(records_folder=paths.DATA / "records")) == []

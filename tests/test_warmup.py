@@ -152,15 +152,15 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     )
     shared = Shared((low, high), CHOICES)
     drawn = [
-        students.draw_subnetwork(whole, shared, 0, step, **tables)
+        students.sample_subnetwork(whole, shared, 0, step, **tables)
         for step in range(300)
     ]
     assert drawn == [
-        students.draw_subnetwork(whole, shared, 0, step, **tables)
+        students.sample_subnetwork(whole, shared, 0, step, **tables)
         for step in range(300)
     ]
     assert drawn != [
-        students.draw_subnetwork(whole, shared, 1, step, **tables)
+        students.sample_subnetwork(whole, shared, 1, step, **tables)
         for step in range(300)
     ]
     assert all(
@@ -170,7 +170,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws is in it"):
-        students.draw_subnetwork(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+        students.sample_subnetwork(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
 
 
 @pytest.fixture
@@ -194,17 +194,20 @@ def library(tmp_path, monkeypatch):
 
 def test_documents_and_digests_of_text(library):
     told = texts.describe_corpus("wikipedia", 2)
-    assert list(texts.load(told)) == [
+    assert list(texts.iterate_verified_documents(told)) == [
         ["word0 word1 word2 .", "word3 word0 ."],
         ["word1 word1 word2 .", "word3 word1 ."],
     ]
     assert [
-        len(document) for document in texts.load(texts.describe_corpus("books"))
+        len(document)
+        for document in texts.iterate_verified_documents(texts.describe_corpus("books"))
     ] == [
         20,
         10,
     ]
-    mixed = list(texts.load(texts.describe_corpus("wikipedia+books")))
+    mixed = list(
+        texts.iterate_verified_documents(texts.describe_corpus("wikipedia+books"))
+    )
     assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [
         2,
         20,
@@ -222,11 +225,11 @@ def test_documents_and_digests_of_text(library):
     with pytest.raises(
         ValueError, match="the text of wikipedia has digest .*put the same data back"
     ):
-        texts.load(told)
+        texts.iterate_verified_documents(told)
     with pytest.raises(
         ValueError, match="books has 2 documents; this run is of 9: ask for fewer"
     ):
-        texts.load(texts.describe_corpus("books", 9))
+        texts.iterate_verified_documents(texts.describe_corpus("books", 9))
     with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
         texts.describe_corpus("wikpedia")
 
@@ -252,7 +255,7 @@ def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
     assert (
         len(encoded) == 5 * 6
         and encoded.labels is None
-        and max(encoded.lengths()) <= 12
+        and max(encoded.compute_row_lengths()) <= 12
     )
     rows = list(zip(*encoded.columns.values(), strict=True))
     for ids, segments in rows:
@@ -410,7 +413,7 @@ def test_a_student_starts_with_what_it_inherits(runs):
     found, tokenizer = backbone.load(runs["plus"].model_folder)
     rows = encode_split(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
     supernet.activate_subnetwork(start, net())
-    both = (loop.predict(model, rows, NUMERICS) for model in (found, start))
+    both = (loop.predict_logits(model, rows, NUMERICS) for model in (found, start))
     np.testing.assert_allclose(*both, atol=1e-4)
     first, whole = (
         runs[name].read_arrays("curve")["loss"][0] for name in ("student", "whole")
@@ -439,7 +442,7 @@ def test_predictions_are_those_of_the_saved_model(runs):
         runs["final"].read_arrays("predictions"),
     )
     model, tokenizer = backbone.load(runs["final"].model_folder)
-    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict_logits(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
     held, told = (
         runs["final"].read_arrays("predictions_held_out"),
@@ -454,7 +457,7 @@ def test_predictions_are_those_of_the_saved_model(runs):
     )
     assert "unseen.matthews" in told
     assert runs["final"].read_arrays("predictions_unseen").keys() == {"bits"}
-    again, _ = heads.load_network(
+    again, _ = heads.load_task_model_and_tokenizer(
         runs["final"].model_folder, data.find_described_task(DATA["CoLA"]), 0.1, 0
     )
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
@@ -478,7 +481,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
         data.load(DATA[name])["dev"],
         runs["many"].read_arrays(f"predictions_{name}"),
     )
-    again = loop.predict(model, encode_split(tokenizer, dev, 32), NUMERICS)
+    again = loop.predict_logits(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
     assert runs["many"].metrics[f"{name}.{metric}"] == metrics.compute_metric(
         metric, found["logits"], dev.y

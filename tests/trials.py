@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from lib import data
 from lib.cluster import sweep
 from lib.core import paths
-from lib.core.spec import Spec, find_ancestors
+from lib.core.spec import Spec, find_transitive_input_specs
 from lib.core.store import Run, Store
 from lib.core.store import count_core_seconds as seconds
 from lib.data import Split, unseen
@@ -123,9 +123,9 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
         yield Trial("30 % NAS", nas.pruned_spec(*at, ratio=RATIO).with_seed(seed))
         yield Trial(
             "30 % Random",
-            nas.random_architecture_retrained_spec(*at, ratio=RATIO).with_seed(seed),
+            nas.retrained_random_architecture_spec(*at, ratio=RATIO).with_seed(seed),
         )
-        sized = nas.random_architecture_retrained_spec(
+        sized = nas.retrained_random_architecture_spec(
             *at, ratio=RATIO, keeps_searched_sizes=True
         ).with_seed(seed)
         yield Trial("30 % Random, searched sizes", sized)
@@ -162,7 +162,7 @@ def rows(task: str, seed: int) -> tuple[Split, Split]:
     )
     left = every["held_out"]
     free = ~np.isin(left.index, drawn["held_out"].index) & (
-        unseen.count_words(left) >= unseen.LONG
+        unseen.count_words_per_row(left) >= unseen.LONG
     )
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(free))[:MOST]
     return drawn["train"], left.select_rows(np.sort(chosen))
@@ -237,7 +237,10 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
 
 def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     """Return the line of a trial whose runs are there with their weights (FIELDS)."""
-    task, (train, split) = data.task("glue", task_name), rows(task_name, seed)
+    task, (train, split) = (
+        data.find_task_by_name("glue", task_name),
+        rows(task_name, seed),
+    )
     run, metric = store.find_run(trial.spec, needs_weights=True), task.metrics[0]
     score, answers = scored(run, trial.spec, task, split)
     least, margin = chance(task, split), 2 * error(metric, score, len(split))
@@ -250,7 +253,8 @@ def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
         "chance": 100 * least,
     }
     line["core_seconds"] = sum(
-        cost(store, each) for each in {trial.spec, *find_ancestors([trial.spec])}
+        cost(store, each)
+        for each in {trial.spec, *find_transitive_input_specs([trial.spec])}
     )
     faults = {"at chance": answers < 2 or score < least + margin}
     if trial.is_whole:
@@ -280,10 +284,12 @@ def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, 
     """Return (the score of a run's model on rows, how many different answers it
     gives)."""
     model, tokenizer = backbone.load(run.model_folder)
-    encoded, _ = heads.encode_rows(
+    encoded, _ = heads.encode_rows_and_make_scorer(
         tokenizer, split, task, spec.args["train"]["max_length"], None
     )
-    logits = loop.predict(model, encoded, loop.read_numerics(spec.args["numerics"]))
+    logits = loop.predict_logits(
+        model, encoded, loop.apply_numeric_settings(spec.args["numerics"])
+    )
     said = logits.argmax(1) if task.labels else logits[:, 0]
     return float(metrics.compute_metric(task.metrics[0], said, split.y)), len(
         np.unique(said)

@@ -98,17 +98,17 @@ def rows(task: str) -> data.Split:
         or described["rows"] + described["held_out"]
     )
     every = data.read_split("glue", task, "train")
-    left = every.select_rows(np.sort(data.permute_row_numbers(every)[first:]))
+    left = every.select_rows(np.sort(data.make_fixed_random_row_order(every)[first:]))
     there = data.load(described)
     free = ~np.isin(left.index, there["unseen"].index) if task == "SST-2" else True
     return left.select_rows(
-        np.flatnonzero(free & (unseen.count_words(left) >= unseen.LONG))[:MOST]
+        np.flatnonzero(free & (unseen.count_words_per_row(left) >= unseen.LONG))[:MOST]
     )
 
 
 def judge(setting: str, pair: Pair, store: Store) -> dict:
     """Return the line of a Pair whose runs are there with their weights (FIELDS)."""
-    task, split = data.task("glue", pair.task), rows(pair.task)
+    task, split = data.find_task_by_name("glue", pair.task), rows(pair.task)
     first = {
         n: store.find_run(getattr(pair, n).parents["start"]) for n in ("ghost", "prune")
     }

@@ -23,7 +23,7 @@ def note_pool(name, task, unseen=0, beside=0, words=0):
     them."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.make_data_descriptor(name, task, drawn=True, **fixed)
-    write({data.make_key_of_rows_without_unseen_text(described): described["drawn"]})
+    write({data.make_training_pool_name(described): described["drawn"]})
     return described["drawn"]
 
 
@@ -38,7 +38,10 @@ def note(name, task, unseen, beside=0, words=0):
     (lib.data.make_data_descriptor)."""
     fixed = {"unseen": unseen, "beside": beside, "words": words}
     described = data.make_data_descriptor(name, task, beside or None, **fixed)
-    told, arrays = described["unseen"], dict(data.read_labels_and_clusters(described))
+    told, arrays = (
+        described["unseen"],
+        dict(data.read_unseen_row_scoring_arrays(described)),
+    )
     for key, values in arrays.items():
         if values.dtype.kind == "i":
             arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))

@@ -52,8 +52,8 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per doubling": lambda x: paired.compute_slope_weights(np.log2(x)),
     "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
     "per step": paired.compute_slope_weights,
-    "straighter over the logarithm": lambda x: paired.compute_linearity_weights(
-        np.log10(x), x
+    "straighter over the logarithm": lambda x: (
+        paired.compute_linearity_contrast_weights(np.log10(x), x)
     ),
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
@@ -148,7 +148,7 @@ class Cell:
         models can be paired.
 
         grid_row: the labels of a run and, under "spec", its description."""
-        can_count = self.measure or has_predictions_on_examples(grid_row["spec"])
+        can_count = self.measure or is_run_scored_on_examples(grid_row["spec"])
         return bool(can_count) and any(
             row_matches_model(grid_row, *model) for model in self.models
         )
@@ -190,15 +190,15 @@ def row_matches_model(
     )
 
 
-def is_accepted_label_value(label_value: Any, accepted_value: str) -> bool:
+def is_accepted_label_value(label_value: Any, accepted_value_or_star: str) -> bool:
     """Return whether a run's label has the value that a condition such as m=3 accepts.
 
     The condition "*" accepts any value but None and nan, which no condition accepts. A
     DataFrame may have turned 3 into 3.0, so both fit the accepted value "3"."""
     if label_value is None or label_value != label_value:
         return False
-    return accepted_value in ("*", str(label_value)) or (
-        isinstance(label_value, float) and accepted_value == f"{label_value:g}"
+    return accepted_value_or_star in ("*", str(label_value)) or (
+        isinstance(label_value, float) and accepted_value_or_star == f"{label_value:g}"
     )
 
 
@@ -336,7 +336,7 @@ def parse_cell(cell_text: str) -> Cell:
     )
 
 
-def has_predictions_on_examples(spec: Spec) -> bool:
+def is_run_scored_on_examples(spec: Spec) -> bool:
     """Return whether a run trains a model and scores it on examples.
 
     Two models with such runs can be compared example by example.

@@ -1,7 +1,8 @@
 """This module evaluates the formulas that check claims on printed numbers, without any
 run.
 
-    evaluate_formula("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
+    evaluate_formula_on_printed_tables("ghostbert", "cell('table3', 'GhostBERT Avg.
+    acc', '1/12') > 75")
 
 A formula is an expression of Python in a CSV file. It can read cells of one paper's
 tables, settings and labels of the runs at the profile `paper`, and counts and
@@ -24,7 +25,7 @@ from lib.core import options
 from lib.core.names import Refused
 from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
-from lib.core.spec import find_ancestors
+from lib.core.spec import find_transitive_input_specs
 from lib.stats import cost
 
 # {section of a Spec's arguments: class of its options}. A Spec, the description of a
@@ -56,7 +57,9 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
         if row["claim"] == claim_id
     ):
         for task in row["tasks"].split("; "):
-            printed, _ = evaluate_formula(paper, row["formula"].replace("{task}", task))
+            printed, _ = evaluate_formula_on_printed_tables(
+                paper, row["formula"].replace("{task}", task)
+            )
             values[row["cell"], task] = float(printed)
     return values
 
@@ -73,7 +76,7 @@ def parse_printed_number(cell_text: str) -> PrintedValue:
         return None if cell_text in ("", "-") else cell_text
 
 
-def round_half_away(value: float | Fraction, decimals: int) -> Fraction:
+def round_half_away_from_zero(value: float | Fraction, decimals: int) -> Fraction:
     """Return a value rounded to some decimals, with a half rounded away from zero.
 
     Papers round so, and Python's `round` does not. The result is an exact Fraction,
@@ -142,21 +145,21 @@ class PrintedCells:
         return value
 
     def read_row_values(
-        self, table_name: str, first_colon_last_column: str, *row_keys: str
+        self, table_name: str, column_range: str, *row_keys: str
     ) -> list[Fraction | str]:
         """Return the non-empty cells of a printed table's row in a span of columns.
 
         Numbers are exact Fractions, other cells text. From them a printed average, for
         example, is computed again and checked.
 
-        first_colon_last_column: the span as "A:B", from column A to column B, both
+        column_range: the span as "A:B", from column A to column B, both
         included.
         row_keys: one text for each of the first columns of the table, by which the row
         is found (`read_cell`)."""
         names = list(
             lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")[0]
         )
-        first, last = map(names.index, first_colon_last_column.split(":"))
+        first, last = map(names.index, column_range.split(":"))
         values = [
             self.read_cell(table_name, name, *row_keys)
             for name in names[first : last + 1]
@@ -219,7 +222,7 @@ class PrintedCells:
     def list_row_keys_with_wrong_average(
         self,
         table_name: str,
-        first_colon_last_column: str,
+        column_range: str,
         average_column: str,
         key_column_count: int = 1,
     ) -> list[list[str]]:
@@ -228,7 +231,7 @@ class PrintedCells:
         It is wrong where it differs from the mean of the row's columns, rounded to one
         decimal (halves away from zero). Rows with an empty cell are left out.
 
-        first_colon_last_column: the averaged columns as "A:B", from A to B.
+        column_range: the averaged columns as "A:B", from A to B.
         average_column: the column with the printed average.
         key_column_count: the number of first columns whose texts are the key of a
         row."""
@@ -240,14 +243,14 @@ class PrintedCells:
             (
                 key,
                 self.read_cell(table_name, average_column, *key),
-                self.read_row_values(table_name, first_colon_last_column, *key),
+                self.read_row_values(table_name, column_range, *key),
             )
             for key in keys
         ]
         full = max(len(part) for *_, part in parts)
         rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
         # pyrefly: ignore[bad-argument-type, bad-specialization]  # The cells are numbers.
-        means = [round_half_away(statistics.mean(part), 1) for *_, part in rows]
+        means = [round_half_away_from_zero(statistics.mean(p), 1) for *_, p in rows]
         pairs = zip(rows, means, strict=True)
         return [key for (key, printed, _), mean in pairs if mean != printed]
 
@@ -275,7 +278,9 @@ def read_setting_values(
     part, *names = dotted_setting_path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
     for args in (
-        spec.args for spec in specs | find_ancestors(specs) if spec.step == step_name
+        spec.args
+        for spec in specs | find_transitive_input_specs(specs)
+        if spec.step == step_name
     ):
         values = args[part] if part == "surgery" else [args.get(part)]
         for name in names:
@@ -308,17 +313,19 @@ def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
     return {parse_printed_number(str(value)) for value in labels}
 
 
-def apply_named_operation(operation_name: str, *operands: float | Fraction) -> float:
-    """Compute an operation of a feed-forward network, such as GELU, at some numbers.
+def evaluate_mathematical_function(
+    function_name: str, *arguments: float | Fraction
+) -> float:
+    """Compute a function of a feed-forward network, such as GELU, at some numbers.
 
     The result is compared with that of the equation that a paper prints. Raises
-    KeyError for an unknown operation.
+    KeyError for an unknown function.
 
-    operation_name: the name as a paper prints it, such as "Leaky ReLU".
-    operands: as many numbers as the operation takes."""
+    function_name: the name as a paper prints it, such as "Leaky ReLU".
+    arguments: as many numbers as the function takes."""
     from lib.model.formula import NUMPY
 
-    return float(NUMPY[operation_name.lower().replace(" ", "_")](*map(float, operands)))
+    return float(NUMPY[function_name.lower().replace(" ", "_")](*map(float, arguments)))
 
 
 def call_function_by_import_path(import_path: str, *args: Any, **keywords: Any) -> Any:
@@ -329,14 +336,16 @@ def call_function_by_import_path(import_path: str, *args: Any, **keywords: Any) 
     replaced by its Shape (the encoder's sizes).
 
     import_path: a module below `lib`, a colon, and the name of a function in it, such
-    as "papers.efficientbert.search.net:ffn_parameters"."""
+    as "papers.efficientbert.search.net:count_ffn_parameters"."""
     module, name = import_path.split(":")
     values = [cost.SHAPES.get(arg, arg) for arg in args]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
 def evaluate_expression(
-    expression: str, constant_assignments: str | None = "", **variables: Any
+    printed_math_expression: str,
+    constant_assignments: str | None = "",
+    **variables: Any,
 ) -> Any:
     """Return the value of an expression as a paper prints it, such as "c * x^2".
 
@@ -351,7 +360,7 @@ def evaluate_expression(
     for constant in filter(None, (constant_assignments or "").split("; ")):
         name, value = constant.split(" = ")
         values[name] = eval(value, values)
-    return eval(expression.replace("^", "**"), values)
+    return eval(printed_math_expression.replace("^", "**"), values)
 
 
 @cache
@@ -363,8 +372,8 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
     from lib.claims import notebook
 
     (path,) = notebook.find_notebooks([notebook_id])
-    with data.allow_absent_data(use_local_data=False):
-        return notebook.execute_grid_code(
+    with data.allow_and_record_absent_data(use_local_data=False):
+        return notebook.list_grid_rows_by_variable(
             path, {"profile": "paper"}, include_recorded_rows=False
         ).get("grid", [])
 
@@ -387,7 +396,7 @@ def count_encoder_flops_or_parameters(
 FUNCTIONS: dict[str, Callable[..., Any]] = dict(
     mean=statistics.mean,
     sd=statistics.stdev,
-    r=round_half_away,
+    r=round_half_away_from_zero,
     sum=sum,
     zip=zip,
     len=len,
@@ -405,7 +414,7 @@ FUNCTIONS |= dict(
 OURS: dict[str, Callable[..., Any]] = dict(
     setting=read_setting_values,
     axis=read_grid_label_values,
-    operation=apply_named_operation,
+    operation=evaluate_mathematical_function,
     ours=call_function_by_import_path,
     counted=count_encoder_flops_or_parameters,
 )
@@ -420,7 +429,9 @@ class FormulaResult(NamedTuple):
     texts_read: TextByPrintedCell
 
 
-def evaluate_formula(paper: str, formula: str) -> FormulaResult:
+def evaluate_formula_on_printed_tables(
+    paper: str, python_expression: str
+) -> FormulaResult:
     """Evaluate a formula that checks a number which a paper prints.
 
     Return (value, texts_read). `texts_read` has the printed cells that the formula
@@ -428,25 +439,25 @@ def evaluate_formula(paper: str, formula: str) -> FormulaResult:
     rests on.
 
     paper: the name of its folder, such as "ghostbert".
-    formula: a Python expression with functions for printed cells, settings and counts,
-    such as "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75"."""
+    python_expression: a Python expression with functions for printed cells, settings
+    and counts, such as "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75"."""
     cells = PrintedCells(paper)
     readers = dict(cell=cells.read_cell, col=cells.read_column)
     readers |= dict(
         row=cells.read_row_values, off=cells.list_row_keys_with_wrong_average
     )
     readers |= dict(settings=cells.runs_use_printed_settings)
-    value = eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | readers)
+    value = eval(python_expression, {"__builtins__": {}} | FUNCTIONS | OURS | readers)
     return FormulaResult(value, cells.texts_read)
 
 
-def formula_calls_lib(formula: str) -> bool:
+def formula_uses_project_code(python_expression: str) -> bool:
     """Return whether a formula asks this package for a setting or a count.
 
     A formula is a Python expression that checks a printed number. If the check fails,
     the paper disagrees with this package where the result is True. Where it is False,
     the formula compares printed numbers alone, and the paper disagrees with itself."""
-    return any(f"{name}(" in formula for name in (*OURS, "settings"))
+    return any(f"{name}(" in python_expression for name in (*OURS, "settings"))
 
 
 def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
@@ -466,11 +477,11 @@ def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     decimals = len(printed_text.partition(".")[2])
     return (
         isinstance(value, int | float | Fraction)
-        and round_half_away(value, decimals) == expected
+        and round_half_away_from_zero(value, decimals) == expected
     )
 
 
-def list_printed_inconsistencies() -> list[dict[str, Any]]:
+def list_inconsistencies_in_papers() -> list[dict[str, Any]]:
     """Return the contradictions between the papers' printed numbers, as dicts.
 
     They are the rows of `inconsistencies.csv`, with keys such as `paper`, `locator`
@@ -480,7 +491,7 @@ def list_printed_inconsistencies() -> list[dict[str, Any]]:
     return [
         row
         | {
-            "found": evaluate_formula(row["paper"], row["how"])[0]
+            "found": evaluate_formula_on_printed_tables(row["paper"], row["how"])[0]
             if row["how"]
             else None
         }

@@ -18,7 +18,7 @@ SEEN = "README.md data/README.md data/found.md data/digests.json data/published/
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
 
 
-def format_digest_csv_lines() -> list[str]:
+def format_committed_file_digest_lines() -> list[str]:
     """Return a line "path,digest" for each committed file that a reader sees, sorted.
 
     The globs in SEEN select the files, such as README, published tables and figures.
@@ -32,7 +32,7 @@ def format_digest_csv_lines() -> list[str]:
     )
 
 
-def list_changed_files(digests_file: Path | None = None) -> list[str]:
+def describe_changed_files(digests_file: Path | None = None) -> list[str]:
     """Return an error message of one line for each file that differs from its digest.
 
     The committed `files.csv` has the digests of README, published tables, figures and
@@ -49,19 +49,19 @@ def list_changed_files(digests_file: Path | None = None) -> list[str]:
     )
     names = {
         line.partition(",")[0]
-        for line in {*old.splitlines(True)} ^ {*format_digest_csv_lines()}
+        for line in {*old.splitlines(True)} ^ {*format_committed_file_digest_lines()}
     }
     away = tuple(
         f"data/published/{paper}/" for paper in lists.list_papers_without_code()
     )
     names = {name for name in names if not name.startswith(away)}
     return [
-        f"{name} is not as {paths.format_path(digests_file)} says: {FIX}"
+        f"{name} is not as {paths.format_project_path(digests_file)} says: {FIX}"
         for name in sorted(names)
     ]
 
 
-def list_files_changed_since_commit(*path_patterns: str) -> list[str]:
+def describe_uncommitted_changes(*path_patterns: str) -> list[str]:
     """Return an error message of one line for each file with uncommitted changes.
 
     Commands warn by it that results may differ from the published ones, or that an

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lib.claims.cells import (
     Cell,
     ModelSelector,
-    has_predictions_on_examples,
+    is_run_scored_on_examples,
     row_matches_model,
 )
 from lib.claims.measures import MetricColumnsByTask, add_measure_column
@@ -53,7 +53,9 @@ def group_rows_by_model(
     ]
 
 
-def make_frame_per_model(cell: Cell, rows: Sequence[ResultRow]) -> list[pd.DataFrame]:
+def make_data_frame_per_model(
+    cell: Cell, rows: Sequence[ResultRow]
+) -> list[pd.DataFrame]:
     """Return one DataFrame of result rows for each model of a comparison (Cell).
 
     The models have the order of the comparison's text. Measures that need all runs of a
@@ -79,7 +81,7 @@ def select_compared_rows_of_one_dtype(
     rows = (
         rows
         if cell.measure
-        else [row for row in rows if has_predictions_on_examples(row["spec"])]
+        else [row for row in rows if is_run_scored_on_examples(row["spec"])]
     )
     row_ids = set()
     for (label, where), part in group_rows_by_model(cell, rows):
@@ -87,10 +89,14 @@ def select_compared_rows_of_one_dtype(
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
-    return compare.select_runs_of_one_dtype([row for row in rows if id(row) in row_ids])
+    return compare.unify_dtypes_of_compared_runs(
+        [row for row in rows if id(row) in row_ids]
+    )
 
 
-def count_fewest_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
+def count_planned_and_finished_seeds(
+    cell: Cell, rows: Sequence[ResultRow]
+) -> SeedCounts:
     """Count the seeds of a comparison (Cell): return (planned seeds, finished seeds).
 
     Both are the fewest of any compared model on any task. A seed is finished where each
@@ -109,7 +115,7 @@ def count_fewest_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
     return SeedCounts(min(map(len, every.values())), min(ended))
 
 
-def estimate_cell(
+def estimate_cell_effect(
     cell: Cell,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
@@ -124,19 +130,21 @@ def estimate_cell(
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
-    ...] from `pair_runs`; used for task scores alone."""
+    ...] from `pair_runs_of_compared_models`; used for task scores alone."""
     if function := cell.measured_quantity.of_all:
-        return function(make_frame_per_model(cell, rows), columns_by_task, cell.about)
+        return function(
+            make_data_frame_per_model(cell, rows), columns_by_task, cell.about
+        )
     if cell.measure:
-        return estimate_mean_of_measure(cell, rows, columns_by_task)
+        return estimate_effect_on_measure(cell, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
     pairs, weights = zip(*weighted_pairs, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
-        pairs = paired.keep_common_tasks(pairs)
+        pairs = paired.select_pairs_of_common_tasks(pairs)
     return paired.estimate_contrast(pairs, weights) if all(pairs) else None
 
 
-def pair_runs(
+def pair_runs_of_compared_models(
     cell: Cell,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
@@ -174,7 +182,7 @@ def pair_runs(
     return groups
 
 
-def estimate_mean_of_measure(
+def estimate_effect_on_measure(
     cell: Cell,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
@@ -195,12 +203,14 @@ def estimate_mean_of_measure(
     frame = add_measure_column(cell.measure, pd.DataFrame(rows), columns_by_task)
     # pyrefly: ignore[bad-assignment]  # pandas' stub lets column names be any Hashable.
     rows = frame.to_dict("records")
-    parts = make_frame_per_model(cell, rows)
+    parts = make_data_frame_per_model(cell, rows)
     if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
-        e = paired.estimate_difference_of_shares(*(part["value"] for part in parts))
+        e = paired.estimate_difference_of_proportions(
+            *(part["value"] for part in parts)
+        )
         # The claim is that no run (or every run) has the property. That is checked by
         # counting, so the interval has no width.
         if cell.bounds[0] == cell.bounds[1]:

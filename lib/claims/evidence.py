@@ -28,7 +28,7 @@ from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import check_known_name
 from lib.core.rows import Row
-from lib.core.spec import Spec, find_ancestors, from_json
+from lib.core.spec import Spec, find_transitive_input_specs, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.papers import grids
@@ -51,7 +51,7 @@ def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
         for id, c in lists.read_claims().items()
         if c["role"] in ("central", "own")
     }
-    return list(grids.pick_values("claim", by_id, claim_ids).values())
+    return list(grids.select_values_by_label("claim", by_id, claim_ids).values())
 
 
 def list_claim_specs_by_seed(
@@ -74,7 +74,7 @@ def list_claim_specs_by_seed(
             )
         )
         twins = [spec.float32_spec for spec in originals]
-        here = twins if not processor.has_bfloat16() else originals
+        here = twins if not processor.has_bfloat16_instructions() else originals
         specs[seed] = next(
             (s for s in (originals, twins) if all(map(store.find_run, s))), here
         )
@@ -125,7 +125,7 @@ def select_plan_lines(
         [n for n in grids.PROFILES if planned.read_plan(n)],
     )
     every = planned.read_plan(profile)
-    ids = grids.pick_values(
+    ids = grids.select_values_by_label(
         "claim of the plan", dict.fromkeys(line.claim for line in every), claim_ids
     )
     return [line for line in every if line.claim in ids]
@@ -140,7 +140,7 @@ def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
 
     profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = notebook.find_notebooks([notebook_id])
-    return notebook.execute_grid_code(
+    return notebook.list_grid_rows_by_variable(
         path, {"profile": profile}, include_recorded_rows=False
     ).get("grid", [])
 
@@ -238,16 +238,16 @@ def execute_and_record_missing_runs(
         requested = list_claim_specs_in_run_order(claims_or_plan_lines, store)
     else:
         requested = list_plan_specs_in_run_order(claims_or_plan_lines, profile)
-    results = {*requested, *find_search_specs_among_ancestors(requested)}
+    results = {*requested, *find_architecture_search_ancestors(requested)}
     copy_finished_runs_to_records(results, store)
     left = set(store.list_missing_specs([*every, *requested], ignore_float32_runs=True))
     saved = SavedWeights(store)
 
-    def delete_unneeded_weights(specs: Iterable[Spec]) -> None:
+    def delete_unneeded_input_weights(finished_specs: Iterable[Spec]) -> None:
         needed = {
             parent for other in left for parent in other.input_specs_with_seeds.values()
         }
-        for spec in specs:
+        for spec in finished_specs:
             for name, parent in spec.input_specs_with_seeds.items():
                 # An input with a fixed seed is shared by the runs of all seeds, so its
                 # weights stay.
@@ -259,9 +259,9 @@ def execute_and_record_missing_runs(
         copy_finished_runs_to_records([spec] if spec in results else [], store)
         saved.add_finished_run(spec)
         left.discard(spec)
-        delete_unneeded_weights([spec])
+        delete_unneeded_input_weights([spec])
 
-    delete_unneeded_weights(
+    delete_unneeded_input_weights(
         {*every} - left
         # An earlier command that was killed may have left weights that are no longer
         # needed.
@@ -287,7 +287,7 @@ class SavedWeights:
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.runs / ".evidence"
 
-    def digest_manifest(self, spec: Spec) -> str:
+    def digest_run_manifest(self, spec: Spec) -> str:
         """Return the digest of a run's manifest (list of files), or "" without one.
 
         The set of runs whose weights may be deleted is a file of these digests. The
@@ -299,7 +299,7 @@ class SavedWeights:
 
     def __contains__(self, spec: Spec) -> bool:
         notes = self.path.read_text().splitlines() if self.path.exists() else []
-        return self.digest_manifest(spec) in notes
+        return self.digest_run_manifest(spec) in notes
 
     def add_finished_run(self, spec: Spec) -> None:
         """Add a finished run to the set of runs whose weights may be deleted later.
@@ -309,9 +309,9 @@ class SavedWeights:
         spec: the description of the run."""
         if STEPS[spec.step].weights:
             with open(self.path, "a") as file:
-                file.write(f"{self.digest_manifest(spec)}\n")
+                file.write(f"{self.digest_run_manifest(spec)}\n")
 
-    def is_read_by_running_process(self, spec: Spec) -> bool:
+    def is_any_process_reading_weights(self, spec: Spec) -> bool:
         """Return whether a running process reads the weights of a run.
 
         The process may start a training from them, so they must not be deleted. If the
@@ -335,17 +335,17 @@ class SavedWeights:
         Nothing is deleted while a running process reads them.
 
         spec: the description of the run."""
-        if not self.is_read_by_running_process(spec):
+        if not self.is_any_process_reading_weights(spec):
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_search_specs_among_ancestors(specs: Iterable[Spec]) -> set[Spec]:
+def find_architecture_search_ancestors(specs: Iterable[Spec]) -> set[Spec]:
     """Return the Specs of the architecture searches on which some Specs depend.
 
     A Spec is the description of a run. A searched network is trained in one run and was
     found in an earlier one. Notebooks show the earlier one too, so it is recorded.
     Random draws of an architecture count as searches."""
-    return {spec for spec in find_ancestors(specs) if spec.step in BESIDE}
+    return {spec for spec in find_transitive_input_specs(specs) if spec.step in BESIDE}
 
 
 def copy_finished_runs_to_records(specs: Iterable[Spec], store: Store) -> None:
@@ -380,14 +380,14 @@ def describe_claim_progress(
         by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
         missing = store.list_missing_specs(chain(*by_seed), ignore_float32_runs=True)
-        left = f"{len(missing)} runs left, {clock.describe_time(missing)}"
+        left = f"{len(missing)} runs left, {clock.describe_expected_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
     left = store.list_missing_specs(
         list_claim_specs_in_run_order(claims, store), ignore_float32_runs=True
     )
-    yield f"together left: {clock.describe_time(left)}"
+    yield f"together left: {clock.describe_expected_time(left)}"
 
 
 def describe_plan_progress(

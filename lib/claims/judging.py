@@ -24,16 +24,16 @@ from lib.claims import planned as plans
 from lib.claims.seeds import SCALES as SCALES
 from lib.claims.seeds import list_models_expected_to_collapse
 from lib.core import disk, paths
-from lib.core.memo import reuse_results
+from lib.core.memo import enable_result_cache
 from lib.core.names import check_known_name
 from lib.core.papers import (
-    find_paper_of_notebook,
-    find_papers,
+    find_paper_name_of_notebook,
     import_module_of_each_paper,
+    list_papers_by_name,
 )
 from lib.core.rows import Outcome, Row
 from lib.core.spec import Spec
-from lib.core.store import RunState, Store, read_run_index
+from lib.core.store import RunState, Store, read_runs_csv
 from lib.papers import frontier, grids
 from lib.stats.compare import Column
 
@@ -64,14 +64,14 @@ def list_grid_rows_of_claim(
     seeds = lists.list_planned_seeds(claim["id"], profile) if seeds is None else seeds
     return cells.select_compared_rows(
         cells.parse_cells(claim["cells"]),
-        list_rows_of_notebooks(
+        list_grid_rows_of_notebooks(
             tuple(claim["artefact"].split("; ")), profile, tuple(seeds)
         ),
     )
 
 
 @cache
-def list_rows_of_notebooks(
+def list_grid_rows_of_notebooks(
     notebook_ids: tuple[str, ...], profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
     """Return the runs that some notebooks list at a profile, as Rows.
@@ -84,21 +84,23 @@ def list_rows_of_notebooks(
     profile: the size of the experiments, such as "mini".
     seeds: only rows with these seeds, or without a seed, are returned; () for the
     notebooks' own seeds."""
-    pages = [page for page in notebook_ids if plans.has_planned_rows(profile, page)]
+    pages = [page for page in notebook_ids if plans.has_rows_at_profile(profile, page)]
     # A plan sets the seeds of its rows itself.
     asked = () if plans.read_plan(profile) else seeds
     grid_rows = [
-        row for page in pages for row in list_rows_of_notebook(page, profile, asked)
+        row
+        for page in pages
+        for row in list_grid_rows_of_notebook(page, profile, asked)
     ]
-    behind = grids.list_search_rows_of_networks(
+    behind = grids.list_architecture_searches_of_models(
         grid_rows
-    ) + grids.list_distillation_rows_of_students(grid_rows)
+    ) + grids.list_distillations_of_students(grid_rows)
     grid_rows += behind
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
 
 @cache
-def list_rows_of_notebook(
+def list_grid_rows_of_notebook(
     notebook_id: str, profile: str, seeds: tuple[int, ...] = ()
 ) -> list[Row]:
     """Return the runs that one notebook lists at a profile, as Rows.
@@ -116,7 +118,9 @@ def list_rows_of_notebook(
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
         values["seeds"] = list(seeds)
-    made = notebook.execute_grid_code(path, values, include_recorded_rows=not seeds)
+    made = notebook.list_grid_rows_by_variable(
+        path, values, include_recorded_rows=not seeds
+    )
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
 
@@ -151,11 +155,27 @@ def judge_claims(
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
     # The matrix products are small, so more threads would be slower.
-    with threadpool_limits(1), reuse_results():
+    with threadpool_limits(1), enable_result_cache():
         for name in lists.read_claims() if claim_ids is None else claim_ids:
             check_known_name("claim", name, lists.read_claims())
             by_id[name] = judge_claim(lists.read_claims()[name], profile, look)
     return correct_p_values_by_holm(by_id, profile)
+
+
+def judge_planned_claims(
+    profile: str, store: Store | None = None
+) -> dict[str, words.Verdict]:
+    """Test all claims for which runs are planned, and return {claim id: Verdict}.
+
+    A Verdict is a claim with its tested comparisons. The profile base has planned runs
+    for some claims only.
+
+    profile: the size of the experiments: "mini" or "base".
+    store: where the runs are looked up."""
+    planned = [
+        id for id in lists.read_claims() if lists.list_planned_seeds(id, profile)
+    ]
+    return judge_claims(planned, store, profile)
 
 
 def judge_claim(
@@ -249,7 +269,7 @@ def collect_judging_inputs(
     profile: the size of the experiments, such as "mini".
     planned_seed_count: the number of planned seeds; 0 to count those of the runs."""
     return words.JudgingInputs(
-        grids.list_columns_by_task(
+        grids.select_score_columns_by_task(
             profile, list_metric_columns_of_claims(claim["paper"])
         ),
         profile,
@@ -318,11 +338,13 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
 
     claim: a statement of a paper, as a row of `claims.csv`; the column `check` has the
     formula, a Python expression."""
-    value, read = checks.evaluate_formula(claim["paper"], claim["check"])
+    value, read = checks.evaluate_formula_on_printed_tables(
+        claim["paper"], claim["check"]
+    )
     equal, differs, inconsistent = words.CHECKS
     word = (
         differs
-        if checks.formula_calls_lib(claim["check"]) or not read
+        if checks.formula_uses_project_code(claim["check"]) or not read
         else inconsistent
     )
     if checks.agrees_with_printed_text(value, claim["value"]):
@@ -412,14 +434,14 @@ def correct_p_values_by_holm(
             and row["claim"] not in verdicts
         ]
         every = [r for id in ids for r in verdicts[id].results]
-        held = iter(words.correct_by_holm(every, others))
+        held = iter(words.add_holm_corrected_p_values(every, others))
         for id in ids:
             results = tuple(next(held) for _ in verdicts[id].results)
             result[id] = replace(verdicts[id], results=results)
     return result
 
 
-def list_central_claims(paper: str | None = None) -> list[str]:
+def list_central_claim_ids(paper: str | None = None) -> list[str]:
     """Return the ids of the central claims, on which a paper's main conclusions rest.
 
     Summaries count these claims alone.
@@ -431,7 +453,7 @@ def list_central_claims(paper: str | None = None) -> list[str]:
     ]
 
 
-def list_notebook_claims(notebook_id: str) -> list[str]:
+def list_notebook_claim_ids(notebook_id: str) -> list[str]:
     """Return the ids of the claims that a notebook's page shows.
 
     These are the claims that name the notebook and are tested by runs or by an
@@ -494,7 +516,7 @@ def read_verdicts_csv() -> list[dict[str, str]]:
 # their pages.
 SUMMARIES = (
     "01_what_we_found 90_claims 93_findings nas_s70_what_matters data_t02_mini_protocol "
-) + " ".join(f"{paper.prefix}_01_summary" for paper in find_papers().values())
+) + " ".join(f"{paper.prefix}_01_summary" for paper in list_papers_by_name().values())
 
 
 def digest_notebook_records(notebook_id: str) -> str:
@@ -505,17 +527,18 @@ def digest_notebook_records(notebook_id: str) -> str:
     notebook's recorded runs, and the estimates and outcomes of its claims. For a
     notebook that summarises a paper or all papers, it covers all claims of that paper
     or of all papers."""
-    names = {row["run"] for row in read_run_index() if row["page"] == notebook_id}
+    names = {row["run"] for row in read_runs_csv() if row["page"] == notebook_id}
     recorded_names = sorted(
         name for name in names if (paths.records_root() / name).exists()
     )
-    ids = list_notebook_claims(notebook_id)
+    ids = list_notebook_claim_ids(notebook_id)
     if notebook_id in SUMMARIES.split():
-        paper = find_paper_of_notebook(notebook_id)
+        paper = find_paper_name_of_notebook(notebook_id)
         ids = [
             id
             for id, line in lists.read_claims().items()
-            if paper in ("", *map(find_paper_of_notebook, line["artefact"].split("; ")))
+            if paper
+            in ("", *map(find_paper_name_of_notebook, line["artefact"].split("; ")))
         ]
     keys = "claim cell task profile estimate low high word".split()
     rows = [
@@ -649,7 +672,7 @@ class OutsideCount(NamedTuple):
     total: int
 
 
-def count_printed_effects_outside(
+def count_printed_effects_outside_intervals(
     verdicts: Mapping[str, words.Verdict],
 ) -> OutsideCount:
     """Return (outside, total): how many printed effects lie outside our 95 % intervals.
@@ -660,7 +683,7 @@ def count_printed_effects_outside(
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     held = [
         r.interval_excludes_printed_value
-        for r in select_results_without_repeats(verdicts, list_central_claims())
+        for r in select_results_without_repeats(verdicts, list_central_claim_ids())
     ]
     held = [flag for flag in held if flag is not None]
     return OutsideCount(sum(held), len(held))
@@ -674,10 +697,10 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     intervals. README and the overview of claims show them.
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
-    every = select_results_without_repeats(verdicts, list_central_claims())
+    every = select_results_without_repeats(verdicts, list_central_claim_ids())
     sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
-    parts = f" ({words.format_word_counts(sure)})" * bool(sure)
-    out, total = count_printed_effects_outside(verdicts)
+    parts = f" ({words.format_verdict_word_counts(sure)})" * bool(sure)
+    out, total = count_printed_effects_outside_intervals(verdicts)
     agree = sum(
         bool(r.interval_excludes_printed_value) and r.verdict_word == words.AGREES
         for r in every
@@ -690,41 +713,50 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     )
 
 
-def format_findings_by_title(verdicts: Mapping[str, words.Verdict]) -> dict[str, str]:
+def format_findings_by_title(
+    verdicts: Mapping[str, words.Verdict], base_verdicts: Mapping[str, words.Verdict]
+) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, filled with results.
 
     The file is a template for README and pages. Its fields, such as "{G1}", are
-    replaced by measured numbers. A line that names a claim of a paper whose code was
-    deleted is left out, and so is a part without any other line.
+    replaced by numbers measured at the profile mini, and fields such as "{BASE[N1]}" by
+    those of the profile base (an encoder of BERT-base's size). A line that names a
+    claim of a paper whose code was deleted is left out, and so is a part without any
+    other line.
 
-    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}, at mini.
+    base_verdicts: the same at base, for claims with planned runs there."""
     untouched = next(
         row
         for row in lists.read_csv_in_published_folder("untouched")
         if row["split"] == "dev"
     )
     fields = dict(verdicts) | {
+        "BASE": base_verdicts,
         "IN_ONE_LINE": summarise_central_verdicts(verdicts),
         "UNTOUCHED": untouched["spearman"],
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
     if lists.list_papers_without_code():
-        lines = [line for line in lines if names_only_claims_with_code(line)]
+        lines = [line for line in lines if has_only_existing_claims(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled if text}
 
 
-def names_only_claims_with_code(findings_line: str) -> bool:
+def has_only_existing_claims(template_line: str) -> bool:
     """Return whether the code for all claims in a line of a template is there.
 
     The template `data/found.md` has fields such as "{G1}". A line that names a claim of
     a paper whose code was deleted cannot be filled, and is left out."""
-    return {*re.findall(r"\{([A-Z]+\d+)", findings_line)} <= {*lists.read_claims()}
+    ids = re.findall(r"\{(?:BASE\[)?([A-Z]+\d+)", template_line)
+    return {*ids} <= {*lists.read_claims()}
 
 
 def renew_generated_readme_parts(
-    readme_text: str, verdicts: Mapping[str, words.Verdict]
+    readme_text: str,
+    verdicts: Mapping[str, words.Verdict],
+    base_verdicts: Mapping[str, words.Verdict],
 ) -> str:
     """Return the text of README with its generated parts written anew.
 
@@ -733,12 +765,14 @@ def renew_generated_readme_parts(
     committed results.
 
     readme_text: the present text, with a mark before and after each of these parts.
-    verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
+    verdicts: {claim id: Verdict (a claim with its measured comparisons)}, at mini.
+    base_verdicts: the same at the profile base."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: format_findings_by_title(verdicts)["README"].strip() + "\n",
+        FOUND: format_findings_by_title(verdicts, base_verdicts)["README"].strip()
+        + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
         CHOICES: "; ".join(frontier.format_defaults_of_method_comparison()),
     }
@@ -778,7 +812,7 @@ def make_forest_plot_rows(
                 line |= {"low": r.estimate.low, "high": r.estimate.high}
             more = {
                 "seeds": r.estimate.n_seeds,
-                "word": r.reading,
+                "word": r.verdict_text,
                 "least": least,
                 "most": most,
             }

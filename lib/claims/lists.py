@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 from lib.claims.cells import parse_seeds
 from lib.core import disk
-from lib.core.papers import find_notebook_path, find_papers
+from lib.core.papers import find_notebook_path, list_papers_by_name
 from lib.core.paths import PUBLISHED
 
 ClaimAndCell: TypeAlias = tuple[str, str]  # (claim id, text of a comparison)
 # {(text of a comparison, task): effect}
 EffectByCellAndTask: TypeAlias = dict[tuple[str, str], float]
-PAPERS = {name: paper.title for name, paper in find_papers().items()}
+PAPERS = {name: paper.title for name, paper in list_papers_by_name().items()}
 
 
 @cache

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
 from lib.claims import planned as planned_rows
-from lib.claims.seeds import add_planned_seeds
+from lib.claims.seeds import repeat_rows_at_planned_seeds
 from lib.core import disk, paths
-from lib.core.memo import reuse_results
-from lib.core.names import Refused, check_known_name, error_in_one_line
+from lib.core.memo import enable_result_cache
+from lib.core.names import Refused, check_known_name, format_error_in_one_line
 from lib.core.papers import find_notebook_path as find_notebook_path
 from lib.core.papers import make_notebook_id as make_notebook_id
 from lib.core.rows import Row
@@ -61,7 +61,7 @@ class NotebookParameter:
     range: tuple[float, ...] = ()
 
 
-def list_notebooks() -> dict[str, Path]:
+def list_notebook_paths_by_id() -> dict[str, Path]:
     """Return {notebook id: path} of all notebooks, sorted by id.
 
     Commands find notebooks by id. An id is the paper's prefix and the name of the file,
@@ -71,7 +71,7 @@ def list_notebooks() -> dict[str, Path]:
     return dict(sorted((make_notebook_id(path), path) for path in files))
 
 
-def is_method_notebook(notebook_path: Path) -> bool:
+def is_method_explanation_notebook(notebook_path: Path) -> bool:
     """Return whether a notebook explains a method instead of reproducing a table.
 
     The HTML page of such a notebook shows its code, and the others hide it. Its file
@@ -106,7 +106,7 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     A pattern is a part of a notebook's id or path, or a glob such as "bermo_t*".
     Without patterns all notebooks are returned. Raises Refused, with the nearest id,
     for a pattern that fits none."""
-    notebooks, chosen = list_notebooks(), {}
+    notebooks, chosen = list_notebook_paths_by_id(), {}
     for pattern in patterns or [""]:
         text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
         hits = [
@@ -137,7 +137,8 @@ def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
             sources |= dict.fromkeys([*tags, cell["cell_type"]], source)
         return sources
     except Exception as error:  # A damaged file may raise any kind of error here.
-        why = f"{paths.format_path(notebook_path)} is not a notebook ({error_in_one_line(error)})"
+        shown_path = paths.format_project_path(notebook_path)
+        why = f"{shown_path} is not a notebook ({format_error_in_one_line(error)})"
         raise Refused(f"{why}; fix: {FIX}") from None
 
 
@@ -151,7 +152,8 @@ def read_notebook_title(notebook_path: Path) -> str:
     ):
         return line.lstrip("# ")
     raise Refused(
-        f"{paths.format_path(notebook_path)} has no heading in a cell tagged 'title'; fix: {FIX}"
+        f"{paths.format_project_path(notebook_path)} has no heading "
+        f"in a cell tagged 'title'; fix: {FIX}"
     )
 
 
@@ -164,13 +166,18 @@ def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParame
     source, values = read_cell_sources_by_tag(notebook_path).get("parameters"), {}
     if source is None:
         raise Refused(
-            f"{paths.format_path(notebook_path)} has no cell tagged 'parameters'; fix: {FIX}"
+            f"{paths.format_project_path(notebook_path)} has no cell tagged "
+            f"'parameters'; fix: {FIX}"
         )
     try:
         exec(source, values)
     except Exception as error:
-        cell = f"{paths.format_path(notebook_path)}, its cell tagged 'parameters'"
-        raise Refused(f"{cell}: {error_in_one_line(error)}; fix: {FIX}") from None
+        cell = (
+            f"{paths.format_project_path(notebook_path)}, its cell tagged 'parameters'"
+        )
+        raise Refused(
+            f"{cell}: {format_error_in_one_line(error)}; fix: {FIX}"
+        ) from None
     declared = {}
     for name, annotation in values.get("__annotations__", {}).items():
         kind = get_args(annotation)[0] if get_origin(annotation) is list else annotation
@@ -199,10 +206,10 @@ def complete_parameter_values(
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
             check_known_name(f"profile {suffix}", value, grids.PROFILES)
-            if not planned_rows.has_planned_rows(
+            if not planned_rows.has_rows_at_profile(
                 value, make_notebook_id(notebook_path)
             ):
-                pages = ", ".join(planned_rows.list_planned_notebooks(value))
+                pages = ", ".join(planned_rows.list_planned_notebook_ids(value))
                 raise Refused(
                     f"{make_notebook_id(notebook_path)} has no rows at {value}: take one of {pages}"
                 )
@@ -236,20 +243,22 @@ def explain_unusable_value(
     return ""
 
 
-def list_grid_specs(*grids: Mapping[str, Iterable[Row]]) -> list[Spec]:
+def list_grid_specs(*row_lists_by_variable: Mapping[str, Iterable[Row]]) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks have to make, each once.
 
-    grids: for each notebook {variable: Rows}, where a Row has the labels and the Spec
-    of a run. Only the variable `grid` counts: the runs of the other variables are shown
-    where they exist, but not made."""
+    row_lists_by_variable: for each notebook {variable: Rows}, where a Row has the
+    labels and the Spec of a run. Only the variable `grid` counts: the runs of the other
+    variables are shown where they exist, but not made."""
     return list(
         dict.fromkeys(
-            row.spec for variables in grids for row in variables.get("grid", [])
+            row.spec
+            for variables in row_lists_by_variable
+            for row in variables.get("grid", [])
         )
     )
 
 
-def is_grid(value: object) -> bool:
+def is_non_empty_row_list(value: object) -> bool:
     """Return whether the value of a notebook's variable is a non-empty list of Rows.
 
     A Row has the labels and the description (Spec) of a run, and such a list is called
@@ -263,7 +272,7 @@ def is_grid(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def execute_grid_code(
+def list_grid_rows_by_variable(
     notebook_path: Path,
     parameter_values: ParameterValues,
     include_recorded_rows: bool = True,
@@ -285,7 +294,7 @@ def execute_grid_code(
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
-        with reuse_results():
+        with enable_result_cache():
             exec(
                 compile(
                     read_cell_sources_by_tag(notebook_path).get("grid", ""),
@@ -307,19 +316,21 @@ def execute_grid_code(
         why = (
             str(error)
             if type(error) in (ValueError, TypeError)
-            else error_in_one_line(error)
+            else format_error_in_one_line(error)
         )
         raise Refused(f"{page}: {why}") from error
-    variables = {name: rows for name, rows in names.items() if is_grid(rows)}
+    variables = {
+        name: rows for name, rows in names.items() if is_non_empty_row_list(rows)
+    }
     if parameter_values.get("seeds") or isinstance(profile, grids.ReaderProfile):
         return variables
     for name, rows in variables.items():
         scale = str(profile) if name == "grid" else "mini"
-        variables[name] = add_planned_seeds(page, scale, rows)
+        variables[name] = repeat_rows_at_planned_seeds(page, scale, rows)
     return variables
 
 
-def list_injected_parameters(cell_sources: Iterable[str]) -> list[str]:
+def list_parameters_set_by_papermill(cell_sources: Iterable[str]) -> list[str]:
     """Return the names of the parameters that papermill set in a running notebook.
 
     papermill adds a cell that begins with "# Parameters" and assigns them. The notebook
@@ -331,7 +342,7 @@ def list_injected_parameters(cell_sources: Iterable[str]) -> list[str]:
 
 
 @cache
-def format_committed_notebook(notebook_json: str) -> str:
+def normalise_notebook_json(notebook_json: str) -> str:
     """Return a notebook's JSON text in a normal form, so that diffs show edits alone.
 
     The form has no outputs, execution counts, empty cells or tags of papermill. Cells
@@ -364,9 +375,7 @@ def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
     It is {"parameters": default values, "cells": digest of all cells but the one with
     these values}. The dicts of all notebooks are committed, for comparison."""
     others = []
-    for cell in json.loads(format_committed_notebook(notebook_path.read_text()))[
-        "cells"
-    ]:
+    for cell in json.loads(normalise_notebook_json(notebook_path.read_text()))["cells"]:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
@@ -392,7 +401,7 @@ def digest_json(value: object) -> str:
     return disk.digest_bytes(json.dumps(value).encode())[:16]
 
 
-def read_notebook_digests() -> dict[str, NotebookDigest]:
+def read_committed_notebook_digests() -> dict[str, NotebookDigest]:
     """Return {notebook id: its committed defaults and digest}, from the committed file.
 
     The values are {"parameters": default values, "cells": digest of all cells but the
@@ -410,7 +419,7 @@ def read_notebook_digests() -> dict[str, NotebookDigest]:
             for n, v in forms.items()
         ):
             return forms
-    place = paths.format_path(paths.COMMITTED)
+    place = paths.format_project_path(paths.COMMITTED)
     message = f"{place} does not have parameters and cells of notebooks"
     raise disk.Damaged(f"{message}; fix: {fix}")
 
@@ -427,7 +436,7 @@ def rewrite_notebooks_in_committed_form() -> list[Path]:
     files = [*books, paths.COMMITTED]
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
-        disk.write_text_file(path, format_committed_notebook(path.read_text()))
+        disk.write_text_file(path, normalise_notebook_json(path.read_text()))
     forms = {make_notebook_id(path): digest_notebook_parts(path) for path in books}
     disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
@@ -443,7 +452,9 @@ def list_changed_parameters(
 
     parameter_values: {parameter: value}; a parameter that is left out counts as
     unchanged."""
-    before = read_notebook_digests().get(notebook_id, {"parameters": {}})["parameters"]
+    before = read_committed_notebook_digests().get(notebook_id, {"parameters": {}})[
+        "parameters"
+    ]
     return [
         key
         for key, value in before.items()
@@ -475,14 +486,14 @@ def find_notebook_page_folder(
         digest_notebook_parts(notebook_path),
         grids.find_profile_of_parameters(parameter_values),
     )
-    before = read_notebook_digests().get(
+    before = read_committed_notebook_digests().get(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines, task = (
-        grids.format_reader_sentences(scope),
-        grids.get_reader_attribute(scope, "task_title"),
+        grids.describe_reader_data_and_model(scope),
+        grids.get_reader_profile_attribute(scope, "task_title"),
     )
-    model = Path(grids.get_reader_attribute(scope, "model")).name
+    model = Path(grids.get_reader_profile_attribute(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v
@@ -505,7 +516,7 @@ def find_notebook_page_folder(
     if not lines:
         return PageFolder(paths.FIGURES / scope, [])
     key = digest_json(
-        [words, grids.hash_reader_inputs(scope), changeable, now["cells"]]
+        [words, grids.digest_reader_data_and_model(scope), changeable, now["cells"]]
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     parent = paths.FIGURES / "scratch" / make_notebook_id(notebook_path)
@@ -530,7 +541,7 @@ def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | Non
             texts = [*fields["differs"], *fields["answer"], *fields["files"]]
             if all(isinstance(text, str) for text in texts):
                 return body
-        how = f"another version of this code wrote {paths.format_path(path)}"
+        how = f"another version of this code wrote {paths.format_project_path(path)}"
         print_once(
             f"not shown  {how}; fix: `python -m lib report {notebook_id}` makes its page again"
         )
@@ -545,5 +556,9 @@ def format_notebook_run_command(notebook_id: str, profile: str) -> str:
     profile: the size of the experiments, such as "mini". A ReaderProfile, a str with a
     user's data and encoder as attributes, adds the options that name them."""
     return " ".join(
-        ["python -m lib run", notebook_id, *grids.list_command_options(profile)]
+        [
+            "python -m lib run",
+            notebook_id,
+            *grids.format_profile_as_command_options(profile),
+        ]
     )

@@ -15,7 +15,7 @@ from inspect import signature
 from typing import Any
 
 from lib.claims import cells, lists
-from lib.core.papers import find_paper_of_notebook
+from lib.core.papers import find_paper_name_of_notebook
 from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
@@ -117,7 +117,7 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
     )
 
 
-def list_planned_notebooks(profile: str) -> tuple[str, ...]:
+def list_planned_notebook_ids(profile: str) -> tuple[str, ...]:
     """Return the ids of the notebooks that have runs in the plan of a profile.
 
     At such a profile, other notebooks have no runs. It is () for a profile without a
@@ -140,14 +140,14 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     return by_step
 
 
-def has_planned_rows(profile: str, notebook_id: str) -> bool:
+def has_rows_at_profile(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has runs at a profile.
 
     Where a plan lists the runs of the profile, only the notebooks in it have some. At a
     profile without a plan every notebook has.
 
     profile: the size of the experiments, such as "base"."""
-    return notebook_id in (list_planned_notebooks(profile) or (notebook_id,))
+    return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
 
 
 def list_rows_to_run(
@@ -176,7 +176,9 @@ def list_rows_to_run(
     }
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
     page_lines = [line for line in read_plan(profile[:]) if line.page == notebook_id]
-    if given.keys() & changed_parameters or grids.get_reader_attribute(profile, "data"):
+    if given.keys() & changed_parameters or grids.get_reader_profile_attribute(
+        profile, "data"
+    ):
         return grid_function(profile, **given)
     if not page_lines:
         away = read_omitted_values_by_label(profile, notebook_id)
@@ -205,7 +207,7 @@ def read_omitted_values_by_label(
     settings file of the notebook's paper lists them.
 
     profile: the size of the experiments, such as "toy"."""
-    paper = find_paper_of_notebook(notebook_id)
+    paper = find_paper_name_of_notebook(notebook_id)
     tables = vars(grids.read_settings(paper)) if paper else {}
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 

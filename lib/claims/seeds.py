@@ -76,7 +76,7 @@ def list_models_expected_to_collapse(claim: Mapping[str, str]) -> tuple[str, ...
     return tuple(filter(None, claim["may_fail"].split("; ")))
 
 
-def add_planned_seeds(
+def repeat_rows_at_planned_seeds(
     notebook_id: str, profile: str, grid_rows: Sequence[Row]
 ) -> list[Row]:
     """Return a notebook's list of runs, with each run at all seeds planned for it.

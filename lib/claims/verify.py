@@ -29,12 +29,12 @@ from lib.claims import checks, evidence, judging, lists, notebook, planned
 from lib.claims.committed import (
     FILES,
     FIX,
-    format_digest_csv_lines,
-    list_changed_files,
+    describe_changed_files,
+    format_committed_file_digest_lines,
 )
 from lib.core import disk, paths
-from lib.core.names import error_in_one_line
-from lib.core.papers import find_notebook_path, find_paper_of_notebook
+from lib.core.names import format_error_in_one_line
+from lib.core.papers import find_notebook_path, find_paper_name_of_notebook
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
@@ -63,7 +63,9 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     of the run is a score on examples. Raises FileNotFoundError where the predictions
     are missing."""
     described = run.spec["args"].get("data", {})
-    task = "task" in described and data.task(described["source"], described["task"])
+    task = "task" in described and data.find_task_by_name(
+        described["source"], described["task"]
+    )
     if not task or not set(task.metrics) & run.metrics.keys():
         return {}
     stored = run.read_arrays("predictions")
@@ -74,11 +76,13 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     else:
         scores = metrics.compute_metrics(task, stored["logits"], stored["labels"])
     if unseen_spec := described.get("unseen"):
-        unseen_predictions = data.decode_predictions(
+        unseen_predictions = data.unpack_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         more = metrics.compute_metrics(
-            task, unseen_predictions, data.read_labels_and_clusters(described)["labels"]
+            task,
+            unseen_predictions,
+            data.read_unseen_row_scoring_arrays(described)["labels"],
         )
         scores |= {f"unseen.{name}": value for name, value in more.items()}
     return scores
@@ -89,7 +93,7 @@ def describe_record_damage(run: Run) -> str:
 
     A recorded run is in git, without its weights. It is not sound if a file is damaged,
     the run did not finish, or its metrics do not follow from its predictions."""
-    place = paths.format_path(run.folder)
+    place = paths.format_project_path(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
@@ -103,7 +107,7 @@ def describe_record_damage(run: Run) -> str:
         message = (
             str(error)
             if place in str(error)
-            else f"{place} is damaged: {error_in_one_line(error)}"
+            else f"{place} is damaged: {format_error_in_one_line(error)}"
         )
         return " ".join(message.split())
     return ""
@@ -123,13 +127,15 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
         for claim in evidence.select_claims()
     }
     for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
-        grids[page, judging.SCALE] = judging.list_rows_of_notebook(page, judging.SCALE)
+        grids[page, judging.SCALE] = judging.list_grid_rows_of_notebook(
+            page, judging.SCALE
+        )
         grids[page, "paper"] = checks.list_rows_at_paper_profile(page)
     plans = (name for name in PROFILES if planned.read_plan(name))
     grids |= {
         (p, name): evidence.make_grid_rows(name, p)
         for name in plans
-        for p in planned.list_planned_notebooks(name)
+        for p in planned.list_planned_notebook_ids(name)
     }
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted(
@@ -171,32 +177,26 @@ def format_row_labels(row: Row) -> str:
     return "; ".join(f"{name}={value}" for name, value in sorted(columns.items()))
 
 
-def recompute_committed_files(store: Store) -> dict[Path, str]:
+def recompute_committed_text_by_path(store: Store) -> dict[Path, str]:
     """Compute the texts that the committed tables and README should have.
 
     Return {path: text}. They are computed from the code and the records (copies of runs
     in git), and then compared with the files or written to them. Other runs of the
     store do not count, as no other machine has them."""
     store = Store(store.records, store.records)
-    with data.allow_absent_data(use_local_data=False):
+    with data.allow_and_record_absent_data(use_local_data=False):
         by_id = judging.judge_claims(store=store)
         lines = judging.format_verdicts_csv_rows(by_id)
-        for scale in judging.SCALES[1:]:
-            names = [
-                id
-                for id, line in lists.read_claims().items()
-                if lists.list_planned_seeds(id, scale)
-            ]
-            lines += judging.format_verdicts_csv_rows(
-                judging.judge_claims(names, store, scale)
-            )
+        base = judging.judge_planned_claims("base", store)
+        lines += judging.format_verdicts_csv_rows(base)
         tables = (
             list_runs_csv_rows(store),
             lines,
             judging.format_arithmetic_claims_csv_rows(by_id),
         )
     readme = paths.ROOT / "README.md"
-    texts = {readme: judging.renew_generated_readme_parts(readme.read_text(), by_id)}
+    text = judging.renew_generated_readme_parts(readme.read_text(), by_id, base)
+    texts = {readme: text}
     for (name, columns), rows in zip(COLUMNS.items(), tables, strict=True):
         table = pd.DataFrame(rows, columns=columns.split(","), dtype=object)
         texts[paths.records_root() / name] = table.to_csv(index=False)
@@ -225,7 +225,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     expected_text: the computed text."""
     old, name = (
         disk.read_file_bytes(committed_path).decode(errors="replace"),
-        paths.format_path(committed_path),
+        paths.format_project_path(committed_path),
     )
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where some are
@@ -279,7 +279,7 @@ def drop_rows_of_papers_without_code(
     alone = {
         a
         for a in committed_cells.keys() - computed_cells.keys()
-        if not find_paper_of_notebook(pages[a])
+        if not find_paper_name_of_notebook(pages[a])
     }
     return (
         {a: cells for a, cells in committed_cells.items() if a not in shared | alone},
@@ -288,22 +288,25 @@ def drop_rows_of_papers_without_code(
 
 
 def is_notebook_of_several_papers(notebook_id: str) -> bool:
-    return find_notebook_path(notebook_id).exists() and not find_paper_of_notebook(
+    return find_notebook_path(notebook_id).exists() and not find_paper_name_of_notebook(
         notebook_id
     )
 
 
-def differs_beyond_tolerance(column: str, old_text: str, new_text: str) -> bool:
+def differs_beyond_tolerance(
+    column_name: str, committed_text: str, computed_text: str
+) -> bool:
     """Return whether a committed and a computed cell of a CSV table differ.
 
     Numbers in the columns of NEAR (such as "p") may differ by the tolerance there, as
     machines round differently. Any other cells must be equal as text.
 
-    column: the name of the column."""
+    column_name: the name of the column."""
     try:
         return (
-            old_text != new_text
-            and not abs(float(old_text) - float(new_text)) <= NEAR[column]
+            committed_text != computed_text
+            and not abs(float(committed_text) - float(computed_text))
+            <= NEAR[column_name]
         )
     except (KeyError, ValueError):
         return True
@@ -325,19 +328,22 @@ def list_record_faults(
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not rewrite_committed_files:
         lines += [
-            f"{paths.format_path(path)} is missing: {FIX}"
+            f"{paths.format_project_path(path)} is missing: {FIX}"
             for path in tables
             if not path.exists()
         ]
-        lines += list_changed_files(digests_file)
+        lines += describe_changed_files(digests_file)
     if lines:
         return lines
-    now = recompute_committed_files(store)
+    now = recompute_committed_text_by_path(store)
     if rewrite_committed_files:
         for path, text in now.items():
             disk.write_text_file(path, text)
         return (
-            disk.write_text_file(digests_file, "".join(format_digest_csv_lines())) or []
+            disk.write_text_file(
+                digests_file, "".join(format_committed_file_digest_lines())
+            )
+            or []
         )
     return [
         line for path, text in now.items() for line in list_file_differences(path, text)

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, has_predictions_on_examples, parse_cells
+from lib.claims.cells import FIRST, Cell, is_run_scored_on_examples, parse_cells
 from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
     WeightedPairs,
-    count_fewest_seeds,
-    estimate_cell,
+    count_planned_and_finished_seeds,
+    estimate_cell_effect,
     group_rows_by_model,
-    make_frame_per_model,
-    pair_runs,
+    make_data_frame_per_model,
+    pair_runs_of_compared_models,
     select_compared_rows_of_one_dtype,
 )
 from lib.claims.lists import EffectByCellAndTask
@@ -37,7 +37,7 @@ from lib.claims.measures import MetricColumnsByTask, add_measure_column
 from lib.core import disk
 from lib.core.rows import ResultRow
 from lib.stats import compare, paired
-from lib.stats.measures import list_scores_of_candidates
+from lib.stats.measures import tabulate_search_and_final_scores
 
 # From words.toml. WORDS: {word: (mark, when it is given)} in the order of the rules.
 # CHECKS: {word: mark} for printed numbers that are computed again. READING: paragraphs
@@ -69,26 +69,26 @@ FAMILIES = {
 DIFFER = 10 / 12
 
 
-def format_word_counts(words: Iterable[str]) -> str:
+def format_verdict_word_counts(verdict_words: Iterable[str]) -> str:
     """Return how often each outcome occurs, as text: "3 agree, 1 too noisy to say".
 
     Outcomes of comparisons have a fixed order, and those that do not occur are left
     out.
 
-    words: outcomes such as "agrees", one for each comparison."""
-    counts = Counter(words)
+    verdict_words: outcomes such as "agrees", one for each comparison."""
+    counts = Counter(verdict_words)
     order = [*list(WORDS)[1:], NOT_MEASURED]
     return ", ".join(
-        f"{n} {inflect_word_after_count(w, n)}" for w in order if (n := counts[w])
+        f"{n} {inflect_verdict_word(w, n)}" for w in order if (n := counts[w])
     )
 
 
-def inflect_word_after_count(word: str, count: int) -> str:
+def inflect_verdict_word(verdict_word: str, count: int) -> str:
     """Return an outcome in the form that follows a number: "3 agree", but "1 agrees".
 
     Only the word is returned. Other outcomes, such as "too noisy to say", stay as they
     are."""
-    return "agree" if word == AGREES and count != 1 else word
+    return "agree" if verdict_word == AGREES and count != 1 else verdict_word
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class Result:
         return f"{unit} {slope}" if slope and slope != FIRST else unit
 
     @property
-    def is_difference(self) -> bool:
+    def is_effect_a_difference(self) -> bool:
         """Return whether the effect is a difference, which is shown with its sign.
 
         Ratios, rank correlations and values of a single model are shown without "+"."""
@@ -289,7 +289,7 @@ class Result:
         text = f"{value:.{digits}f}"
         if value and not float(text):
             text = f"{value:.1g}" if abs(value) >= 1e-4 else f"{0:.{digits}f}"
-        sign = "+" * (self.is_difference and value > 0 and bool(float(text)))
+        sign = "+" * (self.is_effect_a_difference and value > 0 and bool(float(text)))
         return sign + text.replace("-", "−")
 
     @property
@@ -312,7 +312,7 @@ class Result:
         return f"{self.format_number(e.mean)} [{ends}]"
 
     @property
-    def reading(self) -> str:
+    def verdict_text(self) -> str:
         """Return the outcome as tables show it: "agrees (weaker than printed) †".
 
         The brackets compare our effect with the one that the paper prints or, where it
@@ -330,7 +330,7 @@ class Result:
             if self.effect_strength_against_printed
             else ""
         )
-        return f"{word}{size}{' †' * self.holds_after_correction}"
+        return f"{word}{size}{' †' * self.is_significant_after_holm_correction}"
 
     @property
     def claims_equivalence(self) -> bool:
@@ -341,7 +341,7 @@ class Result:
         return len(self.cell.models) > 1 and all(map(isfinite, self.cell.bounds))
 
     @property
-    def holds_after_correction(self) -> bool:
+    def is_significant_after_holm_correction(self) -> bool:
         """Return whether the outcome stays significant after Holm's correction.
 
         The correction is over all comparisons of a paper, at level 0.05. Tables mark
@@ -407,7 +407,7 @@ class Verdict:
 
     @property
     def reading(self) -> str:
-        return self.first_result.reading if self.first_result else NOT_MEASURED
+        return self.first_result.verdict_text if self.first_result else NOT_MEASURED
 
     @property
     def collapsed(self) -> str:
@@ -443,7 +443,9 @@ class Verdict:
         )
 
 
-def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[Result]:
+def add_holm_corrected_p_values(
+    results: list[Result], p_values_of_other_results: list[float]
+) -> list[Result]:
     """Return measured comparisons with p-values after Holm's correction.
 
     The correction is over a family: all comparisons of one paper at one size of the
@@ -451,13 +453,13 @@ def correct_by_holm(results: list[Result], other_p_values: list[float]) -> list[
     under another claim, are not in the family and stay unchanged.
 
     results: the measured comparisons; the field `holm` of the copies gets the p-value.
-    other_p_values: p-values of the family's comparisons that are not among
+    p_values_of_other_results: p-values of the family's comparisons that are not among
     `results`."""
     family = [
         r for r in results if not (r.beside or r.same_as) and r.p_value is not None
     ]
     adjusted = paired.adjust_p_values_by_holm(
-        [*(r.p_value or 0.0 for r in family), *other_p_values]
+        [*(r.p_value or 0.0 for r in family), *p_values_of_other_results]
     )[: len(family)]
     holm = {id(r): float(p) for r, p in zip(family, adjusted, strict=True)}
     return [replace(r, holm=holm[id(r)]) if id(r) in holm else r for r in results]
@@ -490,26 +492,31 @@ class JudgingInputs:
         str, ...
     ] = ()  # Labels of models that the claim expects to fail.
 
-    def find_effect_or_average(
-        self, effects: EffectByCellAndTask, cell_text: str, task_or_tasks: str
+    def find_mean_effect_over_tasks(
+        self,
+        effect_by_cell_and_task: EffectByCellAndTask,
+        cell_text: str,
+        slash_separated_tasks: str,
     ) -> float | None:
         """Return the known effect of a comparison, averaged over its tasks.
 
-        A task without a value in `effects` gets the value under the task "". If that is
-        missing too, the value under `task_or_tasks` as a whole is returned, or None if
-        `effects` lacks this as well.
+        A task without a value in `effect_by_cell_and_task` gets the value under the
+        task "". If that is missing too, the value under `slash_separated_tasks` as a
+        whole is returned, or None if `effect_by_cell_and_task` lacks this as well.
 
-        effects: the printed effects or the smallest effects of interest, as {(text of a
-        comparison, task): effect}.
-        task_or_tasks: one task, or several with "/" between."""
+        effect_by_cell_and_task: the printed effects or the smallest effects of
+        interest, as {(text of a comparison, task): effect}.
+        slash_separated_tasks: one task, or several with "/" between."""
         parts = [
-            effects.get((cell_text, part), effects.get((cell_text, "")))
-            for part in task_or_tasks.split("/")
+            effect_by_cell_and_task.get(
+                (cell_text, part), effect_by_cell_and_task.get((cell_text, ""))
+            )
+            for part in slash_separated_tasks.split("/")
         ]
         values = [part for part in parts if part is not None]
         if len(values) == len(parts):
             return float(np.mean(values))
-        return effects.get((cell_text, task_or_tasks))
+        return effect_by_cell_and_task.get((cell_text, slash_separated_tasks))
 
 
 class JudgedCells(NamedTuple):
@@ -542,7 +549,7 @@ def judge_cells(
             why = describe_missing_row(error.args[0], inputs.profile)
             results.append(Result(claim["id"], cell, "", None, 0, inputs.planned, why))
             continue
-        key = make_compared_runs_key(cell, of_cell)
+        key = make_comparison_key(cell, of_cell)
         if key not in seen:
             seen.add(key)
             compared.append(of_cell)
@@ -550,31 +557,31 @@ def judge_cells(
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
             results += make_results_of_cell(cell, of_cell, claim["id"], inputs)
-    notes = [f"{len(lost)} runs failed"] * bool(lost) + compare.describe_dtypes(
-        *compared
-    )
+    notes = [f"{len(lost)} runs failed"] * bool(
+        lost
+    ) + compare.describe_comparison_counts_by_dtype(*compared)
     return JudgedCells(results, "; ".join(notes))
 
 
-def describe_missing_row(missing_model: str, profile: str) -> str:
+def describe_missing_row(model_and_conditions_text: str, profile: str) -> str:
     """Explain in a sentence which row a table of results lacks for a comparison.
 
     Readers see it as the reason why the comparison is not measured.
 
-    missing_model: the model and conditions without a row, such as "Ghost at task MRPC"
-    (the message of `select_compared_rows_of_one_dtype`).
+    model_and_conditions_text: the model and conditions without a row, such as "Ghost at
+    task MRPC" (the message of `select_compared_rows_of_one_dtype`).
     profile: the size of the experiments, such as "mini"."""
-    label, _, place = missing_model.partition(" at ")
+    label, _, place = model_and_conditions_text.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
         return f"no row of the profile {profile} has {FAMILIES[needs['family']]}"
     if "task" in needs:
         tasks = needs["task"].replace("/", " or ")
         return f"no row of the profile {profile} is on {tasks}"
-    return f"the profile {profile} has no row “{missing_model}”"
+    return f"the profile {profile} has no row “{model_and_conditions_text}”"
 
 
-def make_compared_runs_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
+def make_comparison_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
     """Return a hashable key by which equal comparisons of a claim are found.
 
     It has the measure, the range of effects for which the claim holds, the factor of
@@ -611,17 +618,17 @@ def make_results_of_cell(
         if isinstance(row.get("task"), str):
             by_task.setdefault(row["task"], []).append(row)
 
-    def measure_on_rows(
+    def make_result_from_rows(
         compared_cell: Cell,
         compared_rows: Sequence[ResultRow],
         task: str,
-        is_part_of_mean: bool = False,
+        is_single_task_of_mean: bool = False,
     ) -> Result:
-        seeds, done = count_fewest_seeds(compared_cell, compared_rows)
+        seeds, done = count_planned_and_finished_seeds(compared_cell, compared_rows)
         groups = (
             []
             if compared_cell.measure
-            else pair_runs(
+            else pair_runs_of_compared_models(
                 compared_cell,
                 compared_rows,
                 inputs.columns_by_task,
@@ -632,7 +639,7 @@ def make_results_of_cell(
         e = (
             None
             if reason
-            else estimate_cell(
+            else estimate_cell_effect(
                 compared_cell, compared_rows, inputs.columns_by_task, groups
             )
         )
@@ -645,11 +652,15 @@ def make_results_of_cell(
             min(done, planned),
             planned,
             reason,
-            printed=inputs.find_effect_or_average(inputs.printed, cell.text, task),
-            interest=inputs.find_effect_or_average(inputs.interest, cell.text, task),
-            beside=is_part_of_mean,
+            printed=inputs.find_mean_effect_over_tasks(inputs.printed, cell.text, task),
+            interest=inputs.find_mean_effect_over_tasks(
+                inputs.interest, cell.text, task
+            ),
+            beside=is_single_task_of_mean,
             collapsed=describe_collapsed_runs(compared_cell, compared_rows, inputs),
-            counts=describe_counts_behind_share(compared_cell, compared_rows, inputs)
+            counts=format_counts_of_boolean_measure(
+                compared_cell, compared_rows, inputs
+            )
             if e
             else "",
         )
@@ -660,7 +671,7 @@ def make_results_of_cell(
             one = read(cell.text.replace("task=each", f"task={task}"))
             if all(part for _, part in group_rows_by_model(one, part)):
                 results.append(
-                    measure_on_rows(
+                    make_result_from_rows(
                         one, select_compared_rows_of_one_dtype(one, part), task
                     )
                 )
@@ -669,9 +680,9 @@ def make_results_of_cell(
     # so it has no mean over tasks.
     apart = len({dict(where).get("task") for _, where in cell.models}) > 1
     if len(by_task) < 2 or cell.measure or apart:
-        return [measure_on_rows(cell, rows, "/".join(sorted(by_task)))]
+        return [make_result_from_rows(cell, rows, "/".join(sorted(by_task)))]
     alone = [
-        measure_on_rows(cell, part, task, is_part_of_mean=True)
+        make_result_from_rows(cell, part, task, is_single_task_of_mean=True)
         for task, part in by_task.items()
     ]
     sound = [r.task for r in alone if r.estimate]
@@ -681,7 +692,7 @@ def make_results_of_cell(
     part = [row for row in rows if row.get("task") in sound]
     # A mean over one task equals that task, which is then not listed again.
     alone = [r for r in alone if [r.task] != sound]
-    return [measure_on_rows(cell, part, "/".join(sorted(sound))), *alone]
+    return [make_result_from_rows(cell, part, "/".join(sorted(sound))), *alone]
 
 
 def explain_untestable_cell(
@@ -699,7 +710,7 @@ def explain_untestable_cell(
     cell: the comparison.
     rows: rows of the compared runs, each with labels, run and metrics.
     weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
-    ...] from `pair_runs`."""
+    ...] from `pair_runs_of_compared_models`."""
     for (label, _), part in group_rows_by_model(cell, rows):
         if label not in inputs.models_expected_to_collapse:
             if reason := explain_model_that_learned_little(
@@ -713,8 +724,8 @@ def explain_untestable_cell(
         made = [row["run"] is not None or row["state"] == "failed" for row in rows]
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
-        both = list_scores_of_candidates(
-            make_frame_per_model(cell, rows), inputs.columns_by_task
+        both = tabulate_search_and_final_scores(
+            make_data_frame_per_model(cell, rows), inputs.columns_by_task
         )
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
@@ -742,7 +753,7 @@ def explain_model_that_learned_little(
     for row in rows:
         if not (
             row["run"]
-            and has_predictions_on_examples(row["spec"])
+            and is_run_scored_on_examples(row["spec"])
             and has_score_in_first_metric(row, inputs)
         ):
             continue
@@ -794,7 +805,7 @@ def describe_collapsed_runs(
         for row in part:
             if (
                 row["run"]
-                and has_predictions_on_examples(row["spec"])
+                and is_run_scored_on_examples(row["spec"])
                 and has_score_in_first_metric(row, inputs)
             ):
                 level = compare.measure_score_and_chance(
@@ -830,7 +841,7 @@ def describe_collapsed_runs(
     return "; ".join(lines)
 
 
-def describe_counts_behind_share(
+def format_counts_of_boolean_measure(
     cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
     """Return the counts behind a share of runs, as text: "8 of 8 against 0 of 8".
@@ -844,6 +855,6 @@ def describe_counts_behind_share(
         return ""
     frames = [
         add_measure_column(cell.measure, f, inputs.columns_by_task)
-        for f in make_frame_per_model(cell, rows)
+        for f in make_data_frame_per_model(cell, rows)
     ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

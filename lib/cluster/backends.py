@@ -16,7 +16,7 @@ BACKENDS = ("local", "ray", "slurm")
 def open_executor(
     backend: str,
     resources_of_runs: Sequence[Resources],
-    max_running: int | None = None,
+    max_parallel_calls: int | None = None,
     log_folder: Path | None = None,
 ) -> Local | remote.Ray | remote.Slurm:
     """Return the executor for some runs: it takes calls and executes them in parallel.
@@ -29,15 +29,15 @@ def open_executor(
     "slurm:slurm_partition=gpu".
     resources_of_runs: the cores, GPU and memory of each run that is planned. On this
     machine the largest demands decide how many runs fit at once.
-    max_running: the largest number of runs at once. By default it is as many as cores
-    and memory of this machine allow, or 1 if a run needs the GPU, and 100 on a cluster.
-    It is never more than the number of runs.
+    max_parallel_calls: the largest number of runs at once. By default it is as many as
+    cores and memory of this machine allow, or 1 if a run needs the GPU, and 100 on a
+    cluster. It is never more than the number of runs.
     log_folder: the folder for the logs of Slurm's jobs, which need one."""
     name, _, parameters = backend.partition(":")
     check_known_name("backend", name, BACKENDS)
     if name != "local":
         try:
-            most = max(1, min(max_running or 100, len(resources_of_runs)))
+            most = max(1, min(max_parallel_calls or 100, len(resources_of_runs)))
             return getattr(remote, name.capitalize())(parameters, most, log_folder)
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"
@@ -52,5 +52,6 @@ def open_executor(
         )
     )
     return Local(
-        max(1, min(max_running or int(fit), len(resources_of_runs))), widest.uses_gpu
+        max(1, min(max_parallel_calls or int(fit), len(resources_of_runs))),
+        widest.uses_gpu,
     )

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.core import paths
-from lib.core.spec import Spec, uses_generated_tasks
+from lib.core.spec import Spec, uses_toy_data
 
 # Modules that the fork server imports once. Workers and notebook kernels are forked
 # from it, so they start without these slow imports. No module of lib is among them:
@@ -85,7 +85,7 @@ def estimate_resources(spec: Spec) -> Resources:
     spec: the description of the run."""
     numerics = spec.args.get("numerics") or {}
     device = numerics.get("device", "")
-    small = "data" not in spec.args or uses_generated_tasks(spec.args)
+    small = "data" not in spec.args or uses_toy_data(spec.args)
     memory = max(PEAK["toy" * small], estimate_peak_memory_bytes(spec))
     if device:
         return Resources(numerics.get("threads", 1), True, PEAK[device], HOST)
@@ -148,7 +148,10 @@ def make_process_context(uses_gpu: bool = False) -> BaseContext:
     server.set_forkserver_preload(WARM.split())
     # Make multiprocessing's folder for Unix sockets now, in a folder with a short path:
     # the path of a socket may have at most 107 bytes.
-    usual, tempfile.tempdir = tempfile.gettempdir(), paths.find_socket_folder()
+    usual, tempfile.tempdir = (
+        tempfile.gettempdir(),
+        paths.find_folder_for_unix_sockets(),
+    )
     util.get_temp_dir()
     tempfile.tempdir = usual
     # Start multiprocessing's resource tracker before signals are blocked, because its
@@ -183,12 +186,12 @@ class Local:
     process, so a worker that is killed loses only its current call. `slots` is the
     largest number of calls at once.
 
-    max_running: the largest number of workers.
+    max_parallel_calls: the largest number of workers.
     uses_gpu: whether workers use the GPU. They all use the first GPU that this process
     may use."""
 
-    def __init__(self, max_running: int, uses_gpu: bool = False) -> None:
-        self.slots, self.uses_gpu = max_running, uses_gpu
+    def __init__(self, max_parallel_calls: int, uses_gpu: bool = False) -> None:
+        self.slots, self.uses_gpu = max_parallel_calls, uses_gpu
         # {future of a running call: its pool}. Each pool has one worker; a new pool is
         # opened when no worker is idle.
         self.running: dict[futures.Future[Any], futures.ProcessPoolExecutor] = {}
@@ -237,7 +240,7 @@ class Local:
                 self.idle.append(pool)
         return done
 
-    def yield_completed(
+    def iterate_completed_calls(
         self,
         function: Callable[..., Any],
         argument_tuples_of_calls: Iterable[tuple[Any, ...]],
@@ -275,14 +278,14 @@ class Local:
             process.kill()  # No effect on a process that has ended.
 
 
-def _prepare_worker(environment_variables: Mapping[str, str]) -> None:
+def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
     """Prepare a new worker process (initializer of its pool).
 
     It ignores Ctrl-C, which its parent handles, and gets the parent's environment
     variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
-    end_process_with_parent(environment_variables)
+    end_process_with_parent(parent_environment_variables)
 
 
 _at_work = False  # Whether this worker is running a call.
@@ -311,23 +314,23 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     os._exit(130)
 
 
-def end_process_with_parent(environment_variables: Mapping[str, str]) -> None:
+def end_process_with_parent(parent_environment_variables: Mapping[str, str]) -> None:
     """Give this new process its parent's environment, and end it with the parent.
 
     A process that is forked from a server otherwise has the environment variables of
     the time when the server started, and would run on after its parent was killed.
 
-    environment_variables: those of the parent, which replace all others."""
+    parent_environment_variables: those of the parent, which replace all others."""
     os.environ.clear()
-    os.environ.update(environment_variables)
+    os.environ.update(parent_environment_variables)
     # Exempt all objects that imports made from garbage collection, which would
     # otherwise take 0.3 s after each run.
     gc.freeze()
 
-    def exit_with_parent() -> None:
+    def exit_after_parent_ends() -> None:
         parent = multiprocessing.parent_process()
         assert parent
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=exit_with_parent, daemon=True).start()
+    threading.Thread(target=exit_after_parent_ends, daemon=True).start()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib.cluster.executors import LAST, Resources
 from lib.core import paths
-from lib.core.names import Refused, error_in_one_line
+from lib.core.names import Refused, format_error_in_one_line
 from lib.core.store import print_once
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ class Ray:
     address: the cluster's address ("auto", "host:port"). Where it is empty, the
     environment variable RAY_ADDRESS is taken; without that variable a cluster of this
     machine alone is started.
-    max_running: the largest number of calls at once.
+    max_parallel_calls: the largest number of calls at once.
     log_folder: ignored, as Ray has a log folder already."""
 
     def __init__(
-        self, address: str, max_running: int, log_folder: Path | None = None
+        self, address: str, max_parallel_calls: int, log_folder: Path | None = None
     ) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
 
-        self.ray, self.slots = ray, max_running
+        self.ray, self.slots = ray, max_parallel_calls
         self.running: dict[futures.Future[Any], Any] = {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here = (
@@ -75,7 +75,7 @@ class Ray:
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
         except Exception as error:  # Ray raises errors of many classes.
             raise Refused(
-                f"no Ray cluster at {address}: {error_in_one_line(error)}"
+                f"no Ray cluster at {address}: {format_error_in_one_line(error)}"
             ) from None
         self.task = ray.remote(call_with_data_root)
 
@@ -169,10 +169,12 @@ class Slurm:
     slurm_settings: parameters of submitit (the library that submits jobs), such as
     "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on this
     machine instead.
-    max_running: the largest number of jobs at once, queued jobs included.
+    max_parallel_calls: the largest number of jobs at once, queued jobs included.
     log_folder: the folder for the logs of jobs."""
 
-    def __init__(self, slurm_settings: str, max_running: int, log_folder: Path) -> None:
+    def __init__(
+        self, slurm_settings: str, max_parallel_calls: int, log_folder: Path
+    ) -> None:
         import submitit
 
         settings = dict(
@@ -187,7 +189,7 @@ class Slurm:
             **({"name": "lib", "timeout_min": 24 * 60} | values)
         )
         submitit.SlurmJob.watcher = make_job_watcher()
-        self.slots = max_running
+        self.slots = max_parallel_calls
         self.running: set[Job[Any]] = set()
 
     def submit(

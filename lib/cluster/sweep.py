@@ -19,8 +19,8 @@ from lib.cluster import backends, executors, remote
 from lib.core import paths
 from lib.core.disk import read_json
 from lib.core.execute import execute_in_worker
-from lib.core.names import error_in_one_line
-from lib.core.spec import Spec, from_json, uses_generated_tasks
+from lib.core.names import format_error_in_one_line
+from lib.core.spec import Spec, from_json, uses_toy_data
 from lib.core.store import (
     Origin,
     RunStatus,
@@ -49,7 +49,9 @@ def describe_missing_runs(
     missing_specs: the Specs (descriptions of runs) that still have to be run.
     time_forecast: gives the expected time of each run.
     workers: how many runs are made at once; by default the number of CPU cores."""
-    about = time_forecast.describe_time(missing_specs, workers or paths.count_cores())
+    about = time_forecast.describe_expected_time(
+        missing_specs, workers or paths.count_cores()
+    )
     return f"{len(missing_specs)} runs to make, {about}"
 
 
@@ -60,21 +62,24 @@ class TimeForecast:
     seeds, or else similar runs, such as other fine-tunings in the same dtype. Progress
     lines and plans show the expected time.
 
-    The function `prior` estimates seconds by a count of the run's work, such as its
-    rows. The prediction is the prior of the new run, times the median over finished
-    runs of (measured seconds / prior), so that finished runs on fewer or more rows
-    count too. Without a finished run the prediction is the prior itself. Committed runs
-    (results of other machines in the repository) are scaled to the speed of this
-    machine. At most 300 runs of a step (kind of work) are read.
+    The function `core_seconds_estimator` estimates seconds by a count of the run's
+    work, such as its rows. The prediction is the prior of the new run, times the median
+    over finished runs of (measured seconds / prior), so that finished runs on fewer or
+    more rows count too. Without a finished run the prediction is the prior itself.
+    Committed runs (results of other machines in the repository) are scaled to the speed
+    of this machine. At most 300 runs of a step (kind of work) are read.
 
     store: the folders of finished runs.
-    prior: f(Spec, metrics of its finished run, or {} before it has run) -> core
-    seconds; without `prior`, similar runs are expected to take the same time."""
+    core_seconds_estimator: f(Spec, metrics of its finished run, or {} before it has
+    run) -> core seconds; without `core_seconds_estimator`, similar runs are expected to
+    take the same time."""
 
     def __init__(
-        self, store: Store, prior: Callable[[Spec, Json], float] | None = None
+        self,
+        store: Store,
+        core_seconds_estimator: Callable[[Spec, Json], float] | None = None,
     ) -> None:
-        self.store, self.prior = store, prior
+        self.store, self.prior = store, core_seconds_estimator
         self.took: dict[Any, dict[str, list[float]]] = defaultdict(
             lambda: {"run": [], "record": []}
         )  # {Spec's id or key of similar runs: {origin: measured seconds / prior}}
@@ -94,7 +99,7 @@ class TimeForecast:
     def add_finished_run(
         self,
         spec: Spec,
-        seconds: float,
+        core_seconds: float,
         origin: Origin = "run",
         run_metrics: Json | None = None,
     ) -> None:
@@ -104,18 +109,20 @@ class TimeForecast:
         ignored, because their Specs do not tell how large the runs were.
 
         spec: the description of the run.
-        seconds: its CPU seconds over all cores.
+        core_seconds: its CPU seconds over all cores.
         origin: "run" for a run of this machine, "record" for one in the repository (a
         committed run).
         run_metrics: the metrics of the run, for the estimate of its work."""
         if origin == "run" or spec.step not in ("digits", "latency"):
-            ratio = seconds / self.estimate_prior_core_seconds(spec, run_metrics or {})
+            ratio = core_seconds / self.estimate_prior_core_seconds(
+                spec, run_metrics or {}
+            )
             for key in (spec.id, make_similar_runs_key(spec)):
                 self.took[key][origin].append(ratio)
             # Drop the cached property, as it depends on all runs.
-            self.__dict__.pop("slowdown_against_records", None)
+            self.__dict__.pop("slowdown_against_recorded_runs", None)
 
-    def forecast_run_seconds(self, spec: Spec) -> float | None:
+    def forecast_run_core_seconds(self, spec: Spec) -> float | None:
         """Return the expected CPU core seconds of one training run.
 
         Finished runs of the same Spec at other seeds are used if there are any, and
@@ -123,11 +130,11 @@ class TimeForecast:
         which counts the run's work, or None if this forecast has no such function.
 
         spec: the description of the run."""
-        self.read_finished_runs(spec.step)
+        self.add_finished_runs_of_step(spec.step)
         for key in (spec.id, make_similar_runs_key(spec)):
             took = self.took[key]
             ratios = took["run"] + [
-                self.slowdown_against_records * ratio for ratio in took["record"]
+                self.slowdown_against_recorded_runs * ratio for ratio in took["record"]
             ]
             if ratios:
                 return statistics.median(ratios) * self.estimate_prior_core_seconds(
@@ -136,7 +143,7 @@ class TimeForecast:
         return self.prior(spec, {}) if self.prior else None
 
     @cached_property
-    def slowdown_against_records(self) -> float:
+    def slowdown_against_recorded_runs(self) -> float:
         """Return how many times slower this machine is than those of committed runs.
 
         Committed runs, or records, are results of other machines in the repository. The
@@ -150,7 +157,7 @@ class TimeForecast:
         ]
         return statistics.median(paces) if paces else 1.0
 
-    def read_finished_runs(self, step_name: str) -> None:
+    def add_finished_runs_of_step(self, step_name: str) -> None:
         """Read the times of the finished runs of a step into this forecast, once.
 
         Other runs of the same step (kind of work) are predicted from them. At most 300
@@ -160,7 +167,7 @@ class TimeForecast:
         if step_name in self.read:
             return
         self.read.add(step_name)
-        for run in list(self.store.list_runs(f"{step_name}-*"))[:300]:
+        for run in list(self.store.iterate_finished_runs(f"{step_name}-*"))[:300]:
             # Skip runs whose files are damaged or lack an entry.
             with suppress(ValueError, KeyError, OSError):
                 body, metrics = (
@@ -174,21 +181,23 @@ class TimeForecast:
                     seconds = count_core_seconds(run_status)
                     self.add_finished_run(from_json(body), seconds, run.origin, metrics)
 
-    def forecast_seconds(self, specs: Iterable[Spec]) -> list[float] | None:
+    def forecast_core_seconds_per_run(
+        self, specs: Iterable[Spec]
+    ) -> list[float] | None:
         """Return the expected CPU core seconds of each of several training runs.
 
         A run without a forecast counts as the mean of the others. Returns None where
         more than half of the runs have no forecast.
 
         specs: the descriptions of the runs."""
-        medians = [self.forecast_run_seconds(spec) for spec in specs]
+        medians = [self.forecast_run_core_seconds(spec) for spec in specs]
         known = [seconds for seconds in medians if seconds is not None]
         if 2 * len(known) < len(medians):
             return None
         mean = sum(known) / max(1, len(known))
         return [mean if seconds is None else seconds for seconds in medians]
 
-    def describe_time(self, specs: Collection[Spec], workers: int = 1) -> str:
+    def describe_expected_time(self, specs: Collection[Spec], workers: int = 1) -> str:
         """Return the expected time of several training runs as text for the user.
 
         It is "about 3 min of a core" for one worker, "about 2 min on 2 workers" for
@@ -196,7 +205,7 @@ class TimeForecast:
 
         specs: the descriptions of the runs, each after the runs that it needs.
         workers: how many runs are made at once."""
-        if (forecasts := self.forecast_seconds(specs)) is None:
+        if (forecasts := self.forecast_core_seconds_per_run(specs)) is None:
             return "time unknown"
         about = format_seconds(estimate_schedule_seconds(specs, forecasts, workers))
         return (
@@ -246,7 +255,7 @@ def make_similar_runs_key(spec: Spec) -> tuple[Any, ...]:
     of rows."""
     begin = spec.inputs.get("start")
     numerics = (spec.args.get("numerics") or {}).values()
-    is_generated, is_student = uses_generated_tasks(spec.args), "teacher" in spec.inputs
+    is_generated, is_student = uses_toy_data(spec.args), "teacher" in spec.inputs
     return spec.step, is_generated, *numerics, begin and begin.step, is_student
 
 
@@ -323,7 +332,7 @@ def execute_specs(
                     took, error = future.result()
                 except Exception as death:
                     why = "its worker died; the next command resumes it"
-                    took, error = 0.0, f"{why} ({error_in_one_line(death)})"
+                    took, error = 0.0, f"{why} ({format_error_in_one_line(death)})"
                 if error:
                     lost[spec] = error
                     continue
@@ -331,7 +340,7 @@ def execute_specs(
                 ended.add(spec)
                 if call_after_run:
                     call_after_run(spec)
-            bar.draw(ended, running.values())
+            bar.update_progress_line(ended, running.values())
     finally:
         executor.close()
         bar.bar.close()
@@ -387,7 +396,7 @@ class ProgressBar:
         self.clock.add_finished_run(spec, core_seconds)
         self.core, self.wall = self.core + core_seconds, self.wall + clock_seconds
 
-    def draw(
+    def update_progress_line(
         self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]
     ) -> None:
         """Draw the progress line again, if the last time is long enough ago.
@@ -424,27 +433,31 @@ class ProgressBar:
 
     def estimate_seconds_left(
         self,
-        finished_fractions: Sequence[float],
-        run_statuses: Collection[RunStatus] = (),
+        finished_fraction_per_run: Sequence[float],
+        unfinished_run_statuses: Collection[RunStatus] = (),
     ) -> float | None:
         """Return the clock seconds until all runs are made, or None without a forecast.
 
         The forecast of the remaining work is multiplied by the clock seconds that each
         CPU second has taken so far, as other work may slow the machine.
 
-        finished_fractions: the fraction of each run of this progress bar that is done,
-        0 to 1.
-        run_statuses: the contents of `status.json` of unfinished runs, which have the
-        clock and CPU seconds so far."""
-        if (forecasts := self.clock.forecast_seconds(self.todo)) is None:
+        finished_fraction_per_run: the fraction of each run of this progress bar that is
+        done, 0 to 1.
+        unfinished_run_statuses: the contents of `status.json` of unfinished runs, which
+        have the clock and CPU seconds so far."""
+        if (forecasts := self.clock.forecast_core_seconds_per_run(self.todo)) is None:
             return None
         rest = [
             (1 - share) * seconds
-            for share, seconds in zip(finished_fractions, forecasts, strict=True)
+            for share, seconds in zip(finished_fraction_per_run, forecasts, strict=True)
         ]
         calm = CALM * sum(forecasts)
-        wall = self.wall + calm + sum(status["seconds"] for status in run_statuses)
-        core = self.core + calm + sum(map(count_core_seconds, run_statuses))
+        wall = (
+            self.wall
+            + calm
+            + sum(status["seconds"] for status in unfinished_run_statuses)
+        )
+        core = self.core + calm + sum(map(count_core_seconds, unfinished_run_statuses))
         pace = wall / core if core else 1.0
         return estimate_schedule_seconds(self.todo, rest, self.slots) * pace
 

@@ -56,12 +56,12 @@ def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Pa
     sync_to_disk: whether the content is flushed to the disk (fsync) before the rename,
     so that it survives a power loss."""
     path = Path(path)
-    with translate_full_disk_errors(path.parent):
+    with raise_full_disk_as_oserror(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_temporary_files(path)
+        remove_stale_temporary_files(path)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
-        with translate_full_disk_errors(path.parent):
+        with raise_full_disk_as_oserror(path.parent):
             yield beside / path.name
             if sync_to_disk:
                 fsync_tree(beside / path.name)
@@ -109,33 +109,35 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 
 
 @contextmanager
-def translate_full_disk_errors(folder: str | Path = "") -> Iterator[None]:
+def raise_full_disk_as_oserror(written_folder: str | Path = "") -> Iterator[None]:
     """Turn errors of a full disk, raised in a `with` block, into one clear OSError.
 
     Its message names the folder and a fix. torch and safetensors raise errors of other
     types, whose messages do not say that the disk is full. All other errors pass
     unchanged.
 
-    folder: the folder that the block writes to. Without it, the error names the first
-    of the project's folders whose disk is full."""
+    written_folder: the folder that the block writes to. Without it, the error names the
+    first of the project's folders whose disk is full."""
     try:
         yield
     except Exception as error:
-        folder = folder or next(
-            filter(is_disk_full, paths.list_folders_by_environment_variable().values()),
+        written_folder = written_folder or next(
+            filter(is_disk_full, paths.list_root_and_temporary_folders().values()),
             "",
         )
         number = getattr(error, "errno", None)
         # Errors of torch, safetensors and shutil have no errno: search their message.
         torn = number is None and TORN.search(str(error))
         if torn and "28" not in torn[0] and "No space" not in torn[0]:
-            torn = is_disk_full(folder)
+            torn = is_disk_full(written_folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.find_folder_environment_variable(folder)
+        name = paths.find_environment_variable_containing_path(written_folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
-            number or errno.ENOSPC, f"No space left on device; fix: {fix}", str(folder)
+            number or errno.ENOSPC,
+            f"No space left on device; fix: {fix}",
+            str(written_folder),
         )
         full.is_explained = True  # pyrefly: ignore[missing-attribute]: a new attribute
         raise full from error
@@ -151,17 +153,19 @@ def is_disk_full(folder: str | Path) -> bool:
     return False
 
 
-def remove_temporary_files(path: Path) -> None:
+def remove_stale_temporary_files(target_path: Path) -> None:
     """Remove temporary files that killed processes left while they wrote to a path.
 
     `write_atomically` makes these files in the folder of the path, and a killed process
     cannot remove them. Only files older than a day are removed. A younger one may
     belong to a process that still writes, perhaps on another machine.
 
-    path: the path that was to be written."""
-    with os.scandir(path.parent) as siblings:
+    target_path: the path that was to be written."""
+    with os.scandir(target_path.parent) as siblings:
         for entry in siblings:
-            match = re.fullmatch(rf"\.{re.escape(path.name)}\.\w{{1,10}}", entry.name)
+            match = re.fullmatch(
+                rf"\.{re.escape(target_path.name)}\.\w{{1,10}}", entry.name
+            )
             if match and not entry.name.endswith(".lock"):
                 with suppress(OSError):
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
@@ -201,7 +205,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return convert_lists_to_tuples(tomllib.loads(read_file_bytes(path).decode()))
     except ValueError as error:
         raise Damaged(
-            f"{paths.format_path(path)} is damaged ({error}); fix: take it from git"
+            f"{paths.format_project_path(path)} is damaged ({error}); fix: take it from git"
         ) from None
 
 
@@ -247,7 +251,7 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     except (ValueError, csv.Error) as caught:
         error = caught
     raise Damaged(
-        f"{paths.format_path(path)} is damaged ({error}); fix: take it from git"
+        f"{paths.format_project_path(path)} is damaged ({error}); fix: take it from git"
     )
 
 
@@ -264,7 +268,7 @@ def read_json(path: str | Path, error_advice: str = "") -> Any:
     except (ValueError, RecursionError) as error:
         advice = error_advice and f"; advice: {error_advice}"
         raise Damaged(
-            f"{paths.format_path(path)} is damaged ({error}){advice}"
+            f"{paths.format_project_path(path)} is damaged ({error}){advice}"
         ) from None
 
 
@@ -296,7 +300,7 @@ def read_file_stamp(path: str | Path) -> FileStamp:
     FileNotFoundError where it is missing."""
     state = os.stat(path)
     if not stat.S_ISREG(state.st_mode):
-        raise Refused(f"{paths.format_path(path)} is no regular file")
+        raise Refused(f"{paths.format_project_path(path)} is no regular file")
     times = state.st_mtime_ns, state.st_ctime_ns
     return FileStamp(str(path), state.st_size, *times, state.st_ino)
 
@@ -319,7 +323,9 @@ def _digest_file_cached(file_stamp: FileStamp) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def list_entries(folder: str | Path) -> Iterator[tuple[str, os.stat_result]]:
+def iterate_relative_paths_and_stats(
+    folder: str | Path,
+) -> Iterator[tuple[str, os.stat_result]]:
     """Yield (relative path, os.stat_result) of all files and folders below a folder.
 
     These are the entries that a manifest covers. The manifest is the file
@@ -351,11 +357,15 @@ def write_manifest(folder: str | Path) -> None:
     for path in list(folder.rglob(".*")):
         remove_path(path)
     names = [
-        name for name, state in list_entries(folder) if not stat.S_ISDIR(state.st_mode)
+        name
+        for name, state in iterate_relative_paths_and_stats(folder)
+        if not stat.S_ISDIR(state.st_mode)
     ]
     for path in map(folder.joinpath, names):
         if path.is_symlink() or not path.is_file():
-            raise Damaged(f"{paths.format_path(path)} is no regular file: delete it")
+            raise Damaged(
+                f"{paths.format_project_path(path)} is no regular file: delete it"
+            )
         path.chmod(0o666 & ~mask)
     files = {name: digest_file(folder / name) for name in names}
     write_json(folder / MANIFEST, {"version": 1, "files": files})
@@ -375,13 +385,16 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
     place = folder / MANIFEST
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
-            raise Damaged(f"{paths.format_path(place)} is no regular file")
+            raise Damaged(f"{paths.format_project_path(place)} is no regular file")
         manifest = read_json(place)
         if manifest["version"] != 1:
             raise KeyError
         written = manifest["files"]
         above = {parent.as_posix() for name in written for parent in Path(name).parents}
-        modes = {name: state.st_mode for name, state in list_entries(folder)}
+        modes = {
+            name: state.st_mode
+            for name, state in iterate_relative_paths_and_stats(folder)
+        }
         for name in {**modes, **written}:
             place, mode = folder / name, modes.get(name, stat.S_IFREG)
             is_folder = stat.S_ISDIR(mode)
@@ -389,23 +402,23 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
                 continue
             if name not in (above if is_folder else written):
                 raise Damaged(
-                    f"{paths.format_path(place)} is not in the manifest of its folder"
+                    f"{paths.format_project_path(place)} is not in the manifest of its folder"
                 )
             if not (is_folder or stat.S_ISREG(mode)):
-                raise Damaged(f"{paths.format_path(place)} is no regular file")
+                raise Damaged(f"{paths.format_project_path(place)} is no regular file")
             if not is_folder and digest_file(place) != written[name]:
                 raise Damaged(
-                    f"{paths.format_path(place)} has another digest than when written"
+                    f"{paths.format_project_path(place)} has another digest than when written"
                 )
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(
-            f"{paths.format_path(place)} cannot be read ({error.strerror})"
+            f"{paths.format_project_path(place)} cannot be read ({error.strerror})"
         ) from None
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, Damaged):
             raise
         raise Damaged(
-            f"{paths.format_path(place)} lists no digests of version 1"
+            f"{paths.format_project_path(place)} lists no digests of version 1"
         ) from None
 
 
@@ -430,8 +443,8 @@ def digest_values(*values: Any) -> str:
     return digest_bytes(json.dumps(values, sort_keys=True).encode())[:24]
 
 
-def cache_on_disk(
-    key: Any, source_files: Iterable[Path], compute: Callable[[], Any]
+def read_disk_cache_or_compute(
+    key: Any, source_files: Iterable[Path], compute_value: Callable[[], Any]
 ) -> Any:
     """Return the JSON value of `compute()`, from a cache on disk if possible.
 
@@ -448,7 +461,7 @@ def cache_on_disk(
         value, check = read_json(path)
         if check == digest_values(inputs, value):
             return value
-    value = compute()
+    value = compute_value()
     # On a full or read-only disk the value is not cached, and is computed next time.
     with suppress(OSError):
         write_text_file(

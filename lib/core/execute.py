@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lib.core import disk, paths, processor
-from lib.core.names import error_in_one_line
-from lib.core.spec import Spec, from_json, uses_generated_tasks
+from lib.core.names import format_error_in_one_line
+from lib.core.spec import Spec, from_json, uses_toy_data
 from lib.core.steps import STEPS, find_step_function
 from lib.core.store import (
     Run,
@@ -80,8 +80,8 @@ def _execute_and_save(
     }
     # Cache the commit's hash now: it is saved after the run, and somebody may check out
     # another commit meanwhile.
-    read_git_commit_entry()
-    keep_weights = (keep_weights or uses_generated_tasks(spec.args)) and STEPS[
+    read_commit_hash_as_dict()
+    keep_weights = (keep_weights or uses_toy_data(spec.args)) and STEPS[
         spec.step
     ].weights
     writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_interval_seconds)
@@ -89,27 +89,27 @@ def _execute_and_save(
         args = spec.make_step_arguments(
             {name: run.metrics for name, run in inputs.items()}
         )
-        with disk.translate_full_disk_errors(writer.folder):
+        with disk.raise_full_disk_as_oserror(writer.folder):
             writer.write_final_files(
                 find_step_function(spec.step)(writer, **args),
-                describe_environment(spec),
+                describe_run_environment(spec),
             )
     except KeyboardInterrupt:
         with suppress(OSError):
             writer.write_status("stopped")
         raise
     except Exception as error:
-        failure = {"error": error_in_one_line(error)}
+        failure = {"error": format_error_in_one_line(error)}
         try:
             writer.write_status("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # The disk is full: overwrite the old bytes of the file.
             with suppress(OSError):
-                writer.write_status("failed", overwrite_bytes=True, **failure)
+                writer.write_status("failed", overwrite_in_place=True, **failure)
         raise
     return store.rename_finished_run_folder(spec)
 
 
-def describe_environment(spec: Spec) -> Json:
+def describe_run_environment(spec: Spec) -> Json:
     """Return on what machine and with what software a training or measurement is done.
 
     The dict is stored beside the result as `env.json`, by which differences between
@@ -133,12 +133,12 @@ def describe_environment(spec: Spec) -> Json:
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if numerics.get("device") else "cpu",
-        **read_git_commit_entry(),
+        **read_commit_hash_as_dict(),
     }
 
 
 @cache
-def read_git_commit_entry() -> dict[str, str]:
+def read_commit_hash_as_dict() -> dict[str, str]:
     """Return {"commit": abbreviated hash} of this repository, to note it with results.
 
     It is cached by the first call, since another commit may be checked out while a
@@ -184,7 +184,7 @@ def execute_in_worker(
         run = execute(spec, store, keep_weights, checkpoint_interval_seconds)
         return WorkerResult(count_core_seconds(run.status), "")
     except Exception as error:
-        return WorkerResult(None, error_in_one_line(error))
+        return WorkerResult(None, format_error_in_one_line(error))
     finally:
         release_memory()
 

@@ -6,8 +6,8 @@ Most are defined in `lib.model.options`: the folder of an exported model has a c
 
 from lib.model.options import HEADLESS as HEADLESS
 from lib.model.options import Refused as Refused
-from lib.model.options import check_allowed as check_allowed
 from lib.model.options import check_known_name as check_known_name
+from lib.model.options import check_value_is_allowed as check_value_is_allowed
 from lib.model.options import derive_seed as derive_seed
 from lib.model.options import list_non_default_fields as list_non_default_fields
 
@@ -21,7 +21,7 @@ class Absent(Refused, FileNotFoundError):
     that handles missing files catches it."""
 
 
-def error_in_one_line(error: BaseException) -> str:
+def format_error_in_one_line(error: BaseException) -> str:
     """Return the message of an error in one line, such as "KeyError: 'loss'".
 
     It is for status files and for lines of progress. The name of the class is left out

@@ -34,7 +34,7 @@ class Paper:
 
 
 @cache
-def find_papers() -> dict[str, Paper]:
+def list_papers_by_name() -> dict[str, Paper]:
     """Return {folder name: Paper} of all reproduced research papers, sorted by `order`.
 
     The papers are found by listing the folders in `lib/papers`, so that a paper is
@@ -62,12 +62,12 @@ def import_module_of_each_paper(module_name: str) -> dict[str, ModuleType]:
     module_name: such as "steps" for the file `steps.py` of each folder."""
     return {
         name: import_module(f"lib.papers.{name}.{module_name}")
-        for name in find_papers()
+        for name in list_papers_by_name()
         if (FOLDER / name / f"{module_name}.py").exists()
     }
 
 
-def find_paper_of_notebook(notebook_id: str) -> str:
+def find_paper_name_of_notebook(notebook_id: str) -> str:
     """Return the folder name of the research paper that a notebook reproduces.
 
     It is "" for a notebook about several papers. Lists of notebooks are grouped by this
@@ -76,20 +76,22 @@ def find_paper_of_notebook(notebook_id: str) -> str:
     notebook_id: such as "ghostbert_t03_ghosts". Its first word is the prefix of the
     paper's notebooks."""
     prefix = notebook_id.partition("_")[0]
-    names = (name for name, paper in find_papers().items() if paper.prefix == prefix)
+    names = (
+        name for name, paper in list_papers_by_name().items() if paper.prefix == prefix
+    )
     return next(names, "")
 
 
-def make_notebook_id(path: str | Path) -> str:
+def make_notebook_id(notebook_path: str | Path) -> str:
     """Return the id of a notebook, by which commands and pages call it, from its path.
 
     The file `t03_ghosts.ipynb` in the folder of the paper GhostBERT has the id
     "ghostbert_t03_ghosts": the paper's prefix, "_" and the file name without its
     ending. A notebook outside of the papers' folders has the file name without its
     ending as id."""
-    path = Path(path)
-    paper = find_papers().get(path.parent.name)
-    return f"{paper.prefix}_{path.stem}" if paper else path.stem
+    notebook_path = Path(notebook_path)
+    paper = list_papers_by_name().get(notebook_path.parent.name)
+    return f"{paper.prefix}_{notebook_path.stem}" if paper else notebook_path.stem
 
 
 def find_notebook_path(notebook_id: str) -> Path:
@@ -100,7 +102,7 @@ def find_notebook_path(notebook_id: str) -> Path:
     missing."""
     flat, paper = (
         paths.NOTEBOOKS / f"{notebook_id}.ipynb",
-        find_paper_of_notebook(notebook_id),
+        find_paper_name_of_notebook(notebook_id),
     )
     if not paper or flat.exists():
         return flat

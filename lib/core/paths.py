@@ -30,10 +30,12 @@ def make_absolute_path(path: str | Path) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def read_folder_from_environment(variable_name: str, default: str | Path) -> Path:
+def read_folder_from_environment(
+    variable_name: str, default_folder: str | Path
+) -> Path:
     """Return the absolute path of the folder that an environment variable names, or
-    `default` where the variable is unset or empty."""
-    return make_absolute_path(os.environ.get(variable_name) or default)
+    `default_folder` where the variable is unset or empty."""
+    return make_absolute_path(os.environ.get(variable_name) or default_folder)
 
 
 # Make the paths in these variables absolute: notebook kernels and worker processes
@@ -95,7 +97,7 @@ def is_in_jupyter_lab() -> bool:
     return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
 
 
-def format_path(path: str | Path) -> str:
+def format_project_path(path: str | Path) -> str:
     """Return a path as short text for a message.
 
     A path in the project's folder is relative to it; others stay as they are."""
@@ -103,7 +105,7 @@ def format_path(path: str | Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def list_movable_folders() -> FolderByVariable:
+def list_project_root_folders() -> FolderByVariable:
     """Return {environment variable: folder} of the folders that a user can move.
 
     The variables are RUNS_ROOT (stored trainings and measurements), RECORDS_ROOT (those
@@ -118,38 +120,41 @@ def list_movable_folders() -> FolderByVariable:
     }
 
 
-def list_folders_by_environment_variable() -> FolderByVariable:
+def list_root_and_temporary_folders() -> FolderByVariable:
     """Return {environment variable: folder} of all folders that the project uses.
 
-    They are the folders of `list_movable_folders`, such as RUNS_ROOT, and TMPDIR with
-    the folder of temporary files. Messages about a full disk name the variable by which
-    a user moves the folder."""
-    return {**list_movable_folders(), "TMPDIR": Path(tempfile.gettempdir())}
+    They are the folders of `list_project_root_folders`, such as RUNS_ROOT, and
+    TMPDIR with the folder of temporary files. Messages about a full disk name the
+    variable by which a user moves the folder."""
+    return {**list_project_root_folders(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def find_folder_environment_variable(path: str | Path) -> str:
+def find_environment_variable_containing_path(path: str | Path) -> str:
     """Return the environment variable that moves the folder which a path lies in.
 
     An error about the path can then name it as a fix. The result is a name such as
     "RUNS_ROOT" or "TMPDIR", or "" where no variable moves the folder.
 
     path: the path of a file or folder."""
-    for name, root in list_folders_by_environment_variable().items():
+    for name, root in list_root_and_temporary_folders().items():
         if Path(path).is_relative_to(root):
             return name
     return ""
 
 
-def format_environment_variable_advice(path: str | Path | None) -> str:
+def format_unwritable_file_advice(unwritable_path: str | Path | None) -> str:
     """Return advice for the message of an error about a file that cannot be written.
 
     It begins with "; fix:" and names the environment variable, such as RUNS_ROOT, that
     moves the file's folder elsewhere. It is "" where no variable does.
 
-    path: the path of the file; None, for an error without a path, gives "" too."""
-    if not path or not (name := find_folder_environment_variable(path)):
+    unwritable_path: the path of the file; None, for an error without a path, gives ""
+    too."""
+    if not unwritable_path or not (
+        name := find_environment_variable_containing_path(unwritable_path)
+    ):
         return ""
-    folder = format_path(list_folders_by_environment_variable()[name])
+    folder = format_project_path(list_root_and_temporary_folders()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
@@ -176,7 +181,7 @@ def hide_local_paths(text: str) -> str:
     }
     placeholders |= {
         p: f"${name}"
-        for name, p in list_movable_folders().items()
+        for name, p in list_project_root_folders().items()
         if not p.is_relative_to(ROOT)
     }
     for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):
@@ -198,7 +203,7 @@ def count_cores() -> int:
     )
 
 
-def find_socket_folder() -> str:
+def find_folder_for_unix_sockets() -> str:
     """Return a folder in which Unix sockets of notebooks and workers can be made.
 
     The path of a socket may have at most 107 bytes. So the result is the usual

@@ -15,7 +15,7 @@ FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
-def read_cpuinfo(field_pattern: str) -> str:
+def read_cpuinfo_field(field_pattern: str) -> str:
     """Return a field of Linux's /proc/cpuinfo, such as "model name", as text.
 
     It is that of the first processor, and "" where the file or the field is missing.
@@ -33,7 +33,7 @@ def read_processor_name() -> str:
     """Return the name of this machine's processor, such as "Intel(R) Xeon(R) CPU".
 
     It is noted with each result, because processors differ in how they round sums."""
-    return read_cpuinfo("model name") or platform.processor()
+    return read_cpuinfo_field("model name") or platform.processor()
 
 
 @cache
@@ -42,11 +42,11 @@ def list_processor_features() -> list[str]:
 
     They are noted with each result. Each has the name that Linux gives it, such as
     "avx2", "avx512f" or "neon". The list is empty on other systems."""
-    flags = read_cpuinfo("flags|Features").split()
+    flags = read_cpuinfo_field("flags|Features").split()
     return [feature for feature in FEATURES if feature in flags]
 
 
-def has_bfloat16() -> bool:
+def has_bfloat16_instructions() -> bool:
     """Return whether the processor has instructions for bfloat16 matrix products.
 
     Without them PyTorch's matrix products in bfloat16 take 5 to 50 times as long, so

@@ -212,7 +212,7 @@ def from_json(spec_json: Json) -> Spec:
     return Spec(step, spec_json["args"], inputs, spec_json["seed"])
 
 
-def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
+def find_transitive_input_specs(specs: Iterable[Spec]) -> set[Spec]:
     """Return all Specs that some Specs depend on, directly or not.
 
     A Spec is the description of a run (training or measurement), and its inputs are the
@@ -226,7 +226,7 @@ def find_ancestors(specs: Iterable[Spec]) -> set[Spec]:
     return ancestors
 
 
-def uses_generated_tasks(step_arguments: Json) -> bool:
+def uses_toy_data(step_arguments: Json) -> bool:
     """Return whether a training or measurement reads toy data, which are generated.
 
     Such a run needs little memory. Its weights are always saved, as they take only a

@@ -97,7 +97,9 @@ class Run:
         disk.check_manifest(self.folder, ("model/",))
         for name in JSON_FILES:
             if not (self.folder / f"{name}.json").exists():
-                raise Damaged(f"{paths.format_path(self.folder)} has no {name}.json")
+                raise Damaged(
+                    f"{paths.format_project_path(self.folder)} has no {name}.json"
+                )
         return {name: read_json(self.folder / f"{name}.json") for name in JSON_FILES}
 
     @property
@@ -113,14 +115,14 @@ class Run:
         no model, and have other large files in this folder."""
         return self.folder / "model"
 
-    def read_arrays(self, file_name: str) -> Arrays:
+    def read_arrays(self, file_stem: str) -> Arrays:
         """Return {name: array} of one file of this stored result.
 
         Such a file has the predictions, for example. Raises FileNotFoundError where the
         file is missing.
 
-        file_name: the name of the file without its ending `.safetensors`."""
-        return load_file(self.folder / f"{file_name}.safetensors")
+        file_stem: the name of the file without its ending `.safetensors`."""
+        return load_file(self.folder / f"{file_stem}.safetensors")
 
     def read_json_lines(self, file_name: str) -> list[Json]:
         """Return the JSON values of a file of this stored result, one for each line.
@@ -144,7 +146,7 @@ class Run:
         return (
             None
             if spec.float32_spec == spec
-            else open_run(spec.float32_spec, {self.origin: root})
+            else find_run_in_folders(spec.float32_spec, {self.origin: root})
         )
 
     def check_files(self, spec: Spec, check_weights: bool = False) -> None:
@@ -162,7 +164,7 @@ class Run:
             asked
         ):
             raise Damaged(
-                f"{paths.format_path(self.folder)} holds the run of another Spec"
+                f"{paths.format_project_path(self.folder)} holds the run of another Spec"
             )
         if check_weights:
             disk.check_manifest(self.folder)
@@ -191,7 +193,7 @@ def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
     limit."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
-        disk.translate_full_disk_errors(lock_path.parent),
+        disk.raise_full_disk_as_oserror(lock_path.parent),
         FileLock(lock_path, max_wait_seconds, thread_local=False),
     ):
         try:
@@ -221,7 +223,7 @@ def is_locked(lock_path: Path) -> bool:
         return False
 
 
-def read_run_index() -> list[dict[str, str]]:
+def read_runs_csv() -> list[dict[str, str]]:
     """Return the lines of the table `runs.csv` of the repository as {column: cell}.
 
     The table says by which run (training or measurement) a line of a published table
@@ -232,7 +234,7 @@ def read_run_index() -> list[dict[str, str]]:
     return disk.read_csv(path) if path.exists() else []
 
 
-def open_run(
+def find_run_in_folders(
     spec: Spec, folder_by_origin: Mapping[Origin, Path], needs_weights: bool = False
 ) -> Run | None:
     """Return the stored result of a Spec from the first of several folders, or None.
@@ -263,13 +265,15 @@ class Store:
     that of this machine's runs. Records are looked up first, so that tables are the
     same on every machine.
 
-    runs, records: the two folders; by default those of the project."""
+    runs_folder, records_folder: the two folders; by default those of the project."""
 
     def __init__(
-        self, runs: str | Path | None = None, records: str | Path | None = None
+        self,
+        runs_folder: str | Path | None = None,
+        records_folder: str | Path | None = None,
     ) -> None:
-        self.runs = Path(runs or paths.runs_root())
-        self.records = Path(records or paths.records_root())
+        self.runs = Path(runs_folder or paths.runs_root())
+        self.records = Path(records_folder or paths.records_root())
 
     def find_run(self, spec: Spec, needs_weights: bool = False) -> Run | None:
         """Return the stored result of a Spec, the description of a run, or None.
@@ -279,7 +283,9 @@ class Store:
         stderr says why. Raises OSError for a run that cannot be read.
 
         needs_weights: whether only a run with its weights is taken."""
-        return open_run(spec, {"record": self.records, "run": self.runs}, needs_weights)
+        return find_run_in_folders(
+            spec, {"record": self.records, "run": self.runs}, needs_weights
+        )
 
     def find_run_or_float32_run(
         self, spec: Spec, needs_weights: bool = False
@@ -299,7 +305,7 @@ class Store:
         if run or spec.float32_spec is spec:
             return SpecAndRun(spec, run)
         run = self.find_run(spec.float32_spec, needs_weights)
-        in_float32 = run or not processor.has_bfloat16()
+        in_float32 = run or not processor.has_bfloat16_instructions()
         return SpecAndRun(spec.float32_spec if in_float32 else spec, run)
 
     def rename_finished_run_folder(self, spec: Spec) -> Run:
@@ -362,7 +368,7 @@ class Store:
         looked: NeedsWeightsBySpec = {}
         todo: NeedsWeightsBySpec = {}
 
-        def add_missing(spec: Spec, needs_weights: bool) -> None:
+        def add_missing_spec_and_inputs(spec: Spec, needs_weights: bool) -> None:
             needs_weights = bool(needs_weights and STEPS[spec.step].weights)
             if looked.get(spec, -1) >= needs_weights:
                 return
@@ -370,7 +376,7 @@ class Store:
             if self.find_run(spec, needs_weights):
                 return
             for parent in spec.input_specs_with_seeds.values():
-                add_missing(parent, True)
+                add_missing_spec_and_inputs(parent, True)
             todo[spec] = needs_weights
 
         for spec in specs:
@@ -380,7 +386,7 @@ class Store:
                 else self.find_run_or_float32_run(spec, keep_weights)
             )
             if not run:
-                add_missing(stands, keep_weights)
+                add_missing_spec_and_inputs(stands, keep_weights)
         return todo
 
     def explain_missing_run(self, spec: Spec) -> str:
@@ -422,7 +428,7 @@ class Store:
             )
         return status
 
-    def list_runs(self, folder_pattern: str = "[!.]*") -> Iterator[Run]:
+    def iterate_finished_runs(self, folder_pattern: str = "[!.]*") -> Iterator[Run]:
         """Yield all finished runs: those committed to git first, then this machine's.
 
         A run is the stored result of a training or measurement. Damaged ones are
@@ -442,7 +448,7 @@ class Store:
         """Return all records, the finished runs committed to git without weights.
 
         The command `verify` checks that none of them is damaged."""
-        return [run for run in self.list_runs() if run.origin == "record"]
+        return [run for run in self.iterate_finished_runs() if run.origin == "record"]
 
     def list_unfinished_folders(self) -> list[Path]:
         """Return the folders of all runs on this machine that have not finished.
@@ -500,7 +506,7 @@ def read_run_status(unfinished_folder: Path) -> RunStatus:
         return status
 
 
-def explain_failed_input(spec: Spec, input_error: str) -> str:
+def explain_failed_input(input_spec: Spec, input_error: str) -> str:
     """Return in one line that a run cannot be made because one of its inputs failed.
 
     An input is an earlier run, such as the training of the teacher. The line has the
@@ -508,9 +514,9 @@ def explain_failed_input(spec: Spec, input_error: str) -> str:
     its error says so already, and is returned unchanged. So the line names the first
     cause.
 
-    spec: the description of the input.
+    input_spec: the description of the input.
     input_error: the error of the input."""
-    root = f"needs {spec.name}, which could not be made: {input_error}"
+    root = f"needs {input_spec.name}, which could not be made: {input_error}"
     return input_error if input_error.startswith("needs ") else root
 
 
@@ -563,7 +569,7 @@ class Scratch:
         arrays: {name: array}."""
         self.arrays[file_stem] = arrays
 
-    def read_log(self, logged_name: str) -> Arrays:
+    def read_log(self, log_key: str) -> Arrays:
         """Return one entry of the training's log over all steps as arrays.
 
         For example, each step logs a dict of losses as the entry "curve". The result is
@@ -572,13 +578,9 @@ class Scratch:
         become arrays [n], and logged lists of k numbers [n, k]. If a step logged twice,
         the last values count. Raises IndexError where no step logged the entry.
 
-        logged_name: the name of the entry, whose values are dicts with the same
+        log_key: the name of the entry, whose values are dicts with the same
         keys."""
-        notes = {
-            line["step"]: line[logged_name]
-            for line in self.lines
-            if logged_name in line
-        }
+        notes = {line["step"]: line[log_key] for line in self.lines if log_key in line}
         steps = sorted(notes)
         columns = {
             key: np.array([notes[step][key] for step in steps])
@@ -609,7 +611,7 @@ class RunWriter(Scratch):
 
     store: has the folder of this machine's runs.
     spec: the description of the run, which has a seed.
-    inputs: {name, such as "teacher": finished run}.
+    run_by_input_name: {name, such as "teacher": finished run}.
     keep_weights: whether the model's weights are saved.
     checkpoint_interval_seconds: seconds between two checkpoints."""
 
@@ -617,7 +619,7 @@ class RunWriter(Scratch):
         self,
         store: Store,
         spec: Spec,
-        inputs: dict[str, Run],
+        run_by_input_name: dict[str, Run],
         keep_weights: bool,
         checkpoint_interval_seconds: float = 30.0,
     ) -> None:
@@ -630,7 +632,7 @@ class RunWriter(Scratch):
         self.store, self.spec, self.inputs, self.keep = (
             store,
             spec,
-            inputs,
+            run_by_input_name,
             keep_weights,
         )
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -645,10 +647,10 @@ class RunWriter(Scratch):
         for path in list(self.folder.rglob(".*")):
             disk.remove_path(path)
         write_json(self.folder / "spec.json", spec.to_json())
-        self.made_as = self.folder_stamp()
+        self.made_as = self.read_folder_stamp()
         self.write_status("started")
 
-    def folder_stamp(self) -> FolderStamp:
+    def read_folder_stamp(self) -> FolderStamp:
         """Return inodes and a time by which a replaced folder is noticed.
 
         These are the inodes of this folder and of its file `spec.json`, and the
@@ -663,13 +665,13 @@ class RunWriter(Scratch):
         Methods that write call it first. Otherwise later writes would complete a run
         that lacks its first files."""
         with suppress(FileNotFoundError):
-            if self.folder_stamp() == self.made_as:
+            if self.read_folder_stamp() == self.made_as:
                 return
-        where = f"{paths.format_path(self.folder)} was deleted while the run was made"
+        where = f"{paths.format_project_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
 
     def write_status(
-        self, state: str, overwrite_bytes: bool = False, **values: Any
+        self, state: str, overwrite_in_place: bool = False, **values: Any
     ) -> None:
         """Write the run's `status.json`, by which commands show what a run does.
 
@@ -678,7 +680,7 @@ class RunWriter(Scratch):
         where the folder was deleted.
 
         state: "started", "finished", "failed" or "stopped".
-        overwrite_bytes: whether to overwrite the old file in place, which works on a
+        overwrite_in_place: whether to overwrite the old file in place, which works on a
         full disk too; by default a new file replaces it.
         values: further entries, such as "error" or "progress"."""
         self.check_folder_exists()
@@ -690,7 +692,7 @@ class RunWriter(Scratch):
             "attempts": self.attempts,
             **values,
         }
-        if overwrite_bytes:
+        if overwrite_in_place:
             with open(self.folder / "status.json", "r+b") as file:
                 file.write(json.dumps(status).encode())
                 file.truncate()
@@ -732,7 +734,7 @@ class RunWriter(Scratch):
 
         metrics: {metric: value}, the result of the run, for `metrics.json`.
         environment: versions, processor and commit, for `env.json`
-        (`describe_environment`)."""
+        (`describe_run_environment`)."""
         self.check_folder_exists()
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", environment)

@@ -34,7 +34,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.core import disk, paths
-from lib.core.memo import reuse_result, reuse_results
+from lib.core.memo import cache_result_within_block, enable_result_cache
 from lib.core.names import Absent, Refused, check_known_name, derive_seed
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
@@ -100,18 +100,18 @@ class Split:
     def __len__(self) -> int:
         return len(self.a)
 
-    def select_rows(self, rows: Sequence[int] | np.ndarray) -> "Split":
+    def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "Split":
         """Return a new Split with only the rows at some positions, in the order of
         these positions."""
 
         def select_values(values: list[Any] | None) -> Any:
-            return values and [values[i] for i in rows]
+            return values and [values[i] for i in row_positions]
 
         return Split(
             select_values(self.a),
             select_values(self.b),
-            self.y[rows],
-            self.index[rows],
+            self.y[row_positions],
+            self.index[row_positions],
             select_values(self.answers),
         )
 
@@ -137,7 +137,7 @@ TABLED = ("glue", "squad", "senteval")
 
 
 @cache
-def import_source(source_name: str) -> ModuleType:
+def import_data_source_module(source_name: str) -> ModuleType:
     """Return the Python module that reads a source of data, such as "glue" or "toy".
 
     A source is a benchmark, generated toy data or a user's files. The function
@@ -163,9 +163,9 @@ def list_tasks(source_name: str) -> dict[str, Task]:
         fix = "name one by its file, such as 'reviews.csv: title, body, stars'"
         raise Refused(f"the source 'own' has no list of tasks: {fix}")
     return (
-        import_source(source_name).SOURCES[source_name]
+        import_data_source_module(source_name).SOURCES[source_name]
         if source_name in TABLED
-        else import_source(source_name).TASKS
+        else import_data_source_module(source_name).TASKS
     )
 
 
@@ -193,7 +193,7 @@ def has_source_folder(source_name: str) -> bool:
     return not folders or folders[0].is_dir()
 
 
-def task(source_name: str, task_name: str) -> Task:
+def find_task_by_name(source_name: str, task_name: str) -> Task:
     """Return the Task (class names, metrics) of a source of data by its name.
 
     Raises Refused, with the most similar name, for an unknown task or source.
@@ -203,7 +203,7 @@ def task(source_name: str, task_name: str) -> Task:
     such as "reviews.csv: title, body, stars", which names a file and its columns. That
     file is then read, because the labels are inferred from it."""
     if source_name == "own":
-        return import_source(source_name).task(task_name)
+        return import_data_source_module(source_name).infer_task(task_name)
     check_known_name(
         f"task of source {source_name!r}", task_name, list_tasks(source_name)
     )
@@ -218,7 +218,7 @@ def find_described_task(data_descriptor: DataDescriptor) -> Task:
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     are used. Its entries "source" and "task" are looked up."""
-    return task(data_descriptor["source"], data_descriptor["task"])
+    return find_task_by_name(data_descriptor["source"], data_descriptor["task"])
 
 
 _absent: AbsentDataNames | None = None
@@ -226,7 +226,9 @@ _look = True
 
 
 @contextmanager
-def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
+def allow_and_record_absent_data(
+    use_local_data: bool = True,
+) -> Iterator[AbsentDataNames]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
 
     A Spec (the description of a run) contains digests of its data. Where data are
@@ -243,7 +245,7 @@ def allow_absent_data(use_local_data: bool = True) -> Iterator[AbsentDataNames]:
     global _absent, _look
     before, _absent, _look = (_absent, _look), set(), use_local_data
     try:
-        with reuse_results(is_new=True):
+        with enable_result_cache(start_with_empty_cache=True):
             yield _absent
     finally:
         _absent, _look = before
@@ -276,26 +278,27 @@ def read_data_digests_cached(file_stamp: disk.FileStamp) -> DataDigests:
 
 def find_local_or_committed_digest(
     data_name: str,
-    digest_local: Callable[[], str],
+    compute_local_digest: Callable[[], str],
     has_local_folder: Callable[[], bool] = lambda: True,
 ) -> str:
     """Return the digest of local data; where they are missing, that of official data.
 
     The digests of official data are in this project's file `data/digests.json`. So a
     training run can be identified by its data on a machine that lacks them. Where the
-    file has no digest either, "absent" is returned within `allow_absent_data` (while
-    runs are only planned), and FileNotFoundError is raised elsewhere.
+    file has no digest either, "absent" is returned within
+    `allow_and_record_absent_data` (while runs are only planned), and FileNotFoundError
+    is raised elsewhere.
 
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
-    digest_local: function that computes the digest of the local data, and raises
-    FileNotFoundError where they are missing.
+    compute_local_digest: function that computes the digest of the local data, and
+    raises FileNotFoundError where they are missing.
     has_local_folder: function that returns whether the folder of the data exists. If
-    not, and the file has a digest, `digest_local` is not called."""
+    not, and the file has a digest, `compute_local_digest` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
         if not _look or (official and not has_local_folder()):
             raise FileNotFoundError(f"{data_name} is not looked at")
-        return digest_local()
+        return compute_local_digest()
     except FileNotFoundError:
         if _absent is not None:
             _absent.add(data_name)
@@ -334,7 +337,8 @@ def require_checkpoint_folder(checkpoint_name: str) -> Path:
     command that downloads it."""
     if folder := find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS):
         return folder
-    why = f"no checkpoint {checkpoint_name!r} under {paths.format_path(paths.models_root())}"
+    root = paths.format_project_path(paths.models_root())
+    why = f"no checkpoint {checkpoint_name!r} under {root}"
     fix = f"run `python -m lib fetch {checkpoint_name}`, or put its folder there, with {WEIGHTS}"
     raise Absent(f"{why}: {fix}")
 
@@ -367,15 +371,15 @@ def list_checkpoint_files(folder: Path) -> list[Path]:
     return [path for path in files if path.name[0] != "."]
 
 
-@reuse_result
-def digest_checkpoint(checkpoint_name: str) -> str:
+@cache_result_within_block
+def find_checkpoint_digest(checkpoint_name: str) -> str:
     """Return the digest that identifies a pretrained checkpoint in a run's description.
 
     It is computed from the local files (`digest_weights`). Where they are missing, it
     is taken from this project's file `data/digests.json`, so that a machine without the
     checkpoint can still find the training runs that started from it. Where both are
-    missing, it is "absent" within `allow_absent_data`, and FileNotFoundError is raised
-    elsewhere."""
+    missing, it is "absent" within `allow_and_record_absent_data`, and FileNotFoundError
+    is raised elsewhere."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
@@ -392,7 +396,7 @@ def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
     Raises Absent where files are missing, and Refused with file and line where a row is
     malformed."""
     if source_name == "own":
-        return import_source(source_name).load(task_name)
+        return import_data_source_module(source_name).load(task_name)
     return read_splits_cached(source_name, task_name)
 
 
@@ -403,8 +407,9 @@ def read_splits_cached(source_name: str, task_name: str) -> dict[str, Split]:
     It is the cached part of `read_splits`. It must not be called for the source "own",
     a user's files, because these may be edited meanwhile. Raises Absent where files are
     missing."""
-    return import_source(source_name).load(
-        task(source_name, task_name).name, *list_source_folders(source_name)
+    return import_data_source_module(source_name).load(
+        find_task_by_name(source_name, task_name).name,
+        *list_source_folders(source_name),
     )
 
 
@@ -418,7 +423,7 @@ def read_split(source_name: str, task_name: str, split_name: str) -> Split:
         names = ", ".join(task_splits)
         lacking = f"{source_name}/{task_name} has no split {split_name!r}, only {names}"
         raise Absent(
-            f"{lacking}: add its file under {paths.format_path(paths.data_root())}"
+            f"{lacking}: add its file under {paths.format_project_path(paths.data_root())}"
         )
     return task_splits[split_name]
 
@@ -458,7 +463,7 @@ def digest_task_rows(source_name: str, task_name: str) -> str:
     part of it too."""
     labels = ()
     if source_name == "own":
-        user_task = task(source_name, task_name)
+        user_task = find_task_by_name(source_name, task_name)
         labels = user_task.labels or user_task.scale
     return digest_splits(read_splits(source_name, task_name), labels)
 
@@ -473,14 +478,16 @@ class FileDigest(NamedTuple):
     digest: str
 
 
-def digest_local_rows(source_name: str, task_name: str) -> RowsDigest:
+def digest_rows_and_list_splits(source_name: str, task_name: str) -> RowsDigest:
     """Return (digest, names of all splits) of the rows of a task on this machine.
 
     A training run is identified by this digest. The result is cached, as it is needed
     for every planned run: for official rows while the process lives, for a user's files
     until they change. Raises Absent where the rows are missing."""
     user_files = (
-        import_source(source_name).files(task_name) if source_name == "own" else ()
+        import_data_source_module(source_name).list_task_files(task_name)
+        if source_name == "own"
+        else ()
     )
     return digest_rows_cached(
         source_name,
@@ -504,18 +511,20 @@ def digest_rows_cached(
     for root in list_source_folders(source_name):
         files += [path for path in sorted(root.rglob("*")) if path.is_file()]
 
-    def digest_rows() -> list[str]:
+    def list_digest_and_split_names() -> list[str]:
         return [
             digest_task_rows(source_name, task_name),
             *read_splits(source_name, task_name),
         ]
 
     note = ["rows", source_name, task_name, *file_digests]
-    rows_digest, *names = disk.cache_on_disk(note, [*CODE, *files], digest_rows)
+    rows_digest, *names = disk.read_disk_cache_or_compute(
+        note, [*CODE, *files], list_digest_and_split_names
+    )
     return RowsDigest(rows_digest, names)
 
 
-@reuse_result
+@cache_result_within_block
 def make_data_descriptor(
     source_name: str,
     task_name: str,
@@ -556,10 +565,10 @@ def make_data_descriptor(
     an unseen row, and for arguments that contradict each other, such as `drawn` and
     `in_order`. Too few rows without `drawn` are noticed by `load`."""
     key, digests = f"{source_name}/{task_name}", read_committed_data_digests()
-    task(source_name, task_name)
+    find_task_by_name(source_name, task_name)
     rows_digest = find_local_or_committed_digest(
         key,
-        lambda: digest_local_rows(source_name, task_name)[0],
+        lambda: digest_rows_and_list_splits(source_name, task_name)[0],
         lambda: has_source_folder(source_name),
     )
     noted = digests if rows_digest == digests.get(key) else {}
@@ -574,7 +583,9 @@ def make_data_descriptor(
     if drawn and in_order:
         raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
     if unseen:
-        if beside or task_name not in getattr(import_source(source_name), "UNSEEN", ()):
+        if beside or task_name not in getattr(
+            import_data_source_module(source_name), "UNSEEN", ()
+        ):
             least = rows and rows + held_out
             first = beside or least
             if not first or in_order or not (drawn or least and first >= least):
@@ -591,9 +602,9 @@ def make_data_descriptor(
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if drawn:
-        drawn_entry: Json | None = noted.get(make_key_of_rows_without_unseen_text(body))
+        drawn_entry: Json | None = noted.get(make_training_pool_name(body))
         if not drawn_entry:
-            split = read_rows_without_unseen_text(body)
+            split = read_training_pool(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
         body["drawn"] = drawn_entry
         check_enough_rows(
@@ -604,10 +615,10 @@ def make_data_descriptor(
 
 def check_enough_rows(
     data_name: str,
-    available_rows: int,
-    train_rows: int,
-    held_out_rows: int,
-    noun_for_message: str = "",
+    available_row_count: int,
+    train_row_count: int,
+    held_out_row_count: int,
+    available_rows_suffix: str = "",
 ) -> None:
     """Raise Refused where a data set has too few rows to train on and to hold out.
 
@@ -615,12 +626,13 @@ def check_enough_rows(
     rows that are drawn by a seed, it is refused already when it is planned.
 
     data_name: the name of the data set for the message.
-    noun_for_message: words that follow the number of available rows in the message,
-    such as " rows to draw from"."""
-    if train_rows + held_out_rows > available_rows:
-        asked = f"{train_rows} training and {held_out_rows} held-out rows asked of {data_name}"
+    available_rows_suffix: words that follow the number of available rows in
+    the message, such as " rows to draw from"."""
+    if train_row_count + held_out_row_count > available_row_count:
+        asked = f"{train_row_count} training and {held_out_row_count} held-out rows"
         raise Refused(
-            f"{asked}, which has {available_rows}{noun_for_message}: ask for fewer"
+            f"{asked} asked of {data_name}, which has {available_row_count}"
+            f"{available_rows_suffix}: ask for fewer"
         )
 
 
@@ -654,13 +666,13 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
         train, what = (
-            read_rows_without_unseen_text(data_descriptor),
+            read_training_pool(data_descriptor),
             f"{key}, the rows to draw from,",
         )
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
     rows = data_descriptor.get("rows", len(train) - held)
     check_enough_rows(key, len(train), rows, held)
-    order, first = permute_row_numbers(train), rows
+    order, first = make_fixed_random_row_order(train), rows
     if drawn_entry:
         assert seed is not None
         order = np.random.default_rng(derive_seed(seed, "rows")).permutation(len(train))
@@ -672,7 +684,7 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
             np.sort(order[first : first + held])
         )
     if "unseen" in data_descriptor:
-        task_splits["unseen"] = load_unseen_test_rows(data_descriptor)
+        task_splits["unseen"] = load_verified_unseen_test_rows(data_descriptor)
     return task_splits
 
 
@@ -691,36 +703,42 @@ def check_digest(data_name: str, actual_digest: str, expected_digest: str) -> No
         )
 
 
-def permute_row_numbers(split: Split) -> np.ndarray:
+def make_fixed_random_row_order(split: Split) -> np.ndarray:
     """Return the fixed random order in which training and test rows are drawn from a
     split of N rows: a permutation of 0 to N - 1, [N], equal on every machine."""
     return np.random.default_rng(0).permutation(len(split))
 
 
 @cache
-def choose_unseen_test_rows(
-    train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
+def select_unseen_test_row_positions(
+    train_split: Split,
+    reserved_training_row_count: int,
+    max_unseen_rows: int,
+    min_words_per_unseen_row: int,
 ) -> list[int]:
     """Choose labelled test rows (unseen rows) among the training rows of a task.
 
     It serves tasks whose official test labels are secret. The rows of the split are put
-    into a fixed random order, whose first `skipped_row_count` rows are left for
-    training. The unseen rows are the first `max_rows` later rows (or all, if there are
-    fewer) that share no text with a skipped row and have at least `min_words` words. A
-    text of a later row shares text with one of a skipped row if four consecutive words
-    are in both, or, where the later row's text has fewer words, if one of the two is,
-    as a whole, part of the other. Returns positions in the split."""
-    order = permute_row_numbers(train_split)
-    behind = order[skipped_row_count:]
-    if min_words:
-        behind = behind[left.count_words(train_split)[behind] >= min_words]
+    into a fixed random order, whose first `reserved_training_row_count` rows are left
+    for training. The unseen rows are the first `max_unseen_rows` later rows (or all, if
+    there are fewer) that share no text with a skipped row and have at least
+    `min_words_per_unseen_row` words. A text of a later row shares text with one of a
+    skipped row if four consecutive words are in both, or, where the later row's text
+    has fewer words, if one of the two is, as a whole, part of the other. Returns
+    positions in the split."""
+    order = make_fixed_random_row_order(train_split)
+    behind = order[reserved_training_row_count:]
+    if min_words_per_unseen_row:
+        behind = behind[
+            left.count_words_per_row(train_split)[behind] >= min_words_per_unseen_row
+        ]
     return left.select_rows_without_shared_text(
-        train_split, order[:skipped_row_count], behind, max_rows
+        train_split, order[:reserved_training_row_count], behind, max_unseen_rows
     )
 
 
 def read_unseen_test_rows(
-    source_name: str, task_name: str, unseen_descriptor: Json
+    source_name: str, task_name: str, unseen_rows_descriptor: Json
 ) -> Split:
     """Return the unseen rows of a task: labelled test rows that no model is trained on.
 
@@ -728,20 +746,20 @@ def read_unseen_test_rows(
     no such row.
 
     source_name, task_name: the source of data and its task, such as "glue" and "CoLA".
-    unseen_descriptor: {"rows": largest number of unseen rows, "beside": number of
+    unseen_rows_descriptor: {"rows": largest number of unseen rows, "beside": number of
     training rows that are never unseen rows, "words": least number of words, 0 by
     default}. With "beside" 0 the unseen rows are official test rows of the source.
     Otherwise they are rows of the training file that share no text with the first
     "beside" rows of a fixed random order."""
-    beside, count = unseen_descriptor["beside"], unseen_descriptor["rows"]
+    beside, count = unseen_rows_descriptor["beside"], unseen_rows_descriptor["rows"]
     if not beside:
-        split = import_source(source_name).load_official_test_rows(
+        split = import_data_source_module(source_name).load_official_test_rows(
             task_name, *list_source_folders(source_name)
         )
-        return split.select_rows(np.sort(permute_row_numbers(split)[:count]))
+        return split.select_rows(np.sort(make_fixed_random_row_order(split)[:count]))
     train = read_split(source_name, task_name, "train")
-    chosen = choose_unseen_test_rows(
-        train, beside, count, unseen_descriptor.get("words", 0)
+    chosen = select_unseen_test_row_positions(
+        train, beside, count, unseen_rows_descriptor.get("words", 0)
     )
     if not chosen:
         key = f"{source_name}/{task_name}"
@@ -750,7 +768,7 @@ def read_unseen_test_rows(
     return train.select_rows(np.sort(chosen))
 
 
-def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
+def load_verified_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     """Return the unseen rows (labelled test rows) that a data descriptor names.
 
     They serve to score models, not to train or select them. Raises Refused where their
@@ -767,7 +785,7 @@ def load_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     return split
 
 
-def make_key_of_rows_without_unseen_text(data_descriptor: DataDescriptor) -> str:
+def make_training_pool_name(data_descriptor: DataDescriptor) -> str:
     """Return the name, in `data/digests.json`, of a pool of training rows.
 
     Each seed draws its own training rows from this pool. The file has the digest of the
@@ -782,7 +800,7 @@ def make_key_of_rows_without_unseen_text(data_descriptor: DataDescriptor) -> str
     return "/".join([data_descriptor["source"], data_descriptor["task"], "pool", *rest])
 
 
-def read_rows_without_unseen_text(data_descriptor: DataDescriptor) -> Split:
+def read_training_pool(data_descriptor: DataDescriptor) -> Split:
     """Return the pool of training rows from which each seed draws its own.
 
     The pool is in the order of the file. Where unseen rows (labelled test rows) were
@@ -795,14 +813,17 @@ def read_rows_without_unseen_text(data_descriptor: DataDescriptor) -> Split:
     entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
         return train
-    return select_rows_without_unseen_text(
+    return select_training_pool(
         train, entry["beside"], entry["rows"], entry.get("words", 0)
     )
 
 
 @cache
-def select_rows_without_unseen_text(
-    train_split: Split, skipped_row_count: int, max_rows: int, min_words: int
+def select_training_pool(
+    train_split: Split,
+    reserved_training_row_count: int,
+    max_unseen_rows: int,
+    min_words_per_unseen_row: int,
 ) -> Split:
     """Return the training rows that share no text with the unseen rows (test rows).
 
@@ -811,11 +832,16 @@ def select_rows_without_unseen_text(
     with an unseen one if four consecutive words are in both, or, where the training
     text has fewer words, if one of the two is, as a whole, part of the other.
 
-    skipped_row_count: the number of rows, the first of a fixed random order, that
-    cannot become unseen rows.
-    max_rows: the largest number of unseen rows.
-    min_words: the least number of words of an unseen row."""
-    taken = choose_unseen_test_rows(train_split, skipped_row_count, max_rows, min_words)
+    reserved_training_row_count: the number of rows, the first of a fixed random order,
+    that cannot become unseen rows.
+    max_unseen_rows: the largest number of unseen rows.
+    min_words_per_unseen_row: the least number of words of an unseen row."""
+    taken = select_unseen_test_row_positions(
+        train_split,
+        reserved_training_row_count,
+        max_unseen_rows,
+        min_words_per_unseen_row,
+    )
     rest = np.setdiff1d(np.arange(len(train_split)), taken)
     return train_split.select_rows(
         np.array(
@@ -827,7 +853,7 @@ def select_rows_without_unseen_text(
     )
 
 
-def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
+def read_unseen_row_scoring_arrays(data_descriptor: DataDescriptor) -> Arrays:
     """Return the arrays needed to score predictions for unseen rows (test rows).
 
     For N unseen rows and D development rows: "labels" [N], "judged" [K] (positions of
@@ -853,40 +879,42 @@ def read_labels_and_clusters(data_descriptor: DataDescriptor) -> Arrays:
         data_descriptor["digest"],
     )
     every = None if unseen_entry["beside"] else read_split(name, task_name, "train")
-    return left.compute_labels_and_clusters_of_scored_rows(
-        load_unseen_test_rows(data_descriptor),
+    return left.compute_labels_and_overlap_clusters(
+        load_verified_unseen_test_rows(data_descriptor),
         read_split(name, task_name, "dev"),
         every,
     )
 
 
-def encode_predictions(class_names: tuple[str, ...], logits: np.ndarray) -> Arrays:
+def pack_predictions(
+    class_names: tuple[str, ...], logits_or_scores: np.ndarray
+) -> Arrays:
     """Pack the predictions for N test rows into one small array, to save them.
 
     Returns {kind: array}. Two classes give {"bits": uint8 [N / 8, rounded up]}, with
     one bit for each row. More classes give {"classes": [N]}, the codes in the smallest
-    unsigned type. A regression gives {"scores": [N]}, unchanged. `decode_predictions`
+    unsigned type. A regression gives {"scores": [N]}, unchanged. `unpack_predictions`
     reads the result.
 
     class_names: the names of the C classes; () for a regression.
-    logits: [N, C], or the scores of a regression [N, 1]."""
+    logits_or_scores: [N, C], or the scores of a regression [N, 1]."""
     if not class_names:
-        return {"scores": logits[:, 0]}
-    said = logits.argmax(1)
+        return {"scores": logits_or_scores[:, 0]}
+    said = logits_or_scores.argmax(1)
     if len(class_names) == 2:
         return {"bits": np.packbits(said == 1)}
     return {"classes": said.astype(np.min_scalar_type(len(class_names) - 1))}
 
 
-def decode_predictions(arrays: Arrays, row_count: int) -> np.ndarray:
+def unpack_predictions(packed_predictions: Arrays, row_count: int) -> np.ndarray:
     """Return the predicted class codes or scores [N] that a run saved in packed form.
 
-    It inverts `encode_predictions`, so that saved predictions can be scored again.
+    It inverts `pack_predictions`, so that saved predictions can be scored again.
 
-    arrays: {"bits": one bit for each row}, {"classes": class codes} or {"scores": the
-    scores}.
+    packed_predictions: {"bits": one bit for each row}, {"classes": class codes} or
+    {"scores": the scores}.
     row_count: N, the number of rows."""
-    [(kind, values)] = arrays.items()
+    [(kind, values)] = packed_predictions.items()
     return (
         np.unpackbits(values.astype(np.uint8), count=row_count)
         if kind == "bits"

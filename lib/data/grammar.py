@@ -260,7 +260,9 @@ def sample_entity(
         )
         return replace(e, place=(pick_option(rng, PREPOSITIONS), where))
     if roll < place_probability + clause_probability:
-        return replace(e, clause=make_relative_clause_event(rng, sample_event(rng)))
+        return replace(
+            e, clause=remove_participant_for_relative_clause(rng, sample_event(rng))
+        )
     return e
 
 
@@ -269,34 +271,34 @@ def sample_event(
     verbs: Sequence[str] = TRANSITIVE,
     agent: Entity | None = None,
     random_quantifiers: bool = False,
-    modifier_probabilities: Mapping[str, float] | tuple[()] = (),
-    **event_fields: bool,
+    agent_sampling_probabilities: Mapping[str, float] | tuple[()] = (),
+    **fixed_event_fields: bool,
 ) -> Event:
     """Draw a random Event (meaning of a clause) with one of the verbs.
 
     Toy sentences are generated from such Events. A transitive verb gets a patient whose
     noun is no synonym of the agent's noun. Tense and negation are random unless
-    `event_fields` sets them; the voice is active by default.
+    `fixed_event_fields` sets them; the voice is active by default.
 
     agent: the agent; None draws one.
     random_quantifiers: whether determiners are drawn at random; otherwise they are
     "the".
-    modifier_probabilities: further arguments of `sample_entity` for the agent that is
-    drawn, such as {"adjective_probability": 0.2}.
-    event_fields: fields of the Event to set, such as past=True."""
+    agent_sampling_probabilities: further arguments of `sample_entity` for the agent
+    that is drawn, such as {"adjective_probability": 0.2}.
+    fixed_event_fields: fields of the Event to set, such as past=True."""
     verb, patient = pick_option(rng, verbs), None
     agent = agent or sample_entity(
-        rng, random_quantifiers, **dict(modifier_probabilities)
+        rng, random_quantifiers, **dict(agent_sampling_probabilities)
     )
     while verb in TRANSITIVE and (
         patient is None or are_synonyms(agent.noun, patient.noun)
     ):
         patient = sample_entity(rng, random_quantifiers, adjective_probability=0.0)
     drawn = {"past": rng.random() < 0.5, "positive": rng.random() < 0.5}
-    return Event(verb, agent, patient, **drawn | event_fields)
+    return Event(verb, agent, patient, **drawn | fixed_event_fields)
 
 
-def make_relative_clause_event(rng: Random, event: Event) -> Event:
+def remove_participant_for_relative_clause(rng: Random, event: Event) -> Event:
     """Return an Event as the meaning of a relative clause: one participant is removed.
 
     The agent or the patient becomes None, because the noun that the clause modifies

@@ -40,22 +40,24 @@ class ErrorText(NamedTuple):
     fix: str
 
 
-def make_content_error(
-    path: Path | str,
+def make_file_content_error(
+    error_location: Path | str,
     problem: object,
-    expected: str,
-    fix: str = "download the file again",
+    expected_content: str,
+    suggested_fix: str = "download the file again",
 ) -> Refused:
     """Return a Refused (an exception for the user) about the content of a file.
 
     The caller raises it. Its message has one form everywhere: place, problem, what is
     expected, and a fix.
 
-    path: the path, with the number of the line if known.
+    error_location: the path, with the number of the line if known.
     problem: what is wrong.
-    expected: what the file may have in that place.
-    fix: what the user can do."""
-    return Refused(f"{path}: {problem}; expected {expected}; fix: {fix}")
+    expected_content: what the file may have in that place.
+    suggested_fix: what the user can do."""
+    return Refused(
+        f"{error_location}: {problem}; expected {expected_content}; fix: {suggested_fix}"
+    )
 
 
 def quote_for_message(text: str) -> str:
@@ -92,7 +94,7 @@ def iterate_lines(path: Path) -> Iterator[str]:
         file = shlex.quote(shorten_path(str(path)))
         fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
         fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
-        raise make_content_error(path, error, "UTF-8 text", fix) from None
+        raise make_file_content_error(path, error, "UTF-8 text", fix) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -116,7 +118,7 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
     error_location: the file and line of the cell, for the error."""
     if isinstance(cell_value, (list, dict, bytes)):
         fault, fix = f"a cell {cell_value!r:.60}", "mend or drop the row"
-        raise make_content_error(error_location, fault, "text or a number", fix)
+        raise make_file_content_error(error_location, fault, "text or a number", fix)
     if cell_value is None or cell_value != cell_value:
         return ""
     return re.sub("[\t\r\n]", " ", str(cell_value)).strip()
@@ -131,10 +133,10 @@ def parse_number(text: str, default: T = None) -> float | T:
         return default
 
 
-def parse_table(
+def read_table_file(
     path: Path,
     file_ending: str | None = None,
-    add_blank_lines_to: list[str] | None = None,
+    collected_blank_line_locations: list[str] | None = None,
 ) -> Table:
     """Return the table in a file as a list of (file and line, cells), one for each row.
 
@@ -149,22 +151,26 @@ def parse_table(
 
     file_ending: an ending, such as ".csv", that decides the format in place of the
     file's own.
-    add_blank_lines_to: a list to which file and number of each blank line are appended,
-    so that the user hears of them."""
+    collected_blank_line_locations: a list to which file and number of each blank line
+    are appended, so that the user hears of them."""
     file_ending, add_blank_lines_to = (
         file_ending or path.suffix.lower(),
-        [] if add_blank_lines_to is None else add_blank_lines_to,
+        []
+        if collected_blank_line_locations is None
+        else collected_blank_line_locations,
     )
     if file_ending in (".json", ".jsonl", ".parquet"):
         rows = _read_objects_as_table(path, add_blank_lines_to)
     elif file_ending == ".csv":
-        rows = _parse_csv(path, add_blank_lines_to)
+        rows = _read_csv_table(path, add_blank_lines_to)
     else:
         lines = [(f"{path}:{n}", line) for n, line in enumerate(iterate_lines(path), 1)]
         rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
         add_blank_lines_to += [place for place, line in lines if not line.strip()]
     if not rows:
-        raise make_content_error(path, "no rows", "a header line, then one row a line")
+        raise make_file_content_error(
+            path, "no rows", "a header line, then one row a line"
+        )
     return rows
 
 
@@ -179,7 +185,7 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
-def _parse_csv(path: Path, add_blank_lines_to: list[str]) -> Table:
+def _read_csv_table(path: Path, collected_blank_line_locations: list[str]) -> Table:
     lines, rows, first = list(iterate_lines(path)), [], 1
 
     def count_columns(delimiter: str) -> int:
@@ -197,26 +203,28 @@ def _parse_csv(path: Path, add_blank_lines_to: list[str]) -> Table:
             if "".join(cells).strip():
                 rows.append((place, cells))
             else:
-                add_blank_lines_to.append(place)
+                collected_blank_line_locations.append(place)
     except csv.Error as error:
         place = f"{path}:{reader.line_num + first - 1}"
         fix = (
             "double each quote inside a quoted cell; or, where cells have tabs between "
         )
         fix += "them and quotes are text, name the file .tsv"
-        raise make_content_error(place, error, "quoted cells", fix) from None
+        raise make_file_content_error(place, error, "quoted cells", fix) from None
     return rows
 
 
-def read_json_value(path: Path, add_blank_lines_to: list[str] | None = None) -> Any:
+def read_json_value(
+    path: Path, collected_blank_line_locations: list[str] | None = None
+) -> Any:
     """Return the value in a JSON file, or the rows of a .jsonl or .parquet file.
 
     Rows are a list of JSON values. A .json file with one value on each line is read as
     a list too, because many programs write such files. Raises Refused, with the file,
     where the content is malformed.
 
-    add_blank_lines_to: a list to which file and number of each blank line of a .jsonl
-    file are appended."""
+    collected_blank_line_locations: a list to which file and number of each blank line
+    of a .jsonl file are appended."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
 
@@ -224,68 +232,74 @@ def read_json_value(path: Path, add_blank_lines_to: list[str] | None = None) -> 
             return parquet.read_table(path).to_pylist()
         except ValueError as error:
             what = str(error).splitlines()[0]
-            raise make_content_error(path, what, "a Parquet file", MEND) from None
+            raise make_file_content_error(path, what, "a Parquet file", MEND) from None
     lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
-        return _parse_json_lines(path, lines, add_blank_lines_to)
+        return _parse_json_lines(path, lines, collected_blank_line_locations)
     try:
         return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
-            return _parse_json_lines(path, lines, add_blank_lines_to)
-        raise make_content_error(path, error, "JSON", MEND) from None
+            return _parse_json_lines(path, lines, collected_blank_line_locations)
+        raise make_file_content_error(path, error, "JSON", MEND) from None
 
 
 def _parse_json_lines(
-    path: Path, lines: list[str], add_blank_lines_to: list[str] | None
+    path: Path, lines: list[str], collected_blank_line_locations: list[str] | None
 ) -> list[Any]:
     values = []
     for n, line in enumerate(lines, 1):
         try:
             if line.strip():
                 values.append(json.loads(line))
-            elif add_blank_lines_to is not None:
-                add_blank_lines_to.append(f"{path}:{n}")
+            elif collected_blank_line_locations is not None:
+                collected_blank_line_locations.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
-            raise make_content_error(
+            raise make_file_content_error(
                 f"{path}:{n}", error, "JSON on each line", MEND
             ) from None
     return values
 
 
-def _read_objects_as_table(path: Path, add_blank_lines_to: list[str]) -> Table:
+def _read_objects_as_table(
+    path: Path, collected_blank_line_locations: list[str]
+) -> Table:
     """Return the table in a JSON or Parquet file as a list of (file and row, cells).
 
     The first row is a header of all keys, then each object gives a row. The list of
     objects may be the value of the key "data". The file may also be stored by column
     ({column: values}), as pandas writes it. Raises Refused for any other layout.
 
-    add_blank_lines_to: a list to which file and number of each blank line of a .jsonl
-    file are appended."""
-    value = read_json_value(path, add_blank_lines_to)
+    collected_blank_line_locations: a list to which file and number of each blank line
+    of a .jsonl file are appended."""
+    value = read_json_value(path, collected_blank_line_locations)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict):
-        value = _convert_columns_to_rows(value)
+        value = _convert_to_rows_if_columnar(value)
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         form = "a list of objects, one for each row, or lists of equal length by column"
         fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
-        raise make_content_error(path, f"{value!r:.60}", form, fix)
+        raise make_file_content_error(path, f"{value!r:.60}", form, fix)
     return tabulate_objects(str(path), value)
 
 
-def _convert_columns_to_rows(columns: Json) -> list[Json] | Json:
+def _convert_to_rows_if_columnar(json_object: Json) -> list[Json] | Json:
     """Return a table that is stored by column as a list of rows {column: cell}.
 
     pandas writes tables by column, as {column: list of cells} or {column: {index:
     cell}}. The argument is returned unchanged where it is no dict of columns of equal
     length; the caller then reports its layout as an error."""
-    cells = [list(c.values()) if isinstance(c, dict) else c for c in columns.values()]
+    cells = [
+        list(c.values()) if isinstance(c, dict) else c for c in json_object.values()
+    ]
     if not cells or not all(isinstance(column, list) for column in cells):
-        return columns
+        return json_object
     if len(set(map(len, cells))) != 1:
-        return columns
-    return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+        return json_object
+    return [
+        dict(zip(json_object, row, strict=True)) for row in zip(*cells, strict=True)
+    ]
 
 
 def tabulate_objects(error_location: str, objects: list[Json]) -> Table:

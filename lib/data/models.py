@@ -51,7 +51,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     not copied, but converted to safetensors in the same folder."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
         with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
-            convert_pickle(pickle, weights_path)
+            convert_pickle_to_safetensors(pickle, weights_path)
         return pickle.parent
     checkpoint_name = shorten_hub_name(checkpoint_name)
     target = paths.models_root() / checkpoint_name
@@ -65,12 +65,12 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
         check_known_name("checkpoint", checkpoint_name, HUB)
     if (target / PICKLE).exists():
         with disk.write_atomically(target / WEIGHTS) as weights_path:
-            convert_pickle(target / PICKLE, weights_path)
+            convert_pickle_to_safetensors(target / PICKLE, weights_path)
             _check_weights(checkpoint_name, weights_path)
         return target
     if any(target.glob("*")):
         raise Refused(
-            f"{paths.format_path(target)} has files but no weights: move it away, and "
+            f"{paths.format_project_path(target)} has files but no weights: move it away, and "
             f"fetch {checkpoint_name} again"
         )
     try:
@@ -79,9 +79,9 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             disk.write_atomically(target) as made,
         ):
             source = here or _download_checkpoint(checkpoint_name, Path(temporary))
-            _copy_files(source, made)
+            _copy_checkpoint_files(source, made)
             if not (made / WEIGHTS).exists():
-                convert_pickle(source / PICKLE, made / WEIGHTS)
+                convert_pickle_to_safetensors(source / PICKLE, made / WEIGHTS)
             _check_weights(checkpoint_name, made / WEIGHTS)
             disk.write_manifest(made)
     finally:
@@ -107,7 +107,7 @@ def _check_weights(checkpoint_name: str, weights_path: Path) -> None:
         raise Refused(f"the weights of {checkpoint_name} have {digests}: {fix}")
 
 
-def _copy_files(source_folder: Path, target_folder: Path) -> None:
+def _copy_checkpoint_files(source_folder: Path, target_folder: Path) -> None:
     """Copy weights, configuration and tokenizer of a checkpoint into a folder, which is
     created if missing."""
     target_folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _copy_files(source_folder: Path, target_folder: Path) -> None:
         shutil.copy(path, target_folder / path.name)
 
 
-def convert_pickle(pickle_path: Path, weights_path: Path) -> None:
+def convert_pickle_to_safetensors(pickle_path: Path, safetensors_path: Path) -> None:
     """Write the tensors of a pickled checkpoint (`pytorch_model.bin`) as a file of
     safetensors. The same pickle gives the same bytes.
 
@@ -128,7 +128,7 @@ def convert_pickle(pickle_path: Path, weights_path: Path) -> None:
         tensors = torch.load(pickle_path, map_location="cpu", weights_only=True)
         # Clone tied weights: safetensors refuses tensors that share memory.
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
-        save_file(tensors, weights_path, {"format": "pt"})
+        save_file(tensors, safetensors_path, {"format": "pt"})
     # Catch every error: damaged files and forbidden contents raise many classes.
     except Exception as error:
         reason = (
@@ -148,7 +148,7 @@ def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
     try:
         snapshot_download(HUB.get(checkpoint_name, checkpoint_name), **options)
     except Exception as error:
-        place = paths.format_path(paths.models_root() / checkpoint_name)
+        place = paths.format_project_path(paths.models_root() / checkpoint_name)
         fix = f"copy its folder to {place} by hand"
         raise OSError(
             f"the hub did not give {checkpoint_name} ({type(error).__name__}): {fix}"
@@ -173,11 +173,12 @@ def copy_checkpoint(
         why := disk.describe_folder_damage(folder)
     ):
         raise Refused(
-            f"{why}: move {paths.format_path(folder)} away, and fetch {checkpoint_name} again"
+            f"{why}: move {paths.format_project_path(folder)} away, and fetch "
+            f"{checkpoint_name} again"
         )
     check_digest(
-        f"the checkpoint in {paths.format_path(folder)}",
+        f"the checkpoint in {paths.format_project_path(folder)}",
         digest_weights(checkpoint_name),
         expected_digest,
     )
-    _copy_files(folder, target_folder)
+    _copy_checkpoint_files(folder, target_folder)

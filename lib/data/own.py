@@ -38,7 +38,7 @@ from lib.data.lines import (
     SUFFIXES,
     Table,
     convert_cell_to_text,
-    make_content_error,
+    make_file_content_error,
     shorten_path,
 )
 from lib.data.roles import FEW
@@ -84,11 +84,11 @@ def format_task_title(task_name: str) -> str:
 
     task_name: the line that names a user's data, such as "/data/reviews.csv: body,
     stars: scores", which gives "reviews.csv". A folder's name gets a final "/"."""
-    place = Path(_divide_dataset_line(task_name)[0])
+    place = Path(_parse_location_and_columns(task_name)[0])
     return place.name + "/" * place.is_dir()
 
 
-def files(task_name: str) -> list[Path]:
+def list_task_files(task_name: str) -> list[Path]:
     """Return the paths of the files from which a user's task is read.
 
     Their digests tell whether the data have changed. A data set of the Hugging Face hub
@@ -96,22 +96,23 @@ def files(task_name: str) -> list[Path]:
 
     task_name: the line that names a user's data, such as "/data/reviews.csv: body,
     stars: scores"."""
-    place = Path(_find_or_download_data(_divide_dataset_line(task_name)[0]))
+    place = Path(_find_or_download_data_path(_parse_location_and_columns(task_name)[0]))
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     return list(_find_split_files(str(place))[0].values())
 
 
-def task(dataset_line: str) -> Task:
+def infer_task(location_and_columns: str) -> Task:
     """Return the Task (class names, metrics) of the data that a user names in one line.
 
     The files are read for it, because classes or scores are inferred from the labels.
     Raises Absent where files are missing, and Refused with file and row where columns
     or rows are not clear.
 
-    dataset_line: the line that names data and columns, such as "reviews.csv: body,
+    location_and_columns: the line that names data and columns, such as "reviews.csv:
+    body,
     stars: scores". Its path may be relative to the working folder or to the project."""
-    return read_dataset_line(dataset_line).task
+    return read_user_data(location_and_columns).task
 
 
 def load(task_name: str) -> dict[str, Split]:
@@ -122,21 +123,23 @@ def load(task_name: str) -> dict[str, Split]:
 
     task_name: the line that names the user's data, such as "/data/reviews.csv: body,
     stars: scores"."""
-    return dict(read_dataset_line(task_name).splits)
+    return dict(read_user_data(task_name).splits)
 
 
-def read_dataset_line(dataset_line: str) -> UserData:
+def read_user_data(location_and_columns: str) -> UserData:
     """Read the data that a user names in one line: task, rows by split, and remarks.
 
     The remarks tell the user how columns and labels were understood. The result is
     cached in this process until a file changes. Raises Absent where files are missing,
     and Refused where columns or rows are not clear.
 
-    dataset_line: a path or a data set of the Hugging Face hub, and perhaps columns,
-    such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
-    place, columns = _divide_dataset_line(dataset_line)
-    place = _find_or_download_data(place)
-    return _read_files_cached(place, columns, *map(disk.digest_file, files(place)))
+    location_and_columns: a path or a data set of the Hugging Face hub, and perhaps
+    columns, such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
+    place, columns = _parse_location_and_columns(location_and_columns)
+    place = _find_or_download_data_path(place)
+    return _read_files_cached(
+        place, columns, *map(disk.digest_file, list_task_files(place))
+    )
 
 
 def read_dataset(
@@ -161,28 +164,30 @@ class DatasetLine(NamedTuple):
     column_choice: str  # Such as "body, stars: scores", or "".
 
 
-def _divide_dataset_line(dataset_line: str) -> DatasetLine:
+def _parse_location_and_columns(location_and_columns: str) -> DatasetLine:
     """Divide the line that names a user's data into (location, columns).
 
     "reviews.csv: body, stars" gives ("reviews.csv", "body, stars"); the second part is
     "" where no columns are named. Paths may contain colons, so the longest beginning of
     the line that is an existing path is the location. A line that begins with "hub:"
     names a data set of the hub, even where a folder has that name."""
-    if dataset_line.startswith(HUB):
-        hub_name, _, columns = dataset_line.removeprefix(HUB).partition(":")
+    if location_and_columns.startswith(HUB):
+        hub_name, _, columns = location_and_columns.removeprefix(HUB).partition(":")
         return DatasetLine(HUB + hub_name, columns.strip())
-    marks = [match.start() for match in re.finditer(":", dataset_line)]
-    for end in [len(dataset_line), *reversed(marks)]:
+    marks = [match.start() for match in re.finditer(":", location_and_columns)]
+    for end in [len(location_and_columns), *reversed(marks)]:
         if (
-            dataset_line[:end].strip()
-            and paths.resolve_user_path(dataset_line[:end]).exists()
+            location_and_columns[:end].strip()
+            and paths.resolve_user_path(location_and_columns[:end]).exists()
         ):
-            return DatasetLine(dataset_line[:end], dataset_line[end + 1 :].strip())
-    place, _, columns = dataset_line.partition(": ")
+            return DatasetLine(
+                location_and_columns[:end], location_and_columns[end + 1 :].strip()
+            )
+    place, _, columns = location_and_columns.partition(": ")
     return DatasetLine(place, columns)
 
 
-def _find_or_download_data(location: str) -> str:
+def _find_or_download_data_path(location: str) -> str:
     """Return the full path of the file or folder that has a user's data.
 
     A relative path is looked for in the working folder, then in the project. Where
@@ -228,7 +233,7 @@ class SplitParts(NamedTuple, Generic[T]):
     unused_names: list[str]  # Names of the other files or parts.
 
 
-def _assign_parts_to_splits(
+def _match_names_to_splits(
     location: str, files_or_rows_by_name: Mapping[str, T]
 ) -> SplitParts[T]:
     """Find out by name which parts of a data set are training, dev and test rows.
@@ -244,7 +249,7 @@ def _assign_parts_to_splits(
         split = SPLITS.get(Path(name).stem.lower())
         if split in names:
             fault = f"both {names[split]} and {name}"
-            raise make_content_error(
+            raise make_file_content_error(
                 location, fault, f"one table of {split} rows", "move one away"
             )
         if split:
@@ -270,7 +275,7 @@ def _find_split_files(location: str) -> SplitParts[Path]:
         for file in (sorted(path.iterdir()) if path.is_dir() else ())
         if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
     }
-    split_paths, rest = _assign_parts_to_splits(location, tables)
+    split_paths, rest = _match_names_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
         ordered = {name: split_paths[name] for name in order if name in split_paths}
@@ -318,7 +323,9 @@ def _read_files_cached(
     for split, path in split_paths.items():
         is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
         blank: list[str] = []
-        tables[split] = lines.parse_table(path, ".csv" if is_quoted else None, blank)
+        tables[split] = lines.read_table_file(
+            path, ".csv" if is_quoted else None, blank
+        )
         if blank:
             count = f"{len(blank)} blank line{'s' * (len(blank) > 1)}"
             remarks.append(f"left out {count}, such as {Path(blank[0]).name}")
@@ -348,7 +355,7 @@ def _read_dataset_tables(
 
     location: the name of the data, for errors."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, rest = _assign_parts_to_splits(location, parts)
+    by_split, rest = _match_names_to_splits(location, parts)
     if "train" not in by_split:
         raise Refused(
             f"{location} has no split train, but {', '.join(parts)}: name it so"
@@ -369,7 +376,7 @@ def _read_dataset_tables(
             tables[split] = table
     if "train" not in tables:
         fault = f"none of {len(by_split['train'])} rows has a class"
-        raise make_content_error(
+        raise make_file_content_error(
             f"{location}, train", fault, "rows with a class", "label some"
         )
     return DatasetTables(tables, kinds, remarks)
@@ -403,7 +410,9 @@ def _convert_tables_to_user_data(
         if split == "test" and not _is_labelled(body, chosen.label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
-            body, lost = _drop_empty_rows(body, (*chosen.texts, chosen.label))
+            body, lost = _drop_rows_with_empty_cells(
+                body, (*chosen.texts, chosen.label)
+            )
             rows[split], remarks = read.parse_rows(body, layout), remarks + lost
     coding = roles.fit_label_coding(location, chosen.label, known_kind, rows)
     splits = {
@@ -430,7 +439,9 @@ class FullRows(NamedTuple):
     remarks: list[str]  # Sentences for the user on the rows that were dropped.
 
 
-def _drop_empty_rows(rows: Table, required_columns: Sequence[str]) -> FullRows:
+def _drop_rows_with_empty_cells(
+    rows: Table, required_columns: Sequence[str]
+) -> FullRows:
     """Drop the rows of a table that have an empty cell in one of the required columns.
 
     Returns (table, remarks for the user on the dropped rows). A model cannot learn from
@@ -457,7 +468,7 @@ def _drop_empty_rows(rows: Table, required_columns: Sequence[str]) -> FullRows:
     if len(empty) > FEW * len(body):
         fault = f"{about}, {where}"
         fix = "fill them in, drop these rows, or name other columns"
-        raise make_content_error(
+        raise make_file_content_error(
             file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
         )
     return FullRows([rows[0], *full], [f"left out {about}, {where}"])
@@ -510,10 +521,10 @@ def _read_squad_files(
             if len(lost) > FEW * len(rows):
                 fault = f"the answers of {count} stand elsewhere, such as: {first}"
                 fix = "count `answer_start` in characters of the passage, from 0"
-                raise make_content_error(path, fault, squad.PLACED, fix)
+                raise make_file_content_error(path, fault, squad.PLACED, fix)
             remarks.append(f"left out {count} of {path.name}: {first}")
         if not placed:
-            raise make_content_error(path, "no questions", "some")
+            raise make_file_content_error(path, "no questions", "some")
         splits[split] = squad.build_split(placed)
     task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
@@ -538,7 +549,7 @@ def _build_user_data(
         remarks.append(f"rows that repeat the texts of another: {repeated} ({why})")
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
-        raise make_content_error(location, fault, f"at least {LEAST}", "add some")
+        raise make_file_content_error(location, fault, f"at least {LEAST}", "add some")
     for split, rows in splits.items():
         same = sum(texts in different for texts in _list_text_pairs(rows))
         if split == "train" or not same:
@@ -546,7 +557,7 @@ def _build_user_data(
         if same == len(rows):
             fault = f"every {split} row is a training row"
             fix = f"take rows for {split} that no training row has"
-            raise make_content_error(location, fault, "other rows", fix)
+            raise make_file_content_error(location, fault, "other rows", fix)
         cautions.append(f"{same} of {len(rows)} {split} rows are training rows too")
     if "dev" not in splits:
         splits |= _divide_into_train_and_dev(train)

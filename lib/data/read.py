@@ -28,10 +28,10 @@ from lib.data.lines import (
     convert_cell_to_text,
     download_dataset,
     list_dataset_rows,
-    make_content_error,
+    make_file_content_error,
     parse_number,
-    parse_table,
     quote_for_message,
+    read_table_file,
     write_json_lines,
 )
 
@@ -63,21 +63,28 @@ GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
-def _list_files_to_read(official_file: Path) -> list[Path]:
+def _find_benchmark_file_or_substitutes(benchmark_file_path: Path) -> list[Path]:
     """Return the files to read in place of an official file of a benchmark.
 
     They are the official file itself if it exists, or else its rows downloaded from the
     Hugging Face hub (a .jsonl file), or else all files with a part of its rows, such as
     "dev.subset.tsv" for "dev.tsv", or with its rows rebuilt from another source, such
     as "dev.reconstructed.tsv". The list is empty where there are none."""
-    for path in (official_file, official_file.with_suffix(".jsonl")):
+    for path in (benchmark_file_path, benchmark_file_path.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
-    names = [f"{official_file.stem}.{word}{official_file.suffix}" for word in STAND_INS]
-    return sorted(path for name in names for path in official_file.parent.glob(name))
+    names = [
+        f"{benchmark_file_path.stem}.{word}{benchmark_file_path.suffix}"
+        for word in STAND_INS
+    ]
+    return sorted(
+        path for name in names for path in benchmark_file_path.parent.glob(name)
+    )
 
 
-def files(task_name: str, source_folder: Path | str) -> dict[str, list[Path]]:
+def find_files_by_split(
+    task_name: str, source_folder: Path | str
+) -> dict[str, list[Path]]:
     """Return {split name: paths} of the files from which a task is read.
 
     A file that has the rows of all splits is under the name "all". Raises Absent, with
@@ -88,7 +95,7 @@ def files(task_name: str, source_folder: Path | str) -> dict[str, list[Path]]:
     layout = LAYOUTS[task_name]
     folder = Path(source_folder) / layout["folder"]
     split_paths = {
-        split: _list_files_to_read(folder / name)
+        split: _find_benchmark_file_or_substitutes(folder / name)
         for split, name in layout["files"].items()
     }
     if not any(split_paths.values()):
@@ -150,14 +157,19 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
 
     task_name: a task of GLUE, SQuAD or SentEval, such as "CoLA".
     source_folder: the folder of the benchmark, such as that of GLUE."""
-    split_paths, layout = files(task_name, source_folder), LAYOUTS[task_name]
+    split_paths, layout = (
+        find_files_by_split(task_name, source_folder),
+        LAYOUTS[task_name],
+    )
     if task_name in SQUAD:
         return {
             split: squad.read_split(task_name, paths)
             for split, paths in split_paths.items()
         }
     parted = {
-        split: [row for path in paths for row in parse_rows(parse_table(path), layout)]
+        split: [
+            row for path in paths for row in parse_rows(read_table_file(path), layout)
+        ]
         for split, paths in split_paths.items()
     }
     if all_rows := parted.get("all"):
@@ -168,7 +180,7 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
         if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
             counts = ", ".join(f"{len(part)} {name}" for name, part in parted.items())
             fault = f"{counts} of {len(all_rows)} rows"
-            raise make_content_error(
+            raise make_file_content_error(
                 split_paths["all"][0], fault, "tr, va or te before each"
             )
     if task_name == "WordContent":
@@ -193,7 +205,9 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
         Path(os.path.normpath(Path(source_folder) / UNSEEN[task_name])),
         LAYOUTS[task_name],
     )
-    return _make_official_split(parse_rows(parse_table(path, ".tsv"), layout), layout)
+    return _make_official_split(
+        parse_rows(read_table_file(path, ".tsv"), layout), layout
+    )
 
 
 def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
@@ -221,7 +235,7 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
         more = bare.get("more", False)
     elif lacking:
         fault = f"a first line {quote_for_message(', '.join(head))} without {', '.join(lacking)}"
-        raise make_content_error(
+        raise make_file_content_error(
             place, fault, "the names of the columns", "add a header line"
         )
     parsed_rows = []
@@ -235,27 +249,29 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
             given = f"{len(cells)} field(s) in {quote_for_message(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
-            raise make_content_error(place, given, f"{width} as in the first line", fix)
+            raise make_file_content_error(
+                place, given, f"{width} as in the first line", fix
+            )
         *texts, label = (convert_cell_to_text(cells[i], place) for i in positions)
         has_texts = any(texts) if column_layout.get("empty") else all(texts)
         if not has_texts or not label:
             given = (
                 f"nothing in a cell of {quote_for_message(' | '.join(map(str, cells)))}"
             )
-            raise make_content_error(
+            raise make_file_content_error(
                 place, given, "texts and a label", "fill it in or drop it"
             )
         parsed_rows.append(
             ParsedRow(place, texts, label, convert_cell_to_text(cells[0], place))
         )
     if not parsed_rows:
-        raise make_content_error(place, "no rows", "one row a line")
+        raise make_file_content_error(place, "no rows", "one row a line")
     return parsed_rows
 
 
 def build_split(
     rows: list[ParsedRow],
-    classes: tuple[str, ...],
+    class_names: tuple[str, ...],
     encode_label: Callable[[ParsedRow], float],
 ) -> Split:
     """Return parsed rows as a Split, with label texts turned into numbers.
@@ -263,10 +279,10 @@ def build_split(
     The rows are numbered from 0. Labels become int64 for classes and float32 for
     scores.
 
-    classes: the class names, or () for scores.
+    class_names: the class names, or () for scores.
     encode_label: function from a ParsedRow to its class code or score."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
-    y = np.array(list(map(encode_label, rows)), np.int64 if classes else np.float32)
+    y = np.array(list(map(encode_label, rows)), np.int64 if class_names else np.float32)
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
@@ -289,7 +305,7 @@ def _make_official_split(rows: list[ParsedRow], column_layout: Json) -> Split:
         if not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
-            raise make_content_error(
+            raise make_file_content_error(
                 row.place, f"label {quote_for_message(row.label)}", allowed, fix
             )
         return value

@@ -20,7 +20,7 @@ from lib.data.lines import (
     ErrorText,
     Table,
     convert_cell_to_text,
-    make_content_error,
+    make_file_content_error,
     quote_for_message,
     shorten_path,
 )
@@ -145,7 +145,7 @@ def recognise_column_roles(
     if _header_looks_like_data_row(header) and not (
         chosen_columns and {*chosen_columns} <= {*header}
     ):
-        raise make_content_error(
+        raise make_file_content_error(
             location, *_describe_missing_header(location, rows, header)
         )
     if chosen_columns:
@@ -153,13 +153,17 @@ def recognise_column_roles(
             check_known_name(f"column of {location}", name, header)
         texts, labels, unclear = list(chosen_columns[:-1]), [chosen_columns[-1]], []
     else:
-        labels = [name for name in header if is_label_name(name)]
-        texts = [name for name in header if is_text_name(name) and name not in labels]
+        labels = [name for name in header if is_label_column_name(name)]
+        texts = [
+            name for name in header if is_text_column_name(name) and name not in labels
+        ]
         unclear = [
-            name for name in header if not (is_label_name(name) or is_text_name(name))
+            name
+            for name in header
+            if not (is_label_column_name(name) or is_text_column_name(name))
         ]
     decided = (
-        _count_values_fixed_by_label(rows, header, labels[0])
+        _count_label_determined_column_values(rows, header, labels[0])
         if len(labels) == 1
         else {}
     )
@@ -167,18 +171,20 @@ def recognise_column_roles(
         if decided.get(name, 0) > 1:
             text, label = map(quote_for_message, (name, labels[0]))
             fault = f"the text {text} is the label {label} in other words"
-            raise make_content_error(
+            raise make_file_content_error(
                 location, fault, "a text that leaves it open", "leave it out"
             )
     if not chosen_columns:
         texts = [name for name in texts if decided.get(name, 0) < 2] or texts
         unclear = [
-            name for name in unclear if not (name in decided or is_metadata_name(name))
+            name
+            for name in unclear
+            if not (name in decided or is_metadata_column_name(name))
         ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
-        raise make_content_error(
+        raise make_file_content_error(
             location, *_describe_unclear_columns(location, rows, header)
         )
     unused: dict[str, list[str]] = {}
@@ -192,7 +198,7 @@ def _explain_unused_columns(
     rows: Table,
     header: list[str],
     chosen_columns: Sequence[str],
-    value_count_by_fixed_column: Mapping[str, int],
+    label_determined_column_value_counts: Mapping[str, int],
 ) -> dict[str, str]:
     """Return {column: reason} for the columns of a user's table that are not read.
 
@@ -200,26 +206,28 @@ def _explain_unused_columns(
 
     rows: the table, a list of (file and line, cells), with the header first.
     chosen_columns: the columns that are read, texts first, the label last.
-    value_count_by_fixed_column: {column: number of different values} of the columns
-    whose value follows from the label."""
+    label_determined_column_value_counts: {column: number of different values} of the
+    columns whose value follows from the label."""
     reasons, label = {}, chosen_columns[-1]
     for name in header:
         if name in chosen_columns:
             continue
-        if value_count_by_fixed_column.get(name, 0) > 1:
+        if label_determined_column_value_counts.get(name, 0) > 1:
             reasons[name] = "the label decides it"
-        elif _count_values_fixed_by_label(rows, header, name).get(label, 0) > 1:
+        elif (
+            _count_label_determined_column_values(rows, header, name).get(label, 0) > 1
+        ):
             reasons[name] = "it decides the label"
-        elif is_metadata_name(name):
+        elif is_metadata_column_name(name):
             reasons[name] = "no text, by its name"
-        elif name in value_count_by_fixed_column:
+        elif name in label_determined_column_value_counts:
             reasons[name] = "always the same"
         else:
             reasons[name] = "not named by you"
     return reasons
 
 
-def list_column_name_words(column_name: str) -> set[str]:
+def split_column_name_into_words(column_name: str) -> set[str]:
     """Return the words in the name of a column, in lower case.
 
     "reviewText2" gives "review" and "text". Words such as "review" or "id" tell whether
@@ -228,21 +236,21 @@ def list_column_name_words(column_name: str) -> set[str]:
     return {*every, *(word.removesuffix("s") for word in every)}
 
 
-def is_label_name(column_name: str) -> bool:
+def is_label_column_name(column_name: str) -> bool:
     return re.sub(r"\W", "_", column_name.lower()) in LABELS
 
 
-def is_text_name(column_name: str) -> bool:
+def is_text_column_name(column_name: str) -> bool:
     has_word = (
-        list_column_name_words(column_name) & TEXTS
-        and not list_column_name_words(column_name) & OTHERS
+        split_column_name_into_words(column_name) & TEXTS
+        and not split_column_name_into_words(column_name) & OTHERS
     )
     return column_name.lower() in LETTERS or bool(has_word)
 
 
-def is_metadata_name(column_name: str) -> bool:
+def is_metadata_column_name(column_name: str) -> bool:
     return column_name.lower() in INDEX or bool(
-        list_column_name_words(column_name) & OTHERS
+        split_column_name_into_words(column_name) & OTHERS
     )
 
 
@@ -250,10 +258,10 @@ def _header_looks_like_data_row(header: Sequence[str]) -> bool:
     """Return whether the first row of a table looks like data instead of column names:
     it has a number or a sentence, and no usual name of a label column."""
     looks = [NUMBER.fullmatch(name) or len(name.split()) > 4 for name in header]
-    return any(looks) and not any(map(is_label_name, header))
+    return any(looks) and not any(map(is_label_column_name, header))
 
 
-def _count_values_fixed_by_label(
+def _count_label_determined_column_values(
     rows: Table, header: list[str], label_column: str
 ) -> dict[str, int]:
     """Return {column: number of different values} of columns that the label determines.
@@ -309,13 +317,15 @@ def _describe_unclear_columns(
         for name, cells in _group_cells_by_column(rows, header).items()
         if name and cells.count("") <= FEW * len(cells)
     }
-    labels = [n for n in dict.fromkeys(header) if is_label_name(n)]
+    labels = [n for n in dict.fromkeys(header) if is_label_column_name(n)]
     labels = labels or [
-        n for n in columns if list_column_name_words(n) & LABELS and not is_text_name(n)
+        n
+        for n in columns
+        if split_column_name_into_words(n) & LABELS and not is_text_column_name(n)
     ]
-    labels = labels or [_find_probable_label(columns) or "LABEL"]
-    texts = [n for n in columns if is_text_name(n) and n not in labels]
-    rest = [n for n in columns if n not in labels and not is_metadata_name(n)]
+    labels = labels or [_find_probable_label_column(columns) or "LABEL"]
+    texts = [n for n in columns if is_text_column_name(n) and n not in labels]
+    rest = [n for n in columns if n not in labels and not is_metadata_column_name(n)]
     texts = texts or _find_columns_with_longest_texts(
         {name: columns[name] for name in rest}
     )
@@ -341,7 +351,7 @@ def _describe_missing_header(
     location = rows[0][0].rpartition(":")[0] or location
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _group_cells_by_column([(location, numbers), *rows], numbers)
-    label, texts, names = _find_probable_label(columns), 0, []
+    label, texts, names = _find_probable_label_column(columns), 0, []
     for number, cells in columns.items():
         is_long = sum(map(len, cells)) > 12 * len(cells) and number != label
         texts += is_long
@@ -368,7 +378,7 @@ def _find_columns_with_longest_texts(
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
-def _find_probable_label(cells_by_column: Mapping[str, Sequence[str]]) -> str:
+def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) -> str:
     """Return the column that is probably the label, or "" if there is none.
 
     It is the column with the fewest different values, but at least two. Columns without
@@ -378,7 +388,7 @@ def _find_probable_label(cells_by_column: Mapping[str, Sequence[str]]) -> str:
     counts = {
         n: len(set(cells))
         for n, cells in cells_by_column.items()
-        if n and not is_metadata_name(n)
+        if n and not is_metadata_column_name(n)
     }
     counts = {name: count for name, count in counts.items() if count > 1}
     return min(counts, key=counts.__getitem__, default="")
@@ -423,7 +433,9 @@ def fit_label_coding(
             is_sound, expected = row.label.lower() != "nan", "the name of a class"
         if not is_sound:
             fault = f"label {quote_for_message(row.label)}"
-            raise make_content_error(row.place, fault, expected, "mend or drop the row")
+            raise make_file_content_error(
+                row.place, fault, expected, "mend or drop the row"
+            )
     if label_kind == SCORES:
         count, most = len({*values.values()}), len(every)
         coding = _code_labels_as_scores(values, count <= most_classes)
@@ -434,7 +446,7 @@ def fit_label_coding(
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
         fix = f"name the columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
-        raise make_content_error(
+        raise make_file_content_error(
             f"{location}, column {label_column}", fault, kinds, fix
         )
     return coding
@@ -454,7 +466,7 @@ def _infer_label_kind(
     for row in rows:
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
-            raise make_content_error(row.place, fault, "one", "drop such rows")
+            raise make_file_content_error(row.place, fault, "one", "drop such rows")
     numbers = {value for value in number_by_label.values() if value is not None}
     if 2 * sum(value is not None for value in number_by_label.values()) <= len(
         number_by_label
@@ -518,11 +530,13 @@ def _code_labels_as_classes(
         name, fault = names[row.label], f"label {quote_for_message(row.label)}"
         if number_by_label[name] is None and name != row.label:
             fault, fix = f"{fault} beside {quote_for_message(name)}", "spell them alike"
-            raise make_content_error(row.place, fault, "one spelling of a class", fix)
+            raise make_file_content_error(
+                row.place, fault, "one spelling of a class", fix
+            )
         if name not in classes:
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
-            raise make_content_error(row.place, fault, expected, fix)
+            raise make_file_content_error(row.place, fault, expected, fix)
     first = ", ".join(order[:10])
     first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}

@@ -69,7 +69,7 @@ def tokenise_questions(
     one.
     max_question_tokens: the number of tokens to which questions are cut."""
     assert split.b is not None
-    before, between, after, types = _read_pair_format(tokenizer)
+    before, between, after, types = _infer_text_pair_format(tokenizer)
     # verbose=False hides the warning that a passage is longer than the model's input.
     plain = {"add_special_tokens": False, "verbose": False}
     questions = tokenizer(split.a, **plain)["input_ids"]
@@ -108,13 +108,14 @@ def tokenise_questions(
     return Features(columns, *fields, offsets, fullest)
 
 
-def cut_span_texts(split: Split, answer_spans: np.ndarray) -> list[str]:
+def extract_answer_texts(split: Split, answer_character_spans: np.ndarray) -> list[str]:
     """Return the answer texts of N questions, cut out of their passages.
 
     split: the questions in `a`, the passages in `b`.
-    answer_spans: start and end (exclusive) in characters [N, 2]; -1 and -1 give ""."""
+    answer_character_spans: start and end (exclusive) in characters [N, 2]; -1 and -1
+    give ""."""
     assert split.b is not None
-    spans = zip(split.b, answer_spans.tolist(), strict=True)
+    spans = zip(split.b, answer_character_spans.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
@@ -163,8 +164,10 @@ def find_best_spans(
         # Exclude tokens that cover no characters of the passage: byte-level tokenizers
         # have them for blanks.
         solid = spot[:, 0] < spot[:, 1]
-        i = _find_top_tokens(start, n_best, first, features.fullest[w] & solid)
-        j = _find_top_tokens(end, n_best, first, solid)
+        i = _find_top_passage_token_positions(
+            start, n_best, first, features.fullest[w] & solid
+        )
+        j = _find_top_passage_token_positions(end, n_best, first, solid)
         valid = (j >= i[:, None]) & (j - i[:, None] < max_answer_tokens)
         if not valid.any():
             continue
@@ -179,23 +182,23 @@ def find_best_spans(
     return BestSpans(places, null - best)
 
 
-def _find_top_tokens(
+def _find_top_passage_token_positions(
     logits: np.ndarray,
     n_best: int,
-    first_passage_token: int,
-    allowed_tokens: np.ndarray,
+    first_passage_token_position: int,
+    allowed_token_mask: np.ndarray,
 ) -> np.ndarray:
     """Return where an answer may begin or end in a window: the allowed passage tokens
     among the `n_best` tokens with the highest logits, best first, numbered from the
     first passage token.
 
     logits: the start or end logits of the window [T].
-    first_passage_token: the position of the first passage token in the window.
-    allowed_tokens: bool [n]: whether an answer may begin or end at each passage
+    first_passage_token_position: the position of the first passage token in the window.
+    allowed_token_mask: bool [n]: whether an answer may begin or end at each passage
     token."""
-    places = np.argsort(-logits, kind="stable")[:n_best] - first_passage_token
-    places = places[(places >= 0) & (places < len(allowed_tokens))]
-    return places[allowed_tokens[places]]
+    places = np.argsort(-logits, kind="stable")[:n_best] - first_passage_token_position
+    places = places[(places >= 0) & (places < len(allowed_token_mask))]
+    return places[allowed_token_mask[places]]
 
 
 class PairFormat(NamedTuple):
@@ -205,7 +208,7 @@ class PairFormat(NamedTuple):
     token_type_ids: np.ndarray  # Of the two texts [2].
 
 
-def _read_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
+def _infer_text_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
     """Return how a tokenizer puts special tokens around a pair of texts.
 
     The result has four parts: the ids of the special tokens before the first text,
@@ -229,7 +232,7 @@ class Window(NamedTuple):
 
 @lru_cache(maxsize=10_000)
 def _divide_into_windows(
-    token_count: int, window_tokens: int, stride: int
+    token_count: int, max_tokens_per_window: int, stride: int
 ) -> list[Window]:
     """Cut a passage of tokens into overlapping windows that fit into a model.
 
@@ -238,13 +241,15 @@ def _divide_into_windows(
     context around the token, and is the first of several with equal context.
 
     token_count: the number of tokens of the passage.
-    window_tokens: the number of passage tokens that fit into a window.
+    max_tokens_per_window: the number of passage tokens that fit into a window.
     stride: the number of tokens from the start of a window to the start of the next
-    one; at most `window_tokens` is used."""
-    step = min(stride, window_tokens)  # A longer step would leave tokens out.
-    starts = np.arange(1 + max(0, -(-(token_count - window_tokens) // step))) * step
+    one; at most `max_tokens_per_window` is used."""
+    step = min(stride, max_tokens_per_window)  # A longer step would leave tokens out.
+    starts = (
+        np.arange(1 + max(0, -(-(token_count - max_tokens_per_window) // step))) * step
+    )
     ends, spots = (
-        np.minimum(starts + window_tokens, token_count),
+        np.minimum(starts + max_tokens_per_window, token_count),
         np.arange(token_count),
     )
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)

@@ -13,7 +13,7 @@ import numpy as np
 from lib.core.names import Refused
 from lib.core.types import Json
 from lib.data import Split
-from lib.data.lines import make_content_error, read_json_value
+from lib.data.lines import make_file_content_error, read_json_value
 
 # What is expected, for the error that an answer is not in the passage at its position.
 PLACED = "text that begins there in the passage"
@@ -52,10 +52,10 @@ def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
     for path in json_paths:
         for row in read_questions(path):
             if not row.is_placed or (task_name == "SQuAD1" and not row.answers):
-                raise make_content_error(path, row, PLACED)
+                raise make_file_content_error(path, row, PLACED)
             rows.append(row)
     if not rows:
-        raise make_content_error(json_paths[0], "no questions", "some")
+        raise make_file_content_error(json_paths[0], "no questions", "some")
     return build_split(rows)
 
 
@@ -89,9 +89,9 @@ def read_questions(path: Path) -> list[Question]:
     path: an official JSON file, or a .jsonl file with rows of the Hugging Face hub."""
     rows = []
     try:
-        for row in _iterate_questions(path):
+        for row in _iterate_raw_questions(path):
             text, passage = row["question"].strip(), row["context"]
-            answers = _parse_answers(row["answers"])
+            answers = _parse_answer_texts_and_starts(row["answers"])
             is_placed = all(
                 said and passage.find(said, start) == start for said, start in answers
             )
@@ -101,10 +101,10 @@ def read_questions(path: Path) -> list[Question]:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         layout = "SQuAD's layout, data[].paragraphs[].qas[]"
-        raise make_content_error(path, repr(error), layout) from None
+        raise make_file_content_error(path, repr(error), layout) from None
 
 
-def _iterate_questions(path: Path) -> Iterator[Json]:
+def _iterate_raw_questions(path: Path) -> Iterator[Json]:
     """Yield each question of a file as a dict with "id", "question", "answers", and its
     passage under "context"."""
     content = read_json_value(path)
@@ -117,7 +117,9 @@ def _iterate_questions(path: Path) -> Iterator[Json]:
                 yield {"context": paragraph["context"], **question}
 
 
-def _parse_answers(answer_field: Json | list[Json]) -> list[tuple[str, int]]:
+def _parse_answer_texts_and_starts(
+    answer_field: Json | list[Json],
+) -> list[tuple[str, int]]:
     """Return the answers of a question as [(text, start in characters)]; [] for none.
 
     answer_field: the question's entry "answers": a list of answers, or, as the Hugging

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lib.core import paths
-from lib.core.disk import cache_on_disk
+from lib.core.disk import read_disk_cache_or_compute
 from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Json
 from lib.data import check_digest, find_local_or_committed_digest
@@ -29,7 +29,7 @@ from lib.data.lines import iterate_lines
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
-def files(corpus_name: str) -> list[Path]:
+def list_corpus_files(corpus_name: str) -> list[Path]:
     """Return the text files of a corpus for pre-training, in the order of their names.
 
     Where the corpus has files with "train" in their names, only these are returned.
@@ -44,26 +44,26 @@ def files(corpus_name: str) -> list[Path]:
         text_files = sorted(folder.glob("*.txt"))
         if not text_files:
             fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
-            raise Absent(f"no text under {paths.format_path(folder)}: {fix}")
+            raise Absent(f"no text under {paths.format_project_path(folder)}: {fix}")
         chosen += [path for path in text_files if "train" in path.name] or text_files
     return chosen
 
 
 def read_documents(
-    text_files: Iterable[Path], max_paragraphs: int | None = None
+    text_files: Iterable[Path], max_paragraphs_per_document: int | None = None
 ) -> Iterator[list[str]]:
     """Yield the documents of several text files, each as a list of its paragraphs.
 
     A line of a file is a paragraph. A document ends at a blank line, at the end of a
-    file, and after `max_paragraphs` paragraphs. Raises Refused where a file is not
-    UTF-8 or UTF-16."""
+    file, and after `max_paragraphs_per_document` paragraphs. Raises Refused where a
+    file is not UTF-8 or UTF-16."""
     for path in text_files:
         document = []
         for line in chain(iterate_lines(path), [""]):
             text = line.strip()
             if text:
                 document.append(text)
-            if document and (not text or len(document) == max_paragraphs):
+            if document and (not text or len(document) == max_paragraphs_per_document):
                 yield document
                 document = []
 
@@ -82,7 +82,10 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
     most, title = TEXTS[corpus_name]
     yield from filter(
         None,
-        (document[title:] for document in read_documents(files(corpus_name), most)),
+        (
+            document[title:]
+            for document in read_documents(list_corpus_files(corpus_name), most)
+        ),
     )
 
 
@@ -104,7 +107,7 @@ def digest_documents(
 
     document_count: the number of documents to read; None reads all."""
 
-    def count_and_digest() -> list[int | str]:
+    def count_and_digest_documents() -> list[int | str]:
         number, body = 0, hashlib.sha256()
         for document in islice(iterate_documents(corpus_name), document_count):
             number += 1
@@ -113,7 +116,11 @@ def digest_documents(
         return [number, body.hexdigest()[:16]]
 
     key = ["text", corpus_name, document_count]
-    return CorpusDigest(*cache_on_disk(key, files(corpus_name), count_and_digest))
+    return CorpusDigest(
+        *read_disk_cache_or_compute(
+            key, list_corpus_files(corpus_name), count_and_digest_documents
+        )
+    )
 
 
 def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
@@ -123,7 +130,8 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     "documents" if all are used. `load` takes it and reads the text. Where the corpus
     is missing, the digest is taken from this project's file `data/digests.json`, so
     that training runs of other machines are found. Where the file has none, it is
-    "absent" within `allow_absent_data`, and FileNotFoundError is raised elsewhere.
+    "absent" within `allow_and_record_absent_data`, and FileNotFoundError is raised
+    elsewhere.
 
     document_count: the number of documents from the start of the corpus; None takes
     all."""
@@ -136,7 +144,7 @@ def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json
     )
 
 
-def load(corpus_descriptor: Json) -> Iterator[list[str]]:
+def iterate_verified_documents(corpus_descriptor: Json) -> Iterator[list[str]]:
     """Return an iterator over the documents of a corpus for pre-training.
 
     A document is a list of paragraphs. Raises Refused where the documents have another

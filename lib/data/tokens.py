@@ -53,20 +53,20 @@ class Rows:
     def __getitem__(self, row: int) -> np.ndarray:
         return self.ids[self.ends[row] : self.ends[row + 1]]
 
-    def lengths(self) -> np.ndarray:
+    def compute_row_lengths(self) -> np.ndarray:
         return np.diff(self.ends)
 
-    def used_ids(self) -> np.ndarray:
+    def list_distinct_token_ids(self) -> np.ndarray:
         """Return the different token ids that occur in these rows of text, sorted.
 
         Only the embeddings of such tokens get gradients in a training on the rows."""
         return np.unique(self.ids)
 
 
-def cache_rows(
+def load_or_compute_rows(
     cache_key: str,
     iterate_rows: Callable[[], Iterable[Columns]],
-    columns: Sequence[str],
+    column_names: Sequence[str],
 ) -> dict[str, Rows]:
     """Return the tokenised rows of a data set from a cache on disk.
 
@@ -79,42 +79,42 @@ def cache_rows(
     iterate_rows: function that yields {model input: list of values} for each row; the
     lists of a row have one length. It is called only where the cache is missing or
     damaged.
-    columns: the names of the model inputs, such as "input_ids"."""
+    column_names: the names of the model inputs, such as "input_ids"."""
     folder = paths.runs_root() / ".tokens" / "ids" / cache_key
     file = folder / f"{cache_key}.ids"
     if disk.describe_folder_damage(folder) or not file.exists():
         disk.remove_path(folder)
         try:
-            _write_rows(folder, file.name, iterate_rows, columns)
+            _write_rows(folder, file.name, iterate_rows, column_names)
         except OSError:
             # Ignore the error if another process has written the rows meanwhile.
             if disk.describe_folder_damage(folder):
                 raise
-    ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(columns))
+    ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(column_names))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
-    return {name: Rows(ids[:, i], ends) for i, name in enumerate(columns)}
+    return {name: Rows(ids[:, i], ends) for i, name in enumerate(column_names)}
 
 
 def _write_rows(
     folder: Path,
     file_name: str,
     iterate_rows: Callable[[], Iterable[Columns]],
-    columns: Sequence[str],
+    column_names: Sequence[str],
 ) -> None:
     ends = array("q", [0])
     with disk.write_atomically(folder) as place:
         place.mkdir()
         with open(place / file_name, "wb") as file:
             for row in iterate_rows():
-                ids = np.array([row[file_name] for file_name in columns], np.int32)
+                ids = np.array([row[file_name] for file_name in column_names], np.int32)
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)
         disk.write_manifest(place)
 
 
-def split_chunks(rows: Iterable[T], size: int = 1000) -> Iterator[list[T]]:
-    """Yield the items of an iterable in lists of up to `size` items."""
+def split_into_chunks(rows: Iterable[T], chunk_size: int = 1000) -> Iterator[list[T]]:
+    """Yield the items of an iterable in lists of up to `chunk_size` items."""
     rows = iter(rows)
-    while part := list(islice(rows, size)):
+    while part := list(islice(rows, chunk_size)):
         yield part

@@ -59,7 +59,7 @@ AUXILIARIES = {
 TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
 
 
-def _find_wrong_form(rng: Random, word: Word) -> str | None:
+def _find_ungrammatical_word_form(rng: Random, word: Word) -> str | None:
     """Return another form of a word that is ungrammatical in its place.
 
     Examples are "sleep" for "sleeps" and "every" for "two". Negative examples of a toy
@@ -82,7 +82,7 @@ def _misinflect_word(rng: Random, words: Words) -> Words | None:
     wrong = [
         (i, other)
         for i, word in enumerate(words)
-        if (other := _find_wrong_form(rng, word))
+        if (other := _find_ungrammatical_word_form(rng, word))
     ]
     if wrong:
         i, other = pick_option(rng, wrong)
@@ -107,17 +107,17 @@ FAULTS = (_swap_words,) * 5 + (_misinflect_word,) * 3 + (_break_transitivity,) *
 def _make_cola_row(
     rng: Random,
     label: int,
-    faults: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
+    fault_functions: Sequence[Callable[[Random, Words], Words | None]] = FAULTS,
 ) -> Texts:
     """Generate the text of a row of the toy imitation of CoLA.
 
     CoLA asks whether a sentence is grammatical. Returns a tuple of one sentence.
 
     label: 1 gives a grammatical sentence, 0 an ungrammatical one.
-    faults: functions f(rng, words) that make a sentence ungrammatical, or return None
-    where they cannot; one is drawn at random. Grammatical sentences are drawn from the
-    sentences that the fault can change, so that the label does not depend on their
-    form."""
+    fault_functions: functions f(rng, words) that make a sentence ungrammatical, or
+    return None where they cannot; one is drawn at random. Grammatical sentences are
+    drawn from the sentences that the fault can change, so that the label does not
+    depend on their form."""
     while True:
         verbs = pick_option(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {
@@ -126,16 +126,16 @@ def _make_cola_row(
             "clause_probability": 0.1,
         }
         p = sample_event(
-            rng, verbs, random_quantifiers=True, modifier_probabilities=modifiers
+            rng, verbs, random_quantifiers=True, agent_sampling_probabilities=modifiers
         )
         words = make_clause(
             replace(p, passive=p.patient is not None and rng.random() < 0.3)
         )
-        if broken := pick_option(rng, faults)(rng, words):
+        if broken := pick_option(rng, fault_functions)(rng, words):
             return (join_words(words if label else broken),)
 
 
-def _draw_events(rng: Random, event_count: int = 1) -> list[Event]:
+def _sample_events(rng: Random, event_count: int = 1) -> list[Event]:
     """Draw random Events (meanings of clauses) for the texts of one row of a toy task.
 
     Each has an agent and a patient, as in "the pig was chased by the dog". All nouns
@@ -179,7 +179,7 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
     return event
 
 
-def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
+def _restate_or_negate_event(rng: Random, event: Event, same_meaning: bool) -> Event:
     """Return a paraphrase of an Event (meaning of a clause), or the paraphrase negated.
 
     It is the meaning of the second text of a toy pair. Negation adds or removes the
@@ -193,7 +193,7 @@ def _affirm_or_deny(rng: Random, event: Event, same_meaning: bool) -> Event:
     return negate_event(_restate_event(rng, event, int(rng.random() < 0.75)))
 
 
-def _draw_event_pair(
+def _sample_events_for_text_pair(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
     """Draw the meanings of two texts for a row of the toy imitation of RTE.
@@ -205,15 +205,15 @@ def _draw_event_pair(
     same_meaning: whether the second text has the same meaning. Otherwise each of its
     events is the negation of that in the first text."""
     if rng.random() < 0.5:
-        [p] = _draw_events(rng)
-        return [p], [_affirm_or_deny(rng, p, same_meaning)]
-    one, other = _draw_events(rng, 2)
+        [p] = _sample_events(rng)
+        return [p], [_restate_or_negate_event(rng, p, same_meaning)]
+    one, other = _sample_events(rng, 2)
     said = [one, replace(other, positive=not one.positive)]
     again = [_restate_event(rng, p, 1) for p in said]
     return said, again if same_meaning else [negate_event(p) for p in again]
 
 
-def _draw_pair_with_clauses(
+def _sample_events_with_relative_clauses(
     rng: Random, same_meaning: bool
 ) -> tuple[list[Event], list[Event]]:
     """Draw the meanings of two texts with relative clauses for a toy task like RTE.
@@ -225,16 +225,16 @@ def _draw_pair_with_clauses(
     same_meaning: whether the second text has the same meaning. Otherwise it negates the
     event, or its relative clause is at the other noun."""
     meaning = "same" if same_meaning else pick_option(rng, ("other", "denied"))
-    [p] = _draw_events(rng)
+    [p] = _sample_events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
         # Draw until agent and patient are both persons or both animals. Otherwise "who"
         # (for persons) or "that" (for animals) would reveal the label.
-        [p] = _draw_events(rng)
+        [p] = _sample_events(rng)
     said = replace(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
     )
     slots = g.ROLES[:: pick_option(rng, (1, -1))]
-    again = _affirm_or_deny(rng, p, meaning != "denied")
+    again = _restate_or_negate_event(rng, p, meaning != "denied")
     return [_attach_clause(p, slots[0], said)], [
         _attach_clause(again, slots[meaning == "other"], said)
     ]
@@ -258,7 +258,12 @@ def _make_rte_row(rng: Random, label: int) -> Texts:
     label: 0 gives texts with the same meaning, 1 gives texts with different
     meanings."""
     both = pick_option(
-        rng, (_draw_event_pair, _draw_event_pair, _draw_pair_with_clauses)
+        rng,
+        (
+            _sample_events_for_text_pair,
+            _sample_events_for_text_pair,
+            _sample_events_with_relative_clauses,
+        ),
     )(rng, label == 0)
     return tuple(join_words(join_clauses(map(make_clause, events))) for events in both)
 
@@ -279,7 +284,7 @@ def _make_squad_row(rng: Random, label: int) -> SquadTexts:
 
     label: 0 asks for the agent of a sentence, 1 for its patient. 2 asks for one of the
     two, drawn at random, but with the event negated, so that there is no answer."""
-    first, beside = _draw_events(rng, 2)
+    first, beside = _sample_events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick_option(rng, (1, -1))]
     if rng.random() < 0.6:
@@ -317,7 +322,7 @@ def _make_tense_row(rng: Random, label: int) -> Texts:
                 _attach_clause(
                     p,
                     pick_option(rng, g.ROLES),
-                    g.make_relative_clause_event(rng, inner),
+                    g.remove_participant_for_relative_clause(rng, inner),
                 )
             )
         ),
@@ -329,7 +334,7 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "RTE": _make_rte_row,
     "SQuAD1": _make_squad_row,
     "SQuAD2": _make_squad_row,
-    "BigramShift": partial(_make_cola_row, faults=(_swap_words,)),
+    "BigramShift": partial(_make_cola_row, fault_functions=(_swap_words,)),
     "Tense": _make_tense_row,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
@@ -354,13 +359,13 @@ def load(task_name: str) -> dict[str, Split]:
     KeyError for another name."""
     seen, names = set(), list(ROWS[task_name])
     splits = {
-        name: _draw_split(task_name, name, seen)
+        name: _generate_split(task_name, name, seen)
         for name in sorted(names, key="train".__eq__)
     }
     return {name: splits[name] for name in names}
 
 
-def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
+def _generate_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
     """Generate one split of a toy task, the same in every call with the same arguments.
 
     The labels take turns, so that they are equally frequent, then the rows are
@@ -390,16 +395,16 @@ def _draw_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
     return replace(split, answers=answers)
 
 
-def generate_passages(sentence_count: int, seed: int) -> list[str]:
+def generate_passages(total_sentence_count: int, seed: int) -> list[str]:
     """Generate a toy corpus for pre-training: a list of passages of two sentences each.
 
     It needs no download, and has the vocabulary of the toy tasks. The two sentences of
     a passage have the same meaning (60 %), or are unrelated; all are grammatical.
 
-    sentence_count: the number of sentences in all; an odd number is rounded up.
+    total_sentence_count: the number of sentences in all; an odd number is rounded up.
     seed: another seed gives other passages."""
     rng, passages = random.Random(f"{seed} corpus"), []
-    while 2 * len(passages) < sentence_count:
+    while 2 * len(passages) < total_sentence_count:
         said_twice = _make_rte_row(rng, 0)
         good = *_make_cola_row(rng, 1), *_make_cola_row(rng, 1)
         passages.append(" ".join(said_twice if rng.random() < 0.6 else good))

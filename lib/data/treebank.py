@@ -42,7 +42,7 @@ import numpy as np
 
 from lib.core.names import Absent, Refused
 from lib.data import Split
-from lib.data.lines import MEND, make_content_error, read_lines
+from lib.data.lines import MEND, make_file_content_error, read_lines
 from lib.data.read import SENTEVAL
 
 if TYPE_CHECKING:
@@ -138,31 +138,33 @@ def read_sentences(path: Path | str) -> list[Sentence]:
         elif rows:
             try:
                 sentences.append(
-                    _parse_sentence(rows, f"{path.name}: {document or len(sentences)}")
+                    _parse_conllu_sentence(
+                        rows, f"{path.name}: {document or len(sentences)}"
+                    )
                 )
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
-                raise make_content_error(place, fault, tree, MEND) from None
+                raise make_file_content_error(place, fault, tree, MEND) from None
             rows = []
     return sentences
 
 
-def _parse_sentence(rows: list[list[str]], document: str) -> Sentence:
+def _parse_conllu_sentence(rows: list[list[str]], document_name: str) -> Sentence:
     """Return the annotated Sentence that the lines of a CoNLL-U file describe.
 
     Words without a lemma get the word as their lemma, and subtypes of relations are
     dropped. Raises ValueError or IndexError where the heads are no tree with one root.
 
     rows: the ten fields of each word's line.
-    document: the name of the sentence's document."""
+    document_name: the name of the sentence's document."""
     columns = list(zip(*rows, strict=True))
     ids, words, lemmas, kinds, _, features, heads, relations, _, _ = columns
     heads = tuple(int(head) - 1 for head in heads)
     pairs = zip(words, lemmas, strict=True)
     lemmas = tuple((w if lemma == "_" else lemma).lower() for w, lemma in pairs)
     relations = tuple(name.split(":")[0] for name in relations)
-    s = Sentence(words, lemmas, kinds, features, heads, relations, document)
+    s = Sentence(words, lemmas, kinds, features, heads, relations, document_name)
     is_counted = [int(i) for i in ids] == [*range(1, len(ids) + 1)]
     if not is_counted or heads.count(-1) != 1 or max(compute_depths(s)) >= len(rows):
         raise ValueError
@@ -187,8 +189,8 @@ def compute_depths(sentence: Sentence) -> list[int]:
     return [len(list_ancestors(sentence, i)) - 1 for i in range(len(sentence.heads))]
 
 
-def _read_feature(sentence: Sentence, position: int, feature: str) -> str:
-    match = re.search(rf"(?:^|\|){feature}=([^|]+)", sentence.features[position])
+def _read_feature(sentence: Sentence, position: int, feature_name: str) -> str:
+    match = re.search(rf"(?:^|\|){feature_name}=([^|]+)", sentence.features[position])
     return match[1] if match else ""
 
 
@@ -230,7 +232,7 @@ def _find_target_word(
     return TargetWord(_NAMES[feature_by_position[i]], sentence.lemmas[i])
 
 
-def find_tense(sentence: Sentence) -> TargetWord | None:
+def find_verb_with_tense(sentence: Sentence) -> TargetWord | None:
     """Return (label, lemma) of the verb whose tense the probing task Tense asks about.
 
     The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
@@ -243,7 +245,7 @@ def find_tense(sentence: Sentence) -> TargetWord | None:
     )
 
 
-def find_word_with_number(
+def find_noun_with_grammatical_number(
     sentence: Sentence, dependency_relation: str
 ) -> TargetWord | None:
     """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
@@ -375,10 +377,10 @@ class _Treebank:
             if self.times[form] in _ODD:
                 self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
-    def _find_frequency_class(self, form: Form) -> FrequencyClass:
+    def _find_frequency_class(self, word_form: Form) -> FrequencyClass:
         # Words count as equally frequent if the bit lengths of their counts are equal:
         # such counts differ by less than a factor of two.
-        return FrequencyClass(*form[1:], self.times[form].bit_length())
+        return FrequencyClass(*word_form[1:], self.times[word_form].bit_length())
 
     def make_example(
         self, task_name: str, sentence: Sentence, rng: Random
@@ -427,9 +429,9 @@ class _Treebank:
                 else None
             )
         label_and_key = (
-            find_tense(sentence)
+            find_verb_with_tense(sentence)
             if task_name == "Tense"
-            else find_word_with_number(sentence, _RELATION[task_name])
+            else find_noun_with_grammatical_number(sentence, _RELATION[task_name])
         )
         return ProbingExample(*label_and_key, words) if label_and_key else None
 
@@ -525,7 +527,7 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
     columns = ("order", "index", *ProbingExample._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
     rows["part"] = rows["key"].map(
-        _assign_keys_to_splits(rows, task_name == "WordContent")
+        _assign_group_keys_to_splits(rows, task_name == "WordContent")
     )
     codes = {label: code for code, label in enumerate(TASKS[task_name].labels)}
     place = rows.groupby(["part", "stratum", "label"]).cumcount()
@@ -546,7 +548,9 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
     return splits
 
 
-def _assign_keys_to_splits(rows: pd.DataFrame, stratify_by_label: bool) -> SplitByKey:
+def _assign_group_keys_to_splits(
+    rows: pd.DataFrame, stratify_by_label: bool
+) -> SplitByKey:
     """Assign the keys of rows to splits, and return {key: "train", "dev" or "test"}.
 
     All rows of a key, such as a lemma, go to the same split, so that a model cannot

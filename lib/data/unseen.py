@@ -46,7 +46,7 @@ class _Split(Protocol):
     @property
     def y(self) -> np.ndarray: ...
     def __len__(self) -> int: ...
-    def select_rows(self, rows: Sequence[int] | np.ndarray) -> "_Split": ...
+    def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "_Split": ...
 
 
 def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
@@ -59,7 +59,7 @@ def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
     ]
 
 
-def count_words(split: _Split) -> np.ndarray:
+def count_words_per_row(split: _Split) -> np.ndarray:
     """Return the number of words in each of the N rows of a Split, [N]; both texts of a
     pair count."""
     return np.array(
@@ -79,7 +79,7 @@ def list_ngrams(text: Text, *lengths: int) -> list[Text]:
     ]
 
 
-def list_ngrams_for_overlap(text: Text) -> list[Text]:
+def list_ngrams_for_overlap_check(text: Text) -> list[Text]:
     """Return the word sequences by which a text is compared with others for overlap.
 
     They are all sequences of four consecutive words, or the whole text if it is
@@ -113,7 +113,7 @@ def select_rows_without_shared_text(
     }
     short = {text for text in taken_texts if len(text) < WORDS}
 
-    def shares_text(text: Text) -> bool:
+    def shares_ngram_with_taken_rows(text: Text) -> bool:
         if len(text) >= WORDS:
             return not taken_parts.isdisjoint(list_ngrams(text, WORDS))
         return text in taken_parts or not short.isdisjoint(list_ngrams(text, *SHORTER))
@@ -121,7 +121,9 @@ def select_rows_without_shared_text(
     new = (
         row
         for row in candidate_rows
-        if not any(map(shares_text, split_texts_into_words(split, row)))
+        if not any(
+            map(shares_ngram_with_taken_rows, split_texts_into_words(split, row))
+        )
     )
     return list(islice(new, max_rows))
 
@@ -157,7 +159,7 @@ def cluster_rows_by_shared_text(
             shared = [text]
             if not only_equal_texts:
                 within = [part for part in list_ngrams(text, *SHORTER) if part in short]
-                shared = list_ngrams_for_overlap(text) + within
+                shared = list_ngrams_for_overlap_check(text) + within
             for mark in shared:
                 parent[find_root(row)] = find_root(first.setdefault(mark, row))
     return np.unique([find_root(row) for row in range(len(rows))], return_inverse=True)[
@@ -165,7 +167,7 @@ def cluster_rows_by_shared_text(
     ]
 
 
-def compute_labels_and_clusters_of_scored_rows(
+def compute_labels_and_overlap_clusters(
     unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
 ) -> Arrays:
     """Return the arrays needed to score predictions for test rows and development rows.
@@ -192,13 +194,15 @@ def compute_labels_and_clusters_of_scored_rows(
         seen.isdisjoint(split_texts_into_words(unseen_split, row))
         for row in range(len(unseen_split))
     ]
-    positions = np.flatnonzero(new & (count_words(unseen_split) >= LONG))
+    positions = np.flatnonzero(new & (count_words_per_row(unseen_split) >= LONG))
     cluster = cluster_rows_by_shared_text(
         dev_split,
         unseen_split.select_rows(positions),
         only_equal_texts=train_split is not None,
     )
-    lengths = np.concatenate([count_words(dev_split), count_words(unseen_split)])
+    lengths = np.concatenate(
+        [count_words_per_row(dev_split), count_words_per_row(unseen_split)]
+    )
     return {
         "labels": unseen_split.y,
         "judged": positions,

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from lib.core.spec import Spec, find_ancestors, from_json, remove_absolute_paths
+from lib.core.spec import (
+    Spec,
+    find_transitive_input_specs,
+    from_json,
+    remove_absolute_paths,
+)
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task, own
@@ -17,7 +22,7 @@ from lib.export.opened import find_task
 from lib.report.tables import escape_markdown_line
 
 
-def make_card(run: Run, export_report: Json) -> ModelCard:
+def make_model_card(run: Run, export_report: Json) -> ModelCard:
     """Return the model card, the README.md of an exported model.
 
     It says how the model was made, its size and its scores, and how to open it.
@@ -27,11 +32,11 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
     `lib.export.writer.export_model` returns them: the differences of outputs after the
     export, the Auto class, whether it needs `trust_remote_code`, and the size."""
     spec, task = from_json(run.spec), find_task(run)
-    behind = find_ancestors([spec])
+    behind = find_transitive_input_specs([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
     bases = [Path(name).name for name in names]
     return ModelCard.from_template(
-        make_metadata(run, task, names),
+        make_model_card_metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         title=escape_markdown_line(
             f"{format_task_title(run, task) if task else 'Encoder'}, {run.name}"
@@ -40,7 +45,7 @@ def make_card(run: Run, export_report: Json) -> ModelCard:
         remote=", trust_remote_code=True" * export_report["remote"],
         scores=select_task_metrics(run, task),
         described=json.dumps(remove_absolute_paths(spec.args.get("data", {}))),
-        method="\n".join(describe_runs_behind_model(spec)),
+        method="\n".join(format_run_history_lines(spec)),
         **{"run": run, "exported": export_report, "task": task, "bases": bases},
     )
 
@@ -53,7 +58,7 @@ def format_task_title(run: Run, task: Task) -> str:
     return own.format_task_title(task.name) if is_own else task.name
 
 
-def make_metadata(
+def make_model_card_metadata(
     run: Run, task: Task | None, checkpoint_names: list[str]
 ) -> ModelCardData:
     """Return the metadata that the Hugging Face hub reads at the top of a model card.
@@ -87,7 +92,7 @@ def make_metadata(
     )
 
 
-def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
+def format_run_history_lines(spec: Spec) -> Iterator[str]:
     """Yield a line of Markdown for each piece of work that led to a model.
 
     Such work is a training, a ranking of heads, a search and so on. A line has a
@@ -98,7 +103,8 @@ def describe_runs_behind_model(spec: Spec) -> Iterator[str]:
     spec: the description of the training that made the model. Its inputs are the
     descriptions of the earlier work."""
     behind = sorted(
-        find_ancestors([spec]), key=lambda ancestor: len(find_ancestors([ancestor]))
+        find_transitive_input_specs([spec]),
+        key=lambda ancestor: len(find_transitive_input_specs([ancestor])),
     )
     for number, run_spec in enumerate([*behind, spec], 1):
         args = {

@@ -48,7 +48,7 @@ class OpenedRun:
     run: Run
 
     @cached_property
-    def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    def _model_and_tokenizer(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         from lib.model import backbone
 
         return backbone.load(find_run_with_weights(self.run).model_folder)
@@ -58,11 +58,11 @@ class OpenedRun:
         """Return the trained model in float32 and eval mode.
 
         Raises Absent where its weights were not saved."""
-        return self._loaded[0]
+        return self._model_and_tokenizer[0]
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        return self._loaded[1]
+        return self._model_and_tokenizer[1]
 
     @property
     def task(self) -> Task | None:
@@ -117,8 +117,11 @@ class OpenedRun:
 DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 
-def load(
-    name: str, profile: str = "toy", keep_weights: bool = False, **row_labels: Any
+def open_finished_run(
+    run_or_notebook_name: str,
+    profile: str = "toy",
+    keep_weights: bool = False,
+    **row_labels: Any,
 ) -> OpenedRun:
     """Open a finished run (training or measurement) with its model and predictions.
 
@@ -129,21 +132,23 @@ def load(
     it compares. Raises Refused where no run or several fit, and Absent for a run that
     was not made.
 
-    name: a part of a notebook's name, or a part of a run's name that no other run has.
-    A text with "-", and a hexadecimal digest, are taken for the name of a run.
+    run_or_notebook_name: a part of a notebook's name, or a part of a run's name that no
+    other run has. A text with "-", and a hexadecimal digest, are taken for the name of
+    a run.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
     keep_weights: whether a missing run of a notebook, or a run without weights, is made
     (again) and its weights are kept.
     row_labels: labels of one run of the notebook, such as task and seed."""
-    if "-" in name or DIGEST.fullmatch(name):
-        run = find_run(name)
+    if "-" in run_or_notebook_name or DIGEST.fullmatch(run_or_notebook_name):
+        run = find_run(run_or_notebook_name)
     else:
-        spec = find_spec(name, profile, row_labels)
+        spec = find_spec(run_or_notebook_name, profile, row_labels)
         run = Store().look_up_state(spec)["run"]
         if not run and keep_weights:
-            run = execute_with_weights(spec)
+            run = execute_run_and_keep_weights(spec)
         if not run:
-            fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
+            command = f"python -m lib run {run_or_notebook_name} --profile {profile}"
+            fix = f"`{command}`, or lib.load(..., keep=True)"
             raise Absent(f"{spec.name} is not made yet: {fix} makes it")
     return OpenedRun(find_run_with_weights(run, keep_weights) if keep_weights else run)
 
@@ -160,7 +165,9 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
     profile: the size of the experiments, such as "toy" or "mini".
     row_labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
     path = notebook.find_notebooks([notebook_id])[0]
-    rows = notebook.execute_grid_code(path, {"profile": profile}).get("grid", [])
+    rows = notebook.list_grid_rows_by_variable(path, {"profile": profile}).get(
+        "grid", []
+    )
     hits = [row for row in rows if all(row.get(c) == v for c, v in row_labels.items())]
     if len(specs := {row.spec for row in hits}) != 1:
         lines = [row.labels for row in (hits or rows)[:9]]
@@ -182,7 +189,7 @@ def find_run(name_part: str) -> Run:
 
     name_part: such as "finetune-0a1b2c3d4e5f/0" (kind of work, digest, seed), or a
     part."""
-    runs = {run.name: run for run in Store().list_runs()}
+    runs = {run.name: run for run in Store().iterate_finished_runs()}
     hits = (
         [name_part]
         if name_part in runs
@@ -212,7 +219,7 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     if here := Store().find_run(spec, needs_weights=True):
         return here
     if execute_if_missing:
-        return execute_with_weights(spec)
+        return execute_run_and_keep_weights(spec)
     why = "is a record, and records have" if run.origin == "record" else "kept"
     raise Absent(
         f"{run.name} {why} no weights: `python -m lib export {run.name} --keep`, or "
@@ -220,7 +227,7 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     )
 
 
-def execute_with_weights(spec: Spec) -> Run:
+def execute_run_and_keep_weights(spec: Spec) -> Run:
     """Execute the run that a Spec describes, keep its weights, and return the run.
 
     A Spec has the step, arguments, inputs and seed of a training. Inputs that are

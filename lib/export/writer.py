@@ -77,15 +77,15 @@ def export_model(
     no classification head.
     onnx: whether `model.onnx` is written too."""
     folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
-    check_export(model, folder, onnx)
+    check_export_preconditions(model, folder, onnx)
     samples = [
         (batch, compute_outputs(model, batch)) for batch in sample_random_batches(model)
     ]
     backbone.save(set_class_names(model, class_names), tokenizer, folder)
-    remote = copy_code_of_changed_model(folder)
+    remote = copy_model_code_if_needed(folder)
     name = find_auto_class_name(backbone.read_model_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
-    with backbone.silence_transformers():
+    with backbone.silence_transformers_logging():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
     forms, apart = {"this folder": partial(compute_outputs, again)}, {}
     if onnx:
@@ -106,15 +106,17 @@ def export_model(
     return {"forms": apart, "auto": name, "remote": remote, **count_parameters(again)}
 
 
-def check_export(model: PreTrainedModel, folder: Path, onnx: bool) -> None:
+def check_export_preconditions(
+    model: PreTrainedModel, export_folder: Path, onnx: bool
+) -> None:
     """Raise Refused where a model cannot be exported, before anything is written.
 
     That is so where the new folder is not empty. With `onnx` it is also so where the
     model is no classifier of a supported family, has parts that cannot be written as
     ONNX, or packages are missing."""
-    if folder.exists() and any(folder.iterdir()):
+    if export_folder.exists() and any(export_folder.iterdir()):
         raise Refused(
-            f"{folder} is not empty: name a new folder with --to, or delete it"
+            f"{export_folder} is not empty: name a new folder with --to, or delete it"
         )
     if onnx:
         ops, cls = (
@@ -150,29 +152,29 @@ def set_class_names(
     return model
 
 
-def copy_code_of_changed_model(folder: Path) -> bool:
+def copy_model_code_if_needed(export_folder: Path) -> bool:
     """Copy the code of a pruned or otherwise changed model into its exported folder.
 
     So transformers opens it with `trust_remote_code` and without this project. An
     `auto_map` in the configuration says which class opens it. Return whether code was
     copied; a model of a standard architecture needs none.
 
-    folder: the exported folder, which has the configuration and the weights."""
-    if not backbone.has_saved_surgery(folder):
+    export_folder: the exported folder, which has the configuration and the weights."""
+    if not backbone.has_saved_surgery(export_folder):
         return False
-    config, code = backbone.read_configuration(folder), Path(modeling.__file__)
+    config, code = backbone.read_configuration(export_folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
     files = [inspect.getfile(find_surgery_function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
-        shutil.copy(path, folder)
+        shutil.copy(path, export_folder)
     # Add imports of these modules, because transformers copies only imported files.
-    with (folder / code.name).open("a") as file:
+    with (export_folder / code.name).open("a") as file:
         file.writelines(f"from .{name} import prune  # noqa\n" for name in methods)
-    name = backbone.read_model_class_name(folder)
+    name = backbone.read_model_class_name(export_folder)
     config_class = getattr(modeling, name).config_class.__name__
     classes = {"AutoConfig": config_class, find_auto_class_name(name): name}
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (export_folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return True
 
 
@@ -209,7 +211,7 @@ def write_onnx(
     import onnxruntime
     from onnxscript import opset18
 
-    def write_int8_product(a: Any, b: Any) -> Any:
+    def make_int8_matmul_node(a: Any, b: Any) -> Any:
         """Return the ONNX node for the product of two int8 matrices, summed in int32.
 
         PyTorch's exporter has no translation of this product, which quantised layers
@@ -224,7 +226,7 @@ def write_onnx(
         "output_names": ["logits"],
         "dynamic_shapes": free,
         "custom_translation_table": {
-            torch.ops.aten._int_mm.default: write_int8_product
+            torch.ops.aten._int_mm.default: make_int8_matmul_node
         },
     }
     torch.onnx.export(

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from lib.methods import PruningPlan
 
 
-def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
+def plan_pruning(encoder_shape: Any, kept_flops_share: float) -> PruningPlan:
     """Choose which whole layers of an encoder to keep for a share of its FLOPs.
 
     Return ([(heads, neurons) of each remaining layer], {"layers": indices of the
     remaining layers}). The dict has the arguments of `prune`; FLOPs are counted from
-    the list. The number of remaining layers is the divisor of L nearest to flops_share
-    * L, so that they lie at equal steps and each has a teacher's layer to match. The
-    last layer always stays.
+    the list. The number of remaining layers is the divisor of L nearest to
+    kept_flops_share * L, so that they lie at equal steps and each has a teacher's layer
+    to match. The last layer always stays.
 
     encoder_shape: an object with `layers` L, `heads` and `ffn` (neurons of a layer).
-    flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""
+    kept_flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""
     total = encoder_shape.layers
     divisors = [n for n in range(1, total + 1) if total % n == 0]
-    number = min(divisors, key=lambda n: (abs(n - flops_share * total), -n))
+    number = min(divisors, key=lambda n: (abs(n - kept_flops_share * total), -n))
     step = total // number
     return [(encoder_shape.heads, encoder_shape.ffn)] * number, {
         "layers": list(range(step - 1, total, step))

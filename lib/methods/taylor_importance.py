@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     HeadAndNeuronScores = tuple[Tensor, Tensor]
 
 
-def plan_pruning(encoder_shape: Any, flops_share: float) -> PruningPlan:
+def plan_pruning(encoder_shape: Any, kept_flops_share: float) -> PruningPlan:
     """Choose how many heads and neurons of each layer to keep for a share of the FLOPs.
 
     Return ([(heads, neurons) of each layer], {"op": "cut", "heads": M}). The dict is
     the operation that prunes the model; FLOPs are counted from the list. M is the whole
-    number nearest to flops_share * A, but at least 1. Of F neurons M * F / A are kept,
-    rounded down. Importance scores decide later which ones.
+    number nearest to kept_flops_share * A, but at least 1. Of F neurons M * F / A are
+    kept, rounded down. Importance scores decide later which ones.
 
     encoder_shape: an object with `layers`, `heads` A and `ffn` (neurons of a layer) F.
-    flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""
-    heads = max(1, round(flops_share * encoder_shape.heads))
+    kept_flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""
+    heads = max(1, round(kept_flops_share * encoder_shape.heads))
     return [
         (heads, heads * encoder_shape.ffn // encoder_shape.heads)
     ] * encoder_shape.layers, {

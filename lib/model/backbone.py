@@ -64,10 +64,10 @@ def load_with_task_head(
             "start from a model of such a task, or from one before surgery"
         )
     else:
-        with refuse_read_errors("weights", folder):
+        with raise_read_errors_as_refused("weights", folder):
             has_other = any(
                 name.startswith(HEADS[task_head_kind])
-                for name, _ in read_tensor_dtypes(folder)
+                for name, _ in iterate_tensor_names_and_dtypes(folder)
             )
         if has_other:
             raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
@@ -120,7 +120,7 @@ def save(
     if folder is None:
         return
     done = get_surgery_operations(model)
-    with silence_transformers():
+    with silence_transformers_logging():
         tensors = None if done else make_transformers_state_dict(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
@@ -150,17 +150,17 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
     if "For" in name:
-        with refuse_read_errors("weights", folder):
+        with raise_read_errors_as_refused("weights", folder):
             inside = any(
                 n.startswith(f"{cls.base_model_prefix}.")
-                for n, _ in read_tensor_dtypes(folder)
+                for n, _ in iterate_tensor_names_and_dtypes(folder)
             )
         cls = cls if inside else transformers.AutoModel
     return load_pretrained_model(cls, folder), load_tokenizer(folder)
 
 
 @contextmanager
-def silence_transformers() -> Iterator[None]:
+def silence_transformers_logging() -> Iterator[None]:
     """Hide the warnings and progress bars of transformers during a `with` block.
 
     The earlier settings are restored after it."""
@@ -177,26 +177,26 @@ def silence_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def refuse_read_errors(file_content: str, folder: str | Path) -> Iterator[None]:
+def raise_read_errors_as_refused(file_kind: str, folder: str | Path) -> Iterator[None]:
     """Turn every error inside a `with` block into one line for the user.
 
     The error becomes Refused, whose message names the folder, so that a damaged file is
     reported without a traceback.
 
-    file_content: what is read from the folder, for the message, such as "weights"."""
+    file_kind: what is read from the folder, for the message, such as "weights"."""
     try:
-        with silence_transformers():
+        with silence_transformers_logging():
             yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise Refused(f"{folder}: the {file_content} cannot be read ({why})") from None
+        raise Refused(f"{folder}: the {file_kind} cannot be read ({why})") from None
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer in the folder of a saved model.
 
     Raises Refused, naming the folder, where it cannot be read."""
-    with refuse_read_errors("tokenizer", folder):
+    with raise_read_errors_as_refused("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
@@ -218,7 +218,7 @@ def load_pretrained_model(
     allows_missing_head: whether head and pooler may be missing in the folder; they are
     then drawn from torch's random state.
     from_pretrained_options: further arguments of `from_pretrained`."""
-    with refuse_read_errors("weights", folder):
+    with raise_read_errors_as_refused("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = model_class.from_pretrained(
             folder,
@@ -251,7 +251,7 @@ def load_pretrained_model(
     if not get_surgery_operations(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"
-            for name, kind in read_tensor_dtypes(folder)
+            for name, kind in iterate_tensor_names_and_dtypes(folder)
             if kind not in FLOATS and not name.endswith("_ids")
         ]
     if wrong:
@@ -262,7 +262,7 @@ def load_pretrained_model(
     return rename_layer_parts_as_bert(model).eval()
 
 
-def read_tensor_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
+def iterate_tensor_names_and_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Yield (name, dtype) of each tensor of a saved model, without loading the tensors.
 
     The dtype is text as safetensors spells it, such as "F32". So a task head is

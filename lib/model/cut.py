@@ -230,15 +230,16 @@ class ThinLinear(nn.Linear):
     7.2.2).
 
     linear: the layer to prune; the weights that stay are copied.
-    rows, columns: the indices of outputs and inputs that stay; None keeps all."""
+    kept_output_indices, kept_input_indices: the indices of outputs and inputs that
+    stay; None keeps all."""
 
     def __init__(
         self,
         linear: nn.Linear,
-        rows: torch.Tensor | None = None,
-        columns: torch.Tensor | None = None,
+        kept_output_indices: torch.Tensor | None = None,
+        kept_input_indices: torch.Tensor | None = None,
     ) -> None:
-        small = slice_linear(linear, rows, columns)
+        small = slice_linear(linear, kept_output_indices, kept_input_indices)
         outputs, inputs = small.weight.shape
         super().__init__(inputs, outputs, small.bias is not None, device="meta")
         self.weight, self.bias, self.total = (
@@ -248,7 +249,7 @@ class ThinLinear(nn.Linear):
         )
         # Plain attributes: transformers builds a model without values (on the meta
         # device) before it loads weights, and a buffer that is not saved would stay so.
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns = kept_output_indices, kept_input_indices
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -143,17 +143,24 @@ class Node:
         It is the function of a feed-forward network. `parse` makes the same tree of the
         text."""
 
-        def enclose(operand: Node, *looser_operations: str) -> str:
-            return f"({operand})" if operand.op in looser_operations else str(operand)
+        def add_parentheses_if_needed(
+            operand: Node, *lower_precedence_operations: str
+        ) -> str:
+            return (
+                f"({operand})"
+                if operand.op in lower_precedence_operations
+                else str(operand)
+            )
 
         if self.op == "x":
             return "x"
         if self.op in LINEAR:
-            return f"{self.op} {enclose(self.args[0], 'add', 'mul')}"
+            return f"{self.op} {add_parentheses_if_needed(self.args[0], 'add', 'mul')}"
         if self.op == "add":
-            return f"{self.args[0]} + {enclose(self.args[1], 'add')}"
+            return f"{self.args[0]} + {add_parentheses_if_needed(self.args[1], 'add')}"
         if self.op == "mul":
-            return f"{enclose(self.args[0], 'add')} * {enclose(self.args[1], 'add', 'mul')}"
+            left = add_parentheses_if_needed(self.args[0], "add")
+            return f"{left} * {add_parentheses_if_needed(self.args[1], 'add', 'mul')}"
         return f"{self.op}({', '.join(map(str, self.args))})"
 
 
@@ -179,7 +186,7 @@ def measure_height(node: Node) -> int:
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Node:
+def parse_feed_forward_formula(formula: str) -> Node:
     """Return the syntax tree of the formula of a feed-forward network.
 
     An example of a formula is "W2 gelu(W1 x)". Raises FormulaError where the text is no
@@ -188,35 +195,41 @@ def parse(text: str) -> Node:
     # written as a power, `gelu ** x`: like an application, a power binds more tightly
     # than a product and groups to the right.
     try:
-        body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
+        body = ast.parse(_APPLIED.sub(r"\1 **", formula.strip()), mode="eval").body
         for part in ast.walk(body):
             if isinstance(part, ast.Name):
                 check_known_name("operation", part.id, ARITY)
-        return _convert_syntax(body)
+        return _convert_python_syntax_tree(body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         said = error.msg if isinstance(error, SyntaxError) else error
-        raise FormulaError(f"{text!r} is no formula: {said}") from None
+        raise FormulaError(f"{formula!r} is no formula: {said}") from None
 
 
-def _convert_syntax(syntax: ast.expr) -> Node:
+def _convert_python_syntax_tree(python_expression: ast.expr) -> Node:
     """Convert a node of Python's syntax tree (ast) to a Node of a formula's tree.
 
     A formula is the function of a feed-forward network, such as "W2 gelu(W1 x)". Before
     Python reads it, each application such as `gelu x` is written as a power
     (`gelu ** x`). Raises Refused for syntax that formulas do not have."""
-    match syntax:
+    match python_expression:
         case ast.Name("x"):
             return X
         case ast.BinOp(ast.Name(name), ast.Pow(), inner) if ARITY[name] == 1:
-            return Node(name, (_convert_syntax(inner),))
+            return Node(name, (_convert_python_syntax_tree(inner),))
         case ast.BinOp(left, ast.Add(), right):
-            return Node("add", (_convert_syntax(left), _convert_syntax(right)))
+            return Node(
+                "add",
+                (_convert_python_syntax_tree(left), _convert_python_syntax_tree(right)),
+            )
         case ast.BinOp(left, ast.Mult(), right):
-            return Node("mul", (_convert_syntax(left), _convert_syntax(right)))
+            return Node(
+                "mul",
+                (_convert_python_syntax_tree(left), _convert_python_syntax_tree(right)),
+            )
         case ast.Call(ast.Name(name), operands, []):
-            return Node(name, tuple(map(_convert_syntax, operands)))
+            return Node(name, tuple(map(_convert_python_syntax_tree, operands)))
     raise Refused(
-        f"{ast.unparse(syntax)!r} is neither x nor an operation on its operands"
+        f"{ast.unparse(python_expression)!r} is neither x nor an operation on its operands"
     )
 
 
@@ -225,7 +238,7 @@ def evaluate_formula_tree(
     inputs: Any,
     linear_maps_by_name: Mapping[str, Callable[..., Any]],
     functions_by_name: Mapping[str, Callable[..., Any]],
-    size_mismatch: str = "truncate",
+    size_mismatch_rule: str = "truncate",
 ) -> Any:
     """Return the value f(x) of a feed-forward network whose function f is a formula.
 
@@ -238,14 +251,14 @@ def evaluate_formula_tree(
     functions_by_name: {operation: function of one or two arrays}, for numpy or torch as
     x is. Its entry "pad" is a function f(array, count, value) that appends `count`
     channels with this value.
-    size_mismatch: for operands of different widths, "truncate" cuts the wider one to
-    its first channels; "pad" fills up the narrower one with a value that leaves the
+    size_mismatch_rule: for operands of different widths, "truncate" cuts the wider one
+    to its first channels; "pad" fills up the narrower one with a value that leaves the
     other operand unchanged, such as 0 in a sum."""
     if node.op == "x":
         return inputs
     args = [
         evaluate_formula_tree(
-            child, inputs, linear_maps_by_name, functions_by_name, size_mismatch
+            child, inputs, linear_maps_by_name, functions_by_name, size_mismatch_rule
         )
         for child in node.args
     ]
@@ -253,7 +266,7 @@ def evaluate_formula_tree(
         return linear_maps_by_name[node.op](*args)
     widths = [a.shape[-1] for a in args]
     narrow, wide = min(widths), max(widths)
-    if narrow < wide and size_mismatch == "truncate":
+    if narrow < wide and size_mismatch_rule == "truncate":
         args = [a[..., :narrow] for a in args]
     elif narrow < wide:
         pad, value = functions_by_name["pad"], OPERATIONS[node.op].padding

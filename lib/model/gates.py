@@ -59,23 +59,24 @@ class Gated(nn.Linear):
     weight. An architecture search then prunes what has a small mask.
 
     linear: the linear layer, whose weight and bias are used without a copy.
-    alphas: {kind of gate, such as "heads": logits [number of gates]}. The transformer
-    layer owns these parameters, because several linear layers share them.
-    gated_sides: `inputs` or `outputs`, or both, to say what is masked. Each value is
-    (kind of gate, number of consecutive inputs or outputs that one gate masks)."""
+    gate_logits_by_kind: {kind of gate, such as "heads": logits [number of gates]}. The
+    transformer layer owns these parameters, because several linear layers share them.
+    kind_and_width_by_side: `inputs` or `outputs`, or both, to say what is masked. Each
+    value is (kind of gate, number of consecutive inputs or outputs that one gate
+    masks)."""
 
     def __init__(
         self,
         linear: nn.Linear,
-        alphas: nn.ParameterDict,
-        **gated_sides: tuple[str, int],
+        gate_logits_by_kind: nn.ParameterDict,
+        **kind_and_width_by_side: tuple[str, int],
     ) -> None:
         outputs, inputs = linear.weight.shape
         super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         # The list hides the parameters from torch, so that they are not registered
         # here too.
-        self.alphas, self.sides = [alphas], gated_sides
+        self.alphas, self.sides = [gate_logits_by_kind], kind_and_width_by_side
         self.train(linear.training)
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
@@ -89,7 +90,9 @@ class Gated(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
+def plan_gates_by_kind(
+    layer: AnyModule, gate_kinds: Iterable[str]
+) -> dict[str, GatePlan]:
     """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
 
     A GatePlan has the number of gates and the linear layers that they mask. The kinds
@@ -97,8 +100,8 @@ def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
     for another region, and Refused, which is one, for "heads" together with "qkv": both
     mask the inputs of the output projection.
 
-    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of the
-    query, key and value projections) and "qkv" (the dimensions "qk" of queries and
+    gate_kinds: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of
+    the query, key and value projections) and "qkv" (the dimensions "qk" of queries and
     keys, and "v" of values)."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
@@ -114,7 +117,7 @@ def plan_gates(layer: AnyModule, regions: Iterable[str]) -> dict[str, GatePlan]:
             "v": GatePlan(width, 1, {OUT: "inputs"}),
         },
     }
-    order = sorted(regions, key=list(every).index)
+    order = sorted(gate_kinds, key=list(every).index)
     if {"heads", "qkv"} <= {*order}:
         why = "both mask the inputs of the output projection"
         raise Refused(
@@ -136,7 +139,7 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
     keys, and "v" of values). "heads" and "qkv" exclude each other."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
-        planned = plan_gates(layer, regions)
+        planned = plan_gates_by_kind(layer, regions)
         places: dict[str, dict[str, tuple[str, int]]] = {}
         weight = layer.output.dense.weight
         layer.gates = nn.ParameterDict()

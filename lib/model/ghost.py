@@ -46,9 +46,9 @@ from .parts import (
     PartCounts,
     get_layers,
     get_or_attach_padding_mask,
-    zero_padded_tokens,
+    set_padded_tokens_to_zero,
 )
-from .scores import ContextsAndMaps, compute_masked_scores, register_attention
+from .scores import ContextsAndMaps, compute_masked_scores, register_attention_function
 
 
 def convolve_each_channel_over_tokens(
@@ -147,27 +147,27 @@ class Convolution(nn.Module):
     [C, C, K] ("conv1d_s", over tokens), [n, n, K] ("conv1d_f", over features, for n
     tokens) or [K, K] ("conv2d").
 
-    channels: C.
+    channel_count: C.
     ghost_options: the settings, such as the kind and the kernel size K.
     generator: the random generator of the initial weights.
-    input_maps, output_maps: M and R."""
+    input_map_count, output_map_count: M and R."""
 
     def __init__(
         self,
-        channels: int,
+        channel_count: int,
         ghost_options: Ghost,
         generator: torch.Generator,
-        input_maps: int = 1,
-        output_maps: int = 1,
+        input_map_count: int = 1,
+        output_map_count: int = 1,
     ) -> None:
         super().__init__()
         self.options, square = ghost_options, ghost_options.kind == "conv2d"
         kernel = CONVOLUTIONS[ghost_options.kind][1](
-            channels, ghost_options.tokens, ghost_options.kernel
+            channel_count, ghost_options.tokens, ghost_options.kernel
         )
-        self.full = (output_maps, input_maps, *kernel)
+        self.full = (output_map_count, input_map_count, *kernel)
         weight = torch.empty(
-            self.full if square or input_maps * output_maps > 1 else kernel
+            self.full if square or input_map_count * output_map_count > 1 else kernel
         )
         if ghost_options.init == "uniform":
             # Equal weights; those by which an output value sums over one input map add
@@ -183,7 +183,7 @@ class Convolution(nn.Module):
                 )
         self.weight = nn.Parameter(weight)
 
-    def compute_normalised_taps(self) -> torch.Tensor:
+    def compute_normalised_kernel_weights(self) -> torch.Tensor:
         """Return the weights (taps) of the kernels as the convolution uses them.
 
         They have the shape of `weight`. If the options ask for it, a softmax normalises
@@ -200,7 +200,7 @@ class Convolution(nn.Module):
         if x.dim() == 3:
             return self(x.unsqueeze(1)).squeeze(1)
         return CONVOLUTIONS[self.options.kind][0](
-            x, self.compute_normalised_taps().to(x.dtype).view(self.full)
+            x, self.compute_normalised_kernel_weights().to(x.dtype).view(self.full)
         )
 
 
@@ -214,35 +214,42 @@ class GhostedLayer(nn.Module):
     dense: the layer: a linear layer, or an activation function at position "ffn1".
     convolution: G without its ReLU.
     ghost_options: the settings, of which only `relu` is read here.
-    padding: gives the attention mask by which padded tokens are set to zero before the
-    convolution; None leaves them unchanged.
-    position: the place of the layer in the transformer layer: "o" (output projection),
-    "ffn1" (activation) or "ffn2" (second feed-forward matrix). The subclass GhostHeads,
-    which has no such layer, is at "v" (contexts) or "qk" (attention maps)."""
+    padding_mask: gives the attention mask by which padded tokens are set to zero before
+    the convolution; None leaves them unchanged.
+    position_in_layer: the place of the layer in the transformer layer: "o" (output
+    projection), "ffn1" (activation) or "ffn2" (second feed-forward matrix). The
+    subclass GhostHeads, which has no such layer, is at "v" (contexts) or "qk"
+    (attention maps)."""
 
     def __init__(
         self,
         dense: AnyModule,
         convolution: Convolution,
         ghost_options: Ghost,
-        padding: PaddingMask | None,
-        position: str,
+        padding_mask: PaddingMask | None,
+        position_in_layer: str,
     ) -> None:
         super().__init__()
         self.dense, self.convolution = dense, convolution
-        self.relu, self.padding, self.position = ghost_options.relu, padding, position
+        self.relu, self.padding, self.position = (
+            ghost_options.relu,
+            padding_mask,
+            position_in_layer,
+        )
 
-    def compute_ghosts(
+    def compute_ghost_features(
         self, x: torch.Tensor, is_attention_map: bool = False
     ) -> torch.Tensor:
-        made = self.convolution(zero_padded_tokens(x, self.padding, is_attention_map))
+        made = self.convolution(
+            set_padded_tokens_to_zero(x, self.padding, is_attention_map)
+        )
         if is_attention_map:
-            made = zero_padded_tokens(made, self.padding, is_attention_map)
+            made = set_padded_tokens_to_zero(made, self.padding, is_attention_map)
         return made.relu() if self.relu else made
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.dense(x)
-        return y + self.compute_ghosts(y)
+        return y + self.compute_ghost_features(y)
 
 
 class PerHeadGhostedLayer(GhostedLayer):
@@ -272,7 +279,7 @@ class PerHeadGhostedLayer(GhostedLayer):
         y = head_outputs.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)
-        return y + self.compute_ghosts(head_outputs).sum(1)
+        return y + self.compute_ghost_features(head_outputs).sum(1)
 
 
 class GhostHeads(GhostedLayer):
@@ -290,7 +297,8 @@ class GhostHeads(GhostedLayer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat(
-            (x, self.compute_ghosts(x, is_attention_map=self.position == "qk")), 1
+            (x, self.compute_ghost_features(x, is_attention_map=self.position == "qk")),
+            1,
         )
 
 
@@ -331,7 +339,7 @@ def attend_with_ghost_heads(
 # this module: the copy of this module in an exported model then registers its function
 # under another name.
 ATTENTION = f"{__name__}.attend"
-register_attention(ATTENTION, attend_with_ghost_heads)
+register_attention_function(ATTENTION, attend_with_ghost_heads)
 
 
 def append_ghost_contexts(
@@ -423,7 +431,7 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
 
 def build_ghost_module(
     layer: AnyModule,
-    position: str,
+    position_in_layer: str,
     ghost_options: Ghost,
     generator: torch.Generator,
     padding_mask: PaddingMask | None,
@@ -435,33 +443,33 @@ def build_ghost_module(
     extends, and the caller puts it in the place of that part. At "qk" and "v" the
     caller adds it to the self-attention. The layer is not changed here.
 
-    position: "qk" (attention maps), "v" (contexts), "o" (output projection), "ffn1"
-    (activation) or "ffn2" (second feed-forward matrix).
+    position_in_layer: "qk" (attention maps), "v" (contexts), "o" (output projection),
+    "ffn1" (activation) or "ffn2" (second feed-forward matrix).
     generator: the random generator of the initial kernels.
     padding_mask: gives the mask by which padded tokens are set to zero; None does not
     mask.
     unpruned_head_count: A, the number of heads of the unpruned model."""
-    attention, (part, name) = layer.attention.self, PLACES[position]
+    attention, (part, name) = layer.attention.self, PLACES[position_in_layer]
     inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
     cls, inputs, outputs = GhostedLayer, 1, 1
-    if position in ("qk", "v"):
+    if position_in_layer in ("qk", "v"):
         cls, channels, inputs, outputs = (
             GhostHeads,
             size,
             heads,
             unpruned_head_count - heads,
         )
-    elif position == "ffn1":
+    elif position_in_layer == "ffn1":
         channels = layer.intermediate.dense.out_features
     else:
         channels = inner.out_features
     if ghost_options.features > 1:
         cls, outputs = PerHeadGhostedLayer, ghost_options.features
-        inputs = heads if position == "ffn2" else inner.in_features // size
+        inputs = heads if position_in_layer == "ffn2" else inner.in_features // size
     convolution = Convolution(channels, ghost_options, generator, inputs, outputs)
     convolution = convolution.to(attention.query.weight.device)
-    return cls(inner, convolution, ghost_options, padding_mask, position)
+    return cls(inner, convolution, ghost_options, padding_mask, position_in_layer)
 
 
 def add_ghost_modules(
@@ -496,14 +504,14 @@ def add_ghost_modules(
                 layer.attention.self.register_forward_hook(append_ghost_contexts)
             added.append(new.convolution)
     if "qk" in settings.positions:
-        use_ghost_attention(model)
+        enable_ghost_attention(model)
     return {
         "modules": len(added),
         "parameters": sum(convolution.weight.numel() for convolution in added),
     }
 
 
-def use_ghost_attention(model: nn.Module) -> None:
+def enable_ghost_attention(model: nn.Module) -> None:
     """Let a model compute attention by `attend_with_ghost_heads`, in place.
 
     That function generates the attention maps of pruned heads by a convolution.

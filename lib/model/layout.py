@@ -147,9 +147,9 @@ class Attention(nn.Module):
     MPNet and DistilBERT get it, so that the same pruning code works on them as on
     BERT."""
 
-    def __init__(self, attention: nn.Module, output: Output) -> None:
+    def __init__(self, self_attention: nn.Module, output: Output) -> None:
         super().__init__()
-        self.self, self.output = attention, output
+        self.self, self.output = self_attention, output
 
     def forward(
         self,

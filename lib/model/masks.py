@@ -99,7 +99,7 @@ def make_global_top_k_masks(
     ]
 
 
-def find_final_score_threshold(pruning: Prune) -> float | None:
+def find_final_score_threshold(prune_options: Prune) -> float | None:
     """Return the score above which a weight is kept at the end of score-based pruning.
 
     Scores are trained parameters, one for each weight. For the method "soft", where a
@@ -108,12 +108,12 @@ def find_final_score_threshold(pruning: Prune) -> float | None:
     r), where the masks are stretched to the interval from l = -0.1 to r = 1.1. It is
     None for methods that keep a fixed share of the weights.
 
-    pruning: the settings, of which `method` and `final_threshold` are read."""
-    if pruning.method == "l0":
+    prune_options: the settings, of which `method` and `final_threshold` are read."""
+    if prune_options.method == "l0":
         return math.log(-LOW / HIGH)
-    if pruning.method != "soft":
+    if prune_options.method != "soft":
         return None
-    threshold = pruning.final_threshold
+    threshold = prune_options.final_threshold
     return math.log(threshold / (1 - threshold)) if threshold < 1 else math.inf
 
 
@@ -153,18 +153,23 @@ class Mask(nn.Module):
     training it uses the current threshold, which a schedule changes, and in eval mode
     the final one.
 
-    pruning: the settings: thresholds, initial scores and method. "magnitude" keeps a
-    share of the weights, the largest ones, and "movement" those with the largest
-    trained scores. "soft" keeps weights whose sigmoid of a trained score exceeds the
-    threshold. "l0" draws hard concrete masks from trained scores (Louizos et al.
-    2018)."""
+    prune_options: the settings: thresholds, initial scores and method. "magnitude"
+    keeps a share of the weights, the largest ones, and "movement" those with the
+    largest trained scores. "soft" keeps weights whose sigmoid of a trained score
+    exceeds the threshold. "l0" draws hard concrete masks from trained scores (Louizos
+    et al. 2018)."""
 
-    def __init__(self, weight: torch.Tensor, pruning: Prune) -> None:
+    def __init__(self, weight: torch.Tensor, prune_options: Prune) -> None:
         super().__init__()
-        self.method = pruning.method
-        self.threshold, self.final = pruning.initial_threshold, pruning.final_threshold
-        if pruning.trains_mask_scores:
-            self.scores = nn.Parameter(weight.new_full(weight.shape, pruning.init))
+        self.method = prune_options.method
+        self.threshold, self.final = (
+            prune_options.initial_threshold,
+            prune_options.final_threshold,
+        )
+        if prune_options.trains_mask_scores:
+            self.scores = nn.Parameter(
+                weight.new_full(weight.shape, prune_options.init)
+            )
 
     @torch.no_grad()
     def make_binary_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
@@ -218,7 +223,7 @@ class Mask(nn.Module):
         mask = self.make_binary_mask(weight)
         return torch.tensor(weight.numel()) if mask is None else mask.count_nonzero()
 
-    def compute_penalty(self) -> torch.Tensor:
+    def compute_sparsity_penalty(self) -> torch.Tensor:
         """Return a penalty on the trained scores S, a loss term that favours pruning.
 
         It is the mean over the matrix of sigmoid(S) for the method "soft". For "l0" it

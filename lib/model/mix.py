@@ -67,9 +67,9 @@ class LayerMix(nn.Module):
     initialisation: how alpha is initialised: "zeros", or a random function of
     torch.nn.init without its last "_", such as "xavier_uniform".
     dropout: the rate of dropout on each normalised state.
-    padding: holds the attention mask of the current batch.
+    padding_mask: holds the attention mask of the current batch.
     generator: the random generator of alpha.
-    fixed_mix: "" for trained weights. "mean" (all states weigh the same) and
+    fixed_mix_kind: "" for trained weights. "mean" (all states weigh the same) and
     "embedding" (the mean embedding of the row's tokens) are controls without trained
     weights."""
 
@@ -82,17 +82,21 @@ class LayerMix(nn.Module):
         normalisation: str,
         initialisation: str,
         dropout: float,
-        padding: PaddingMask,
+        padding_mask: PaddingMask,
         generator: torch.Generator,
-        fixed_mix: str = "",
+        fixed_mix_kind: str = "",
     ) -> None:
         super().__init__()
-        self.norm, self.padding, self.plain = normalisation, padding, fixed_mix
+        self.norm, self.padding, self.plain = (
+            normalisation,
+            padding_mask,
+            fixed_mix_kind,
+        )
         self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(state_count)
         self.dropout = nn.Dropout(dropout)
         # A control has fixed weights: alpha and gamma are buffers, not parameters.
-        if fixed_mix:
+        if fixed_mix_kind:
             self.register_buffer("alpha", alpha)
             self.register_buffer("gamma", torch.ones(()))
             return
@@ -156,7 +160,7 @@ class LayerMix(nn.Module):
                 state, state.shape[-1:], eps=EPS
             )
         if self.norm == "tokens":
-            return lambda _, state: standardise_states(state, token_mask)
+            return lambda _, state: standardise_hidden_state(state, token_mask)
         mean = sum(layer_states) / len(layer_states)
         squares: Any = sum((state - mean).square() for state in layer_states)
         rate = (squares / len(layer_states) + EPS).rsqrt()
@@ -207,20 +211,22 @@ class LayerMix(nn.Module):
         return module_output
 
 
-def standardise_states(state: torch.Tensor, token_mask: torch.Tensor) -> torch.Tensor:
+def standardise_hidden_state(
+    hidden_state: torch.Tensor, token_mask: torch.Tensor
+) -> torch.Tensor:
     """Standardise a hidden state [B, T, H]: subtract the mean, divide by the deviation.
 
     Mean and standard deviation are single numbers, taken over all real tokens and
     channels of the batch, as in ELMo's code.
 
     token_mask: [B, T, 1], 1 for real tokens."""
-    number = token_mask.sum() * state.shape[-1]
-    mean = (state * token_mask).sum() / number
-    variance = ((state - mean) * token_mask).square().sum() / number
-    return (state - mean) / (variance + EPS).sqrt()
+    number = token_mask.sum() * hidden_state.shape[-1]
+    mean = (hidden_state * token_mask).sum() / number
+    variance = ((hidden_state - mean) * token_mask).square().sum() / number
+    return (hidden_state - mean) / (variance + EPS).sqrt()
 
 
-def find_mix(model: nn.Module) -> LayerMix | None:
+def find_layer_mix(model: nn.Module) -> LayerMix | None:
     """Return the module of a model that sums the hidden states of all layers, or None.
 
     This layer mix (BERMo section 3.1) is missing where `add_layer_mix` was not
@@ -254,7 +260,7 @@ def add_layer_mix(
     weight, "embedding" takes the mean embedding of the row's tokens; "" trains the
     weights.
     seed: the seed from which alpha is drawn."""
-    if find_mix(model):
+    if find_layer_mix(model):
         raise Refused("this model has a layer mix already: it takes one")
     encoder, encoder_layers = get_encoder(model), get_layers(model)
     states = len(encoder_layers) + 1

@@ -43,28 +43,33 @@ ShareAbove0 = Annotated[float, lambda n: 0 < n <= 1, "above 0 and at most 1"]
 ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
-def check_allowed(
-    option_class_name: str, field_name: str, value: object, allowed: Collection[Any]
+def check_value_is_allowed(
+    option_class_name: str,
+    field_name: str,
+    value: object,
+    allowed_values: Collection[Any],
 ) -> None:
     """Raise Refused unless the value of a settings field is an allowed one.
 
     option_class_name, field_name: class and field, for the message, which lists the
     allowed values too.
     value: the value of the field."""
-    if value not in allowed:
-        choices = ", ".join(map(repr, allowed))
+    if value not in allowed_values:
+        choices = ", ".join(map(repr, allowed_values))
         raise Refused(
             f"{option_class_name}.{field_name} is {value!r}; allowed: {choices}"
         )
 
 
-def check_known_name(noun: str, name: object, known_names: Collection[Any]) -> None:
+def check_known_name(
+    name_kind: str, name: object, known_names: Collection[Any]
+) -> None:
     """Raise Refused unless a name that a user gave is one of the known names.
 
     The message suggests the most similar known name, if one is similar, so that a
     typing error is easy to mend.
 
-    noun: what kind of name it is, for the message, such as "task".
+    name_kind: what kind of name it is, for the message, such as "task".
     name: the name that is checked."""
     if name in known_names:
         return
@@ -72,7 +77,8 @@ def check_known_name(noun: str, name: object, known_names: Collection[Any]) -> N
     near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
     raise Refused(
-        f"unknown {noun}: {name!r}{hint} (allowed: {', '.join(map(str, known_names)) or 'none'})"
+        f"unknown {name_kind}: {name!r}{hint} "
+        f"(allowed: {', '.join(map(str, known_names)) or 'none'})"
     )
 
 
@@ -98,13 +104,13 @@ def list_non_default_fields(option: "Option") -> dict[str, Any]:
     option: an instance of a frozen dataclass of settings."""
     return {
         name: value
-        for name, default in _list_defaults(type(option))
+        for name, default in _list_fields_and_defaults(type(option))
         if (value := getattr(option, name)) != default
     }
 
 
 @cache
-def _list_defaults(option_class: type["Option"]) -> list[tuple[str, Any]]:
+def _list_fields_and_defaults(option_class: type["Option"]) -> list[tuple[str, Any]]:
     """Return [(name, default)] of the fields of a class of settings.
 
     The list is cached for each class, since planning many trainings reads it often."""
@@ -155,11 +161,11 @@ class Option:
                 object.__setattr__(self, name, tuple(value))
                 for choices in args[:1]:
                     for element in value:
-                        check_allowed(
+                        check_value_is_allowed(
                             type(self).__name__, name, element, get_args(choices)
                         )
             elif origin is Literal:
-                check_allowed(type(self).__name__, name, value, args)
+                check_value_is_allowed(type(self).__name__, name, value, args)
             else:
                 kind, *bounds = args or (kind,)
                 self.check_field_type(
@@ -274,7 +280,7 @@ class Ghost(Option):
             return "v", "o"
         return ("o",) if "v" in self.positions else ()
 
-    def check_fits_model(self, is_pruned: bool) -> None:
+    def check_fits_model(self, has_pruned_heads: bool) -> None:
         """Raise Refused where ghost module settings clash or do not fit a model.
 
         Ghost modules are convolutions that generate additional features. The position
@@ -282,13 +288,13 @@ class Ghost(Option):
         exclude each other and need a model with pruned heads; more than one feature is
         allowed at "o" and "ffn2" alone.
 
-        is_pruned: whether heads of the model have been pruned."""
+        has_pruned_heads: whether heads of the model have been pruned."""
         inside, wrong = {"qk", "v"} & set(self.positions), ""
         if "qk" in inside and self.kind != "conv2d":
             wrong = f"{self.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
         elif len(inside) == 2:
             wrong = "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
-        elif inside and not is_pruned:
+        elif inside and not has_pruned_heads:
             wrong = f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
         elif self.features > 1 and not set(self.positions) <= {"o", "ffn2"}:
             wrong = f"features is {self.features}; more than one is defined at 'o' and 'ffn2' only"

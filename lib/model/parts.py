@@ -146,8 +146,10 @@ def get_or_attach_padding_mask(model: nn.Module) -> PaddingMask:
     return encoder.padding
 
 
-def zero_padded_tokens(
-    states: torch.Tensor, padding: PaddingMask | None, is_attention_map: bool = False
+def set_padded_tokens_to_zero(
+    states: torch.Tensor,
+    padding_mask: PaddingMask | None,
+    is_attention_map: bool = False,
 ) -> torch.Tensor:
     """Return hidden states or attention maps with zeros at padded tokens.
 
@@ -155,12 +157,12 @@ def zero_padded_tokens(
 
     states: [B, T, C] or [B, M, T, C], for M heads of C channels; attention maps are
     [B, M, T, T].
-    padding: holds the attention mask; None returns the states unchanged.
+    padding_mask: holds the attention mask; None returns the states unchanged.
     is_attention_map: whether the last axis is tokens (keys) too; these are then set to
     zero as well."""
-    if padding is None or padding.mask is None:
+    if padding_mask is None or padding_mask.mask is None:
         return states
-    rows = padding.mask.to(states.dtype).unsqueeze(-1)
+    rows = padding_mask.mask.to(states.dtype).unsqueeze(-1)
     if states.dim() == 4:
         rows = rows.unsqueeze(1)
     return states * rows * rows.transpose(2, 3) if is_attention_map else states * rows

@@ -37,15 +37,17 @@ OURS: set[str] = set()
 _watched: dict[nn.Module, list[torch.Tensor]] = {}
 
 
-def register_attention(name: str, attention_function: Callable[..., Any]) -> None:
+def register_attention_function(
+    attention_name: str, attention_function: Callable[..., Any]
+) -> None:
     """Register an attention function with transformers under a name.
 
     A model's configuration can then choose it by this name. The function gets a mask
     [B, 1, T, T] that is to be added to the scores, or None. It must compute its scores
     by `compute_masked_scores`, so that they can be recorded for distillation."""
-    AttentionInterface.register(name, attention_function)
-    AttentionMaskInterface.register(name, eager_mask)
-    OURS.add(name)
+    AttentionInterface.register(attention_name, attention_function)
+    AttentionMaskInterface.register(attention_name, eager_mask)
+    OURS.add(attention_name)
 
 
 def compute_masked_scores(
@@ -131,7 +133,7 @@ def attend_eagerly(
     return (attention_maps @ value).transpose(1, 2).contiguous(), attention_maps
 
 
-register_attention(ATTENTION, attend_eagerly)
+register_attention_function(ATTENTION, attend_eagerly)
 
 
 @contextmanager

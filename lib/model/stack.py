@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .formula import OPERATIONS, evaluate_formula_tree, parse
+from .formula import OPERATIONS, evaluate_formula_tree, parse_feed_forward_formula
 from .options import Refused
 from .parts import AnyModule, PartCounts, count_parameters, get_encoder, get_layers
 
@@ -117,10 +117,10 @@ class Stack(nn.Module):
 
     def activate_smaller_stack(
         self,
-        formula: str,
+        feed_forward_formula: str,
         network_count: int,
         inner_channel_count: int,
-        size_mismatch: str,
+        size_mismatch_rule: str,
     ) -> None:
         """Choose which feed-forward networks of this stack compute, and their formula.
 
@@ -128,17 +128,20 @@ class Stack(nn.Module):
         `network_count` networks, with their first `inner_channel_count` inner channels,
         form a candidate network. Raises Refused where the stack has fewer.
 
-        formula: the function f of the networks, such as "W2 gelu(W1 x)".
-        size_mismatch: for operands of different widths in f, "truncate" cuts the wider
-        one, "pad" fills up the narrower one."""
+        feed_forward_formula: the function f of the networks, such as "W2 gelu(W1 x)".
+        size_mismatch_rule: for operands of different widths in f, "truncate" cuts the
+        wider one, "pad" fills up the narrower one."""
         channels = self.networks[0].W1.out_features
         if network_count > len(self.networks) or inner_channel_count > channels:
             raise Refused(
                 f"a stack of {len(self.networks)} networks of {channels} channels "
                 f"cannot run {network_count} of {inner_channel_count}: choose a smaller net"
             )
-        self.tree, self.active = parse(formula), network_count
-        self.inner, self.mismatch = inner_channel_count, size_mismatch
+        self.tree, self.active = (
+            parse_feed_forward_formula(feed_forward_formula),
+            network_count,
+        )
+        self.inner, self.mismatch = inner_channel_count, size_mismatch_rule
 
     def forward(
         self, _intermediate_output: torch.Tensor, x: torch.Tensor

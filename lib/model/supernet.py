@@ -159,7 +159,7 @@ def inherit_weights(
             "take the same vocabulary, and a multiple of the layers"
         )
     source_tensors = {
-        rename_bert_tensor_as_stack(drop_encoder_prefix(name, larger_model)): value
+        make_stack_tensor_name(drop_encoder_prefix(name, larger_model)): value
         for name, value in larger_model.state_dict().items()
     }
     left = []
@@ -185,7 +185,7 @@ def inherit_weights(
     return left
 
 
-def rename_bert_tensor_as_stack(tensor_name: str) -> str:
+def make_stack_tensor_name(bert_tensor_name: str) -> str:
     """Return the name in EfficientBERT of a tensor of BERT's feed-forward block.
 
     There the block is the first of a stack of feed-forward networks, so that a student
@@ -199,7 +199,7 @@ def rename_bert_tensor_as_stack(tensor_name: str) -> str:
     return re.sub(
         block,
         lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.",
-        tensor_name,
+        bert_tensor_name,
     )
 
 

@@ -28,9 +28,9 @@ def record_hidden_states(model: AnyModule) -> Iterator[RecordedStates]:
         seen.update(embedding=output, attention=[], ffn=[])
 
     def make_storing_hook(
-        kind: str,
+        state_kind: str,
     ) -> Callable[[AnyModule, tuple[Any, ...], Any], None]:
-        return lambda _, __, output: seen[kind].append(output)
+        return lambda _, __, output: seen[state_kind].append(output)
 
     with ExitStack() as held:
         held.enter_context(

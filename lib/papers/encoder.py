@@ -115,7 +115,7 @@ def check_encoder(folder: Path, task: Task | None) -> None:
     folder: a folder written by `save_pretrained` of transformers.
     task: the task to be trained. With None the encoder has to read pairs of texts, and
     a task head in the folder is not checked."""
-    if file := find_missing_file(folder):
+    if file := find_missing_model_file(folder):
         raise Absent(f"no model {str(folder)!r}: {explain_missing_file(folder, file)}")
     for file in data.list_checkpoint_files(folder):
         with open(file, "rb") as opened:
@@ -133,7 +133,7 @@ def check_encoder(folder: Path, task: Task | None) -> None:
         fix = "fix: save model and configuration together, by save_pretrained"
         raise Refused(f"{folder}: {'; '.join(wrong[:3])}{more}; {fix}")
     wrong = [
-        *list_infinite_tensors(weights, tensors),
+        *list_non_finite_tensor_errors(weights, tensors),
         *list_tokenizer_faults(
             read_tokenizer_ids(folder, shape.family), shape, config, task
         ),
@@ -143,7 +143,7 @@ def check_encoder(folder: Path, task: Task | None) -> None:
         raise Refused(f"{folder}: {'; '.join(wrong)}")
 
 
-def find_missing_file(folder: Path) -> str:
+def find_missing_model_file(folder: Path) -> str:
     """Return the name of the first file that a model folder lacks, or "" if none.
 
     Needed are a configuration, weights in safetensors, and a vocabulary. For the
@@ -160,7 +160,7 @@ def explain_missing_file(folder: Path, missing_file: str) -> str:
     The fix depends on the files that are there: an adapter has to be merged, weights in
     parts have to be saved again, and so on.
 
-    missing_file: what `find_missing_file` returned, such as "config.json"."""
+    missing_file: what `find_missing_model_file` returned, such as "config.json"."""
     quoted = shlex.quote(str(folder))
     if not folder.is_dir():
         fetch = f"fix: python -m lib fetch {quoted}, then the same command"
@@ -190,7 +190,7 @@ def read_json_object(file: Path) -> Json:
     return body if isinstance(body, dict) else {}
 
 
-def read_shape(folder: str | Path) -> Shape:
+def read_encoder_shape(folder: str | Path) -> Shape:
     """Return the Shape of the encoder in a folder, such as its layers and heads.
 
     Costs are counted from it, without loading the model. Raises Refused for a
@@ -209,18 +209,18 @@ def read_configuration(folder: Path) -> Json:
     family = config.get("model_type")
     if family not in FAMILIES:
         fault = f"a model of type {family!r}"
-        raise lines.make_content_error(file, fault, " or ".join(FAMILIES), OTHER)
+        raise lines.make_file_content_error(file, fault, " or ".join(FAMILIES), OTHER)
     least = dict.fromkeys(list_config_size_fields(family), 1)
     least["max_position_embeddings"] = LONGEST + find_position_offset(family, config)
     for name, low in least.items():
         if type(config.get(name)) is not int or config[name] < low:
             fault = f"{name} {config.get(name)!r}"
-            raise lines.make_content_error(
+            raise lines.make_file_content_error(
                 file, fault, f"a whole number from {low}", OTHER
             )
     if config.get("is_decoder"):
         fault = "is_decoder true, so that a token sees those before it alone"
-        raise lines.make_content_error(file, fault, "an encoder", OTHER)
+        raise lines.make_file_content_error(file, fault, "an encoder", OTHER)
     return config
 
 
@@ -254,21 +254,25 @@ def read_safetensors_header(file: Path) -> dict[str, Json]:
         end = 8 + length + max(v["data_offsets"][1] for v in tensors.values())
     except (ValueError, AttributeError, KeyError, TypeError):
         fix = "save or copy it again"
-        raise lines.make_content_error(file, "no header", "safetensors", fix) from None
+        raise lines.make_file_content_error(
+            file, "no header", "safetensors", fix
+        ) from None
     if size != end:
         fix = "copy it again"
-        raise lines.make_content_error(file, f"{size:,} bytes", f"{end:,}", fix)
+        raise lines.make_file_content_error(file, f"{size:,} bytes", f"{end:,}", fix)
     return tensors
 
 
-def list_tensor_errors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[str]:
+def list_tensor_errors(
+    header_by_tensor_name: Mapping[str, Json], shape: Shape
+) -> Iterator[str]:
     """Yield a sentence for each tensor that contradicts the encoder's configuration.
 
     Checked are the shapes of embedding tables and linear layers, the number of layers,
     and whether tensors have floating-point types. The sentences become an error
     message.
 
-    tensors: {name: {"dtype", "shape"}}, read from the weights.
+    header_by_tensor_name: {name: {"dtype", "shape"}}, read from the weights.
     shape: sizes of the encoder, read from the configuration."""
     h, e, f = shape.hidden, shape.embedding, shape.ffn
     tables = ("word", shape.vocab), ("position", shape.positions)
@@ -281,29 +285,34 @@ def list_tensor_errors(tensors: Mapping[str, Json], shape: Shape) -> Iterator[st
             size = {FFN1: [f, h], FFN2: [h, f]}.get(part, [h, h])
             expected[f"{stack}.layer.{layer}.{names.get(part, part)}"] = size
     for name, size in expected.items():
-        tensor = tensors.get(f"{name}.weight")
+        tensor = header_by_tensor_name.get(f"{name}.weight")
         if not tensor:
             yield f"{name}.weight is missing in the weights"
         elif tensor["shape"] != size:
             yield f"{name}.weight is {tensor['shape']}, by {CONFIG} {size}"
-    if any(name.startswith(f"{stack}.layer.{shape.layers}.") for name in tensors):
+    if any(
+        name.startswith(f"{stack}.layer.{shape.layers}.")
+        for name in header_by_tensor_name
+    ):
         yield f"the weights have more than {shape.layers} layers"
-    for name, tensor in tensors.items():
+    for name, tensor in header_by_tensor_name.items():
         if tensor["dtype"] not in FLOATS and not name.endswith("_ids"):
             yield f"{name} is {tensor['dtype']}, expected a floating-point type"
 
 
-def list_infinite_tensors(file: Path, tensors: Mapping[str, Json]) -> Iterator[str]:
+def list_non_finite_tensor_errors(
+    safetensors_file: Path, header_by_tensor_name: Mapping[str, Json]
+) -> Iterator[str]:
     """Yield a sentence on the first small tensor that has a NaN or an infinity.
 
     It yields nothing if there is none. Only tensors of at most 65,536 values are read,
     which is fast; a training that diverged has NaN in all of them.
 
-    file: the safetensors file.
-    tensors: its header, as `read_safetensors_header` returns it."""
-    values = np.memmap(file, np.uint8, "r")
+    safetensors_file: the safetensors file.
+    header_by_tensor_name: its header, as `read_safetensors_header` returns it."""
+    values = np.memmap(safetensors_file, np.uint8, "r")
     start = 8 + int.from_bytes(values[:8].tobytes(), "little")
-    for name, tensor in tensors.items():
+    for name, tensor in header_by_tensor_name.items():
         kind = FLOATS.get(tensor["dtype"])
         if not kind or np.prod(tensor["shape"], dtype=int) > SMALL:
             continue
@@ -332,7 +341,7 @@ def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
     special = SPECIAL.get(kind, NO_TOKENS) | {
-        name: read_token_text(value)
+        name: extract_token_text(value)
         for name, value in (
             read_json_object(folder / "special_tokens_map.json") | settings
         ).items()
@@ -340,7 +349,7 @@ def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
     }
     ids = read_vocabulary(folder, body) | read_json_object(folder / "added_tokens.json")
     for number, token in settings.get("added_tokens_decoder", {}).items():
-        ids[read_token_text(token)] = int(number)
+        ids[extract_token_text(token)] = int(number)
     size = 1 + max(ids.values(), default=-1)
     for token in dict.fromkeys(special.values()):
         if token not in ids:
@@ -355,11 +364,11 @@ def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
     )
 
 
-def read_token_text(token: Any) -> str:
+def extract_token_text(token_entry: Any) -> str:
     """Return the text of a special token in a tokenizer file.
 
     The files store it as text or as {"content": text}."""
-    return str(token["content"] if isinstance(token, dict) else token)
+    return str(token_entry["content"] if isinstance(token_entry, dict) else token_entry)
 
 
 def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
@@ -374,7 +383,9 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
             file, fix = folder / VOCABULARIES[0], "save the tokenizer again"
-            raise lines.make_content_error(file, "no model.vocab", "a vocabulary", fix)
+            raise lines.make_file_content_error(
+                file, "no model.vocab", "a vocabulary", fix
+            )
         if isinstance(table, list):  # A unigram model has pairs (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {
@@ -419,7 +430,7 @@ def list_tokenizer_faults(
 
 
 def list_head_faults(
-    folder: Path, tensors: Mapping[str, Json], config: Json, task: Task
+    folder: Path, header_by_tensor_name: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
     """Yield a sentence if the task head in a folder does not fit a task.
 
@@ -427,12 +438,12 @@ def list_head_faults(
     their names, or none but "LABEL_0" and so on. An encoder without a head fits every
     task. The sentence becomes an error message.
 
-    tensors: {name: {"shape"}} of the weights.
+    header_by_tensor_name: {name: {"shape"}} of the weights.
     config: the content of config.json."""
     cls, prefix = HEADS[task.span]
     sizes = {
         name: tensor["shape"][0]
-        for name, tensor in tensors.items()
+        for name, tensor in header_by_tensor_name.items()
         if name.startswith(prefix) and name.endswith("weight")
     }
     if not sizes:

@@ -28,8 +28,8 @@ from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS
 from lib.papers.points import (
     Method,
-    frontier_student_spec,
-    make_single_stage_settings,
+    compressed_student_spec,
+    make_single_stage_train_settings,
     quantised_spec,
     searched_student_spec,
 )
@@ -39,7 +39,7 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-PointRow = Json  # A line of `make_points_table`, or columns of it.
+PointRow = Json  # A line of `make_method_comparison_table`, or columns of it.
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
 # Settings from frontier.toml beside this module, where comments describe them.
@@ -52,11 +52,13 @@ SEEDS: dict[str, tuple[int, ...]] = S.SEEDS
 LISTED: dict[str, tuple[str, ...]] = S.LISTED
 AXES: dict[str, str] = S.AXES
 
-tasks = partial(grids.select_tasks, by_profile=TASKS)
-seeds = partial(grids.select_seeds, by_profile=SEEDS)
+tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
+seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 
-def uniformly_pruned_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def uniformly_pruned_student_spec(
+    profile: str, task: str, width_in_twelfths: int
+) -> Spec:
     """Return the Spec (description of a run) of a student pruned without a ranking.
 
     It keeps the first heads and neurons of each layer instead of the most important
@@ -70,7 +72,7 @@ def uniformly_pruned_spec(profile: str, task: str, width_in_twelfths: int) -> Sp
     cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
-    train = make_single_stage_settings(students.FINETUNE, profile, task)
+    train = make_single_stage_train_settings(students.FINETUNE, profile, task)
     args = grids.make_common_run_arguments(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
@@ -115,7 +117,7 @@ def student_by_method_spec(
     _, arguments = method.plan_pruning(
         find_encoder_shape(profile), flops_in_twelfths / HEADS
     )
-    return frontier_student_spec(
+    return compressed_student_spec(
         profile, task, {"op": method_name} | arguments, **inputs
     )
 
@@ -131,7 +133,9 @@ def make_ghost_surgery_operation(profile: str) -> SurgeryOperation:
     )
 
 
-def searched_width_ghost_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def searched_ghost_student_spec(
+    profile: str, task: str, flops_in_twelfths: int
+) -> Spec:
     """Return the Spec (description of a run) of a student that combines two papers.
 
     It keeps the heads and neurons that a search finds (NAS pruning), and gets ghost
@@ -139,16 +143,16 @@ def searched_width_ghost_spec(profile: str, task: str, width_in_twelfths: int) -
     up.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    width_in_twelfths: m, where the search leaves m/12 of the whole model's FLOPs."""
-    find = import_module_of_each_paper("frontier")["nas_pruning"].search_spec_at_budget
+    flops_in_twelfths: m, where the search leaves m/12 of the whole model's FLOPs."""
+    find = import_module_of_each_paper("frontier")[
+        "nas_pruning"
+    ].architecture_search_spec_at_budget
     return searched_student_spec(
-        profile, task, width_in_twelfths, find, (make_ghost_surgery_operation(profile),)
+        profile, task, flops_in_twelfths, find, (make_ghost_surgery_operation(profile),)
     )
 
 
-def width_pruned_layer_mix_spec(
-    profile: str, task: str, width_in_twelfths: int
-) -> Spec:
+def layer_mix_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
     """Return the Spec (description of a run) of a pruned student with a layer mix.
 
     The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
@@ -164,7 +168,7 @@ def width_pruned_layer_mix_spec(
     return Spec("fineprune", args | {"mix": mix}, last.inputs)
 
 
-def one_loss_distilled_ghost_spec(
+def single_stage_ghost_student_spec(
     profile: str, task: str, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a ghost student distilled in one stage.
@@ -178,7 +182,7 @@ def one_loss_distilled_ghost_spec(
     12."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = make_single_stage_settings(students.FINETUNE, profile, task)
+    train = make_single_stage_train_settings(students.FINETUNE, profile, task)
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
@@ -198,7 +202,7 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
         "Whole, distilled": Method(
             "control", distilled_full_width_spec, "all", once=True
         ),
-        "Uniform": Method("control", uniformly_pruned_spec),
+        "Uniform": Method("control", uniformly_pruned_student_spec),
     }
     in_int8 = partial(quantised_spec, make_trained_spec=full_width_finetuned_spec)
     points["Int8"] = Method("control", in_int8, "all", once=True)
@@ -208,17 +212,17 @@ def list_methods_of_no_single_paper() -> dict[str, Method]:
         )
     papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
-        points["Width + layer mix"] = Method("combination", width_pruned_layer_mix_spec)
+        points["Width + layer mix"] = Method("combination", layer_mix_student_spec)
     if "ghostbert" in papers:
         ghosts = papers["ghostbert"].POINTS["GhostBERT"]
         combined = partial(Method, "combination", added=ghosts.added)
         in_int8 = partial(quantised_spec, make_trained_spec=ghosts.make)
         points["GhostBERT, int8"] = combined(in_int8)
         if "efficientbert" in papers:
-            points["GhostBERT, warmed up"] = combined(one_loss_distilled_ghost_spec)
+            points["GhostBERT, warmed up"] = combined(single_stage_ghost_student_spec)
         if "nas_pruning" in papers:
             least = papers["nas_pruning"].POINTS["NAS"].least
-            made = combined(searched_width_ghost_spec, keeps="found", least=least)
+            made = combined(searched_ghost_student_spec, keeps="found", least=least)
             points["NAS + ghosts"] = made
     return points
 
@@ -260,7 +264,7 @@ def list_flops_budgets_in_twelfths(
     possible_widths = students.select_possible_widths(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
-    if method.keeps == "found" and grids.find_reader_passage_cut(profile):
+    if method.keeps == "found" and grids.find_reader_passage_window_settings(profile):
         return []  # Searches do not support questions on passages.
     low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
@@ -332,7 +336,7 @@ def format_defaults_of_method_comparison() -> list[str]:
     return lines
 
 
-def read_baseline_scores(metrics: Mapping[str, Any]) -> dict[str, float]:
+def extract_baseline_scores_in_points(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return {baseline: score in points} of two baselines without a neural network.
 
     They are "majority" (the most frequent class, or a constant score or no answer) and
@@ -345,7 +349,7 @@ def read_baseline_scores(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: 100 * value for name, value in values.items() if value == value}
 
 
-def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str:
+def format_baseline_scores(metrics: Mapping[str, Any], score_is_fraction: bool) -> str:
     """Return a line of text on the scores of two baselines without a neural network.
 
     They are the majority class and a bag of words. The line warns where they score so
@@ -353,15 +357,15 @@ def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str
     rows.
 
     metrics: the metrics of a run of the step (kind of run) `bag_of_words`.
-    is_fraction: whether the score is a share of right rows, such as accuracy. For other
-    scores the line warns only where a baseline has 100 points."""
-    scores = read_baseline_scores(metrics)
+    score_is_fraction: whether the score is a share of right rows, such as accuracy. For
+    other scores the line warns only where a baseline has 100 points."""
+    scores = extract_baseline_scores_in_points(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
     top = (
-        100 - paired.estimate_difference_of_shares([False] * rows).high
-        if is_fraction
+        100 - paired.estimate_difference_of_proportions([False] * rows).high
+        if score_is_fraction
         else 99.95
     )
     if best < top:
@@ -369,14 +373,21 @@ def format_baseline_scores(metrics: Mapping[str, Any], is_fraction: bool) -> str
     why = (
         f"even with all {rows:,} rows right a model is known to be above {top:.1f} only"
     )
-    return f"{line}. Beware: nothing can be shown above that" + f"; {why}" * is_fraction
+    return (
+        f"{line}. Beware: nothing can be shown above that"
+        + f"; {why}" * score_is_fraction
+    )
 
 
-def format_label(model: str, budget_in_twelfths: int) -> str:
-    return f"{model} {budget_in_twelfths}/{HEADS}" if budget_in_twelfths else model
+def format_model_label(model_name: str, flops_budget_in_twelfths: int) -> str:
+    return (
+        f"{model_name} {flops_budget_in_twelfths}/{HEADS}"
+        if flops_budget_in_twelfths
+        else model_name
+    )
 
 
-def label_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
+def select_and_label_model_runs(runs_frame: pd.DataFrame) -> pd.DataFrame:
     """Return the lines of trained models, labelled by compression method and budget.
 
     The column `method` gets the method's name, such as "Width", and `model` the name
@@ -386,11 +397,13 @@ def label_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
     runs_frame: a line for each run, with the columns kind ("model" for trained models),
     model (the method) and m (the budget in twelfths)."""
     runs_frame = runs_frame[runs_frame["kind"] == "model"]
-    names = map(format_label, runs_frame["model"], runs_frame["m"].astype(int))
+    names = map(format_model_label, runs_frame["model"], runs_frame["m"].astype(int))
     return runs_frame.assign(method=runs_frame["model"], model=list(names))
 
 
-def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
+def make_method_comparison_table(
+    runs_frame: pd.DataFrame, profile: str
+) -> pd.DataFrame:
     """Return a table that compares compression methods: a line for each model and task.
 
     The first columns are task, model, method, m (the FLOPs budget in twelfths), seeds
@@ -411,10 +424,10 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
         tuple(row[key] for key in place): row.get("architecture") for row in searches
     }
     for task, task_frame in compare.select_rows_with_runs(
-        label_models(runs_frame)
+        select_and_label_model_runs(runs_frame)
     ).groupby("task", sort=False):
         assert isinstance(task, str)
-        column, start = grids.list_columns_by_task(profile)[task][0], len(lines)
+        column, start = grids.select_score_columns_by_task(profile)[task][0], len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
             name, m = rows["method"].iloc[0], rows["m"].iloc[0]
             seed_architectures = [
@@ -428,7 +441,7 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             pairs = map(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
-            score = paired.difference_with_nonzero_interval([*pairs])
+            score = paired.estimate_difference_with_widened_interval([*pairs])
             line = {
                 "task": task,
                 "model": model,
@@ -442,7 +455,7 @@ def make_points_table(runs_frame: pd.DataFrame, profile: str) -> pd.DataFrame:
             line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= compare_to_width_pruned(
+            line |= compute_baseline_gap_columns(
                 task_frame,
                 line,
                 find_width_pruned_baseline(lines[start:], line["flops"]),
@@ -485,7 +498,7 @@ def count_model_costs(
 
 
 def find_width_pruned_baseline(
-    point_rows: Iterable[PointRow], flops: float
+    model_rows: Iterable[PointRow], min_megaflops: float
 ) -> PointRow | None:
     """Return the line of the model with which a compressed model is compared.
 
@@ -493,18 +506,19 @@ def find_width_pruned_baseline(
     FLOPs, less a tolerance of 5 %. It is None where there is none. So a method counts
     as better only where it beats width pruning at the same cost.
 
-    point_rows: a line for each model of one task, with its `method` and `flops`.
-    flops: millions of FLOPs of the compressed model."""
+    model_rows: a line for each model of one task, with its `method` and
+    `min_megaflops`.
+    min_megaflops: millions of FLOPs of the compressed model."""
     both = [
-        line for line in point_rows if line["method"] in ("Width", "Whole, distilled")
+        line for line in model_rows if line["method"] in ("Width", "Whole, distilled")
     ]
-    candidates = [line for line in both if SLACK * line["flops"] >= flops]
+    candidates = [line for line in both if SLACK * line["flops"] >= min_megaflops]
     return min(candidates, key=lambda line: line["flops"], default=None)
 
 
-def compare_to_width_pruned(
+def compute_baseline_gap_columns(
     runs_frame: pd.DataFrame,
-    point_row: PointRow,
+    model_row: PointRow,
     baseline_row: PointRow | None,
     column: Column,
 ) -> PointRow:
@@ -516,7 +530,7 @@ def compare_to_width_pruned(
     unknown is nan, or "" for `beside`.
 
     runs_frame: a line for each run of one task.
-    point_row, baseline_row: table lines of the model and of the width-pruned one, with
+    model_row, baseline_row: table lines of the model and of the width-pruned one, with
     `model` (name) and `m` (width); without a `baseline_row` all columns are unknown.
     column: the metric that is compared."""
     columns = {
@@ -530,9 +544,9 @@ def compare_to_width_pruned(
         return columns
     columns |= {"budget": baseline_row["m"] or HEADS, "beside": baseline_row["model"]}
     pairs = compare.pair_runs_of_models(
-        runs_frame, point_row["model"], baseline_row["model"], {column.task: (column,)}
+        runs_frame, model_row["model"], baseline_row["model"], {column.task: (column,)}
     )
-    gap = paired.difference_with_nonzero_interval(pairs) if pairs else None
+    gap = paired.estimate_difference_with_widened_interval(pairs) if pairs else None
     columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= paired.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
@@ -553,16 +567,18 @@ def pair_predictions_with_labels(column: Column, run: Run, seed: int) -> paired.
     return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
-def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
+def list_models_on_pareto_front(
+    models_frame: pd.DataFrame, cost_column: str
+) -> list[str]:
     """Return the names of the models on the Pareto front of score and cost.
 
     The cheapest comes first. No other model of at most the same cost scores higher than
     a model on the front. Costs within 1 % count as equal, so that no model is on the
     front by a trifle.
 
-    points: a line for each model of one task, with its name, score and costs.
+    models_frame: a line for each model of one task, with its name, score and costs.
     cost_column: the column of the cost, such as "flops"."""
-    ordered = points.sort_values(
+    ordered = models_frame.sort_values(
         [cost_column, "score"], ascending=[True, False], ignore_index=True
     )
     best = [
@@ -572,19 +588,21 @@ def find_pareto_front(points: pd.DataFrame, cost_column: str) -> list[str]:
     return list(ordered["model"][best == ordered.index])
 
 
-def find_cost_of_whole_model(points: pd.DataFrame, cost_column: str) -> float | None:
+def find_uncompressed_model_cost(
+    models_frame: pd.DataFrame, cost_column: str
+) -> float | None:
     """Return the cost of the uncompressed model, of which budgets are shares.
 
     It is None where that model was not run.
 
-    points: a line for each model, with its method and costs.
+    models_frame: a line for each model, with its method and costs.
     cost_column: the column of the cost, such as "flops"."""
-    full_costs = points.loc[points["method"] == "Whole", cost_column]
+    full_costs = models_frame.loc[models_frame["method"] == "Whole", cost_column]
     return float(full_costs.iloc[0]) if len(full_costs) else None
 
 
 def find_best_affordable_model(
-    points: pd.DataFrame, cost_column: str, max_cost_share: float
+    models_frame: pd.DataFrame, cost_column: str, max_cost_share: float
 ) -> dict[Hashable, Any] | None:
     """Return the table line of the best model within a cost limit, to recommend it.
 
@@ -593,16 +611,16 @@ def find_best_affordable_model(
     None where no model is within the limit. Raises Refused where the uncompressed model
     was not run.
 
-    points: a line for each model of one task, with its method, score and costs.
+    models_frame: a line for each model of one task, with its method, score and costs.
     cost_column: the column of the cost, such as "flops".
     max_cost_share: the share, from 0 to 1."""
-    full_cost = find_cost_of_whole_model(points, cost_column)
+    full_cost = find_uncompressed_model_cost(models_frame, cost_column)
     if full_cost is None:
         raise Refused(
             "the budget is a share of the model 'Whole': add it to the methods"
         )
-    affordable = points[
-        points[cost_column] <= SLACK * max_cost_share * full_cost
+    affordable = models_frame[
+        models_frame[cost_column] <= SLACK * max_cost_share * full_cost
     ].sort_values(cost_column)
     return (
         affordable.loc[affordable["score"].idxmax()].to_dict()

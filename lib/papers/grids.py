@@ -22,17 +22,21 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
-from lib.core.papers import find_papers, import_module_of_each_paper
+from lib.core.papers import import_module_of_each_paper, list_papers_by_name
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import DataDescriptor, grammar, models, own
 from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
-from lib.papers.encoder import find_position_offset, read_configuration, read_shape
+from lib.papers.encoder import (
+    find_position_offset,
+    read_configuration,
+    read_encoder_shape,
+)
 from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
 from lib.stats.compare import Column
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
@@ -65,7 +69,7 @@ class SettingsTable(dict[str, Any]):
         check_known_name(f"key of the settings {self.table_name}", key, self)
 
 
-def read_settings(paper_or_table: str) -> SimpleNamespace:
+def read_settings(paper_or_file_stem: str) -> SimpleNamespace:
     """Return the tables of a TOML file of settings as attributes.
 
     All runs of a paper get their settings from there. The file is a paper's
@@ -79,18 +83,18 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
         >>> read_settings("students").DISTIL["paper"].epochs
         3
 
-    paper_or_table: name of a paper's folder, or of the file without suffix."""
-    is_paper = paper_or_table in find_papers()
+    paper_or_file_stem: name of a paper's folder, or of the file without suffix."""
+    is_paper = paper_or_file_stem in list_papers_by_name()
     place = (
-        FOLDER / paper_or_table / "settings.toml"
+        FOLDER / paper_or_file_stem / "settings.toml"
         if is_paper
-        else FOLDER / f"{paper_or_table}.toml"
+        else FOLDER / f"{paper_or_file_stem}.toml"
     )
     tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
-    if is_paper and paper_or_table in (
+    if is_paper and paper_or_file_stem in (
         options_of_papers := import_module_of_each_paper("options")
     ):
-        kinds |= vars(options_of_papers[paper_or_table])
+        kinds |= vars(options_of_papers[paper_or_file_stem])
     for kind in tables.keys() & kinds.keys():
         common = (
             disk.read_toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
@@ -104,7 +108,7 @@ def read_settings(paper_or_table: str) -> SimpleNamespace:
                 if profile != "all"
             }
     columns = tuple(Column(*fields) for fields in tables.pop("COLUMNS", ()))
-    tables = SettingsTable(paper_or_table, tables)
+    tables = SettingsTable(paper_or_file_stem, tables)
     return SimpleNamespace(**tables, COLUMNS=columns)
 
 
@@ -165,7 +169,7 @@ PARAMETERS = (
 )
 
 
-def find_profile(profile: str) -> SimpleNamespace:
+def find_profile_settings(profile: str) -> SimpleNamespace:
     """Return the settings of a profile, which is a size of experiment.
 
     They are attributes: name, source (of its data sets, such as "glue"), about (a line
@@ -177,7 +181,7 @@ def find_profile(profile: str) -> SimpleNamespace:
     return PROFILES[profile]
 
 
-@reuse_result
+@cache_result_within_block
 def checkpoint_spec(checkpoint_name: str) -> Spec:
     """Return the Spec (description of a run) that takes a pre-trained checkpoint.
 
@@ -189,7 +193,10 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
     check_known_name("checkpoint", checkpoint_name, models.HUB)
     return Spec(
         "checkpoint",
-        {"name": checkpoint_name, "digest": data.digest_checkpoint(checkpoint_name)},
+        {
+            "name": checkpoint_name,
+            "digest": data.find_checkpoint_digest(checkpoint_name),
+        },
         seed=0,
     )
 
@@ -202,20 +209,20 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder."""
-    if folder := get_reader_attribute(profile, "model"):
-        kind = read_shape(folder).family
+    if folder := get_reader_profile_attribute(profile, "model"):
+        kind = read_encoder_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
-    return tuple(CHECKPOINTS.get(find_profile(profile).name, ("bert",)))
+    return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
 
 
-def get_encoder_name(profile: str) -> str:
+def get_encoder_display_name(profile: str) -> str:
     """Return the name of an experiment's encoder on report pages, such as "MiniLM".
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return CALLED.get(profile, f"the encoder of {profile}")
 
 
-@reuse_result
+@cache_result_within_block
 def backbone_spec(profile: str, family: str = "bert") -> Spec:
     """Return the Spec (description of a run) of an experiment's pre-trained encoder.
 
@@ -225,7 +232,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
     family: such as "bert" or "roberta"."""
-    if folder := get_reader_attribute(profile, "model"):
+    if folder := get_reader_profile_attribute(profile, "model"):
         return Spec(
             "checkpoint",
             {"name": folder, "digest": data.digest_weights(folder)},
@@ -243,7 +250,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     )
 
 
-@reuse_result
+@cache_result_within_block
 def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     """Return the Spec (description of a run) that takes a published checkpoint.
 
@@ -255,7 +262,7 @@ def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     checkpoint_name: such as "bert-base-uncased"."""
     return (
         backbone_spec(profile)
-        if get_reader_attribute(profile, "model")
+        if get_reader_profile_attribute(profile, "model")
         else checkpoint_spec(checkpoint_name)
     )
 
@@ -286,8 +293,8 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
     family: such as "bert"; a user's own encoder has one shape for all families."""
-    if folder := get_reader_attribute(profile, "model"):
-        return read_shape(folder)
+    if folder := get_reader_profile_attribute(profile, "model"):
+        return read_encoder_shape(folder)
     check_known_name(
         f"kind of encoder in profile {profile!r}",
         family,
@@ -333,7 +340,7 @@ class ReaderProfile(str):
         cls, profile: str, data: str = "", model: str = "", length: int = 0
     ) -> Self:
         self = super().__new__(cls, profile)
-        task = own.task(data) if data else None
+        task = own.infer_task(data) if data else None
         self.data, self.model = (
             task.name if task else "",
             model and resolve_encoder_folder(model, task),
@@ -396,7 +403,7 @@ class ReaderProfile(str):
         is no tokenizer on this machine."""
         if not (self.data and self.encoder_folder):
             return None
-        reading = own.read_dataset_line(self.data)
+        reading = own.read_user_data(self.data)
         cut = 0 if reading.task.span else find_token_limit(self)
         return measure_tokenizer_coverage(
             reading.splits["train"], self.encoder_folder, cut
@@ -408,14 +415,14 @@ class ReaderProfile(str):
 
         They stand beside any advice on which compression method to take. The list is
         empty without such data or without problems."""
-        lines = [*own.read_dataset_line(self.data).cautions] if self.data else []
+        lines = [*own.read_user_data(self.data).cautions] if self.data else []
         return lines + (
             [self.tokenizer_coverage.summary]
             if self.tokenizer_coverage and self.tokenizer_coverage.needs_warning
             else []
         )
 
-    def format_input_sentences(self) -> list[str]:
+    def describe_data_and_model(self) -> list[str]:
         """Return sentences for a report page on the user's own data and encoder.
 
         The first one names them, and also stands in captions. Others say how many rows
@@ -427,11 +434,13 @@ class ReaderProfile(str):
         if self.data:
             splits = data.read_splits("own", self.data)
             rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
-            learned, held = limit_row_counts(self.data, self, None, HELD_OUT[self])
+            learned, held = limit_reader_row_counts(
+                self.data, self, None, HELD_OUT[self]
+            )
             capped = f"; {learned:,} of the training rows are trained on"
             capped += f", {held:,} others rank heads and neurons" * bool(held)
             capped *= learned < len(splits["train"])
-            lines += [f"{line}." for line in own.read_dataset_line(self.data).lines]
+            lines += [f"{line}." for line in own.read_user_data(self.data).lines]
             lines.append(f"The data have {rows}{capped}.")
             lines += (
                 [f"{self.tokenizer_coverage.summary}."]
@@ -496,13 +505,13 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
     if not isinstance(profile, ReaderProfile):
         return {"profile": profile[:]}
     reader_parts = {
-        name: get_reader_attribute(profile, name) for name in PARAMETERS[1:]
+        name: get_reader_profile_attribute(profile, name) for name in PARAMETERS[1:]
     }
     cut = {"length": profile.length} if profile.length else {}
     return {"profile": profile[:]} | reader_parts | cut
 
 
-def list_command_options(profile: str) -> list[str]:
+def format_profile_as_command_options(profile: str) -> list[str]:
     """Return command-line options that name a profile, such as ["--profile mini"].
 
     They also name a user's own data and encoder, quoted for a shell. Messages show the
@@ -517,7 +526,7 @@ def list_command_options(profile: str) -> list[str]:
     ]
 
 
-def get_reader_attribute(profile: str, attribute_name: str) -> str:
+def get_reader_profile_attribute(profile: str, attribute_name: str) -> str:
     """Return an attribute of a ReaderProfile; "" for the plain name of a size.
 
     A ReaderProfile is the name of an experiment's size with a user's own data or
@@ -527,7 +536,7 @@ def get_reader_attribute(profile: str, attribute_name: str) -> str:
     return getattr(profile, attribute_name, "")
 
 
-def format_reader_sentences(profile: str) -> list[str]:
+def describe_reader_data_and_model(profile: str) -> list[str]:
     """Return sentences for a report page on the user's own data and encoder.
 
     They name data and encoder, and say how many rows are used and that a paper's claims
@@ -536,11 +545,11 @@ def format_reader_sentences(profile: str) -> list[str]:
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder."""
     return (
-        profile.format_input_sentences() if isinstance(profile, ReaderProfile) else []
+        profile.describe_data_and_model() if isinstance(profile, ReaderProfile) else []
     )
 
 
-def hash_reader_inputs(profile: str) -> list[str]:
+def digest_reader_data_and_model(profile: str) -> list[str]:
     """Return digests of a user's own data and encoder, as [data, encoder] or more.
 
     A third one is that of the data's test rows, if there are any. A digest is "" where
@@ -549,9 +558,11 @@ def hash_reader_inputs(profile: str) -> list[str]:
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder."""
-    name, model = (get_reader_attribute(profile, what) for what in PARAMETERS[1:])
+    name, model = (
+        get_reader_profile_attribute(profile, what) for what in PARAMETERS[1:]
+    )
     digests = [
-        name and data.digest_local_rows("own", name)[0],
+        name and data.digest_rows_and_list_splits("own", name)[0],
         model and data.digest_weights(model),
     ]
     test = data.read_splits("own", name).get("test") if name else None
@@ -568,22 +579,26 @@ def list_reader_data_warnings(profile: str) -> list[str]:
     return profile.data_warnings if isinstance(profile, ReaderProfile) else []
 
 
-def limit_row_counts(
-    task_name: str, profile: str, wanted_rows: int | None, wanted_held_out_rows: int
+def limit_reader_row_counts(
+    reader_data: str,
+    profile: str,
+    requested_row_count: int | None,
+    requested_held_out_row_count: int,
 ) -> tuple[int, int]:
     """Return how many training and held-out rows a user's data allow, in this order.
 
     Held-out rows are further training rows, by which heads and neurons are ranked; they
     are at most a fifth of the rows.
 
-    task_name: the user's data, one line of text that names a file and its columns.
+    reader_data: the user's data, one line of text that names a file and its columns.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    wanted_rows: training rows asked for; None means the limit of the profile, or all.
-    wanted_held_out_rows: held-out rows asked for."""
-    available, most = len(data.read_splits("own", task_name)["train"]), MOST[profile]
-    wanted_held_out_rows = min(wanted_held_out_rows, available // 5)
+    requested_row_count: training rows asked for; None means the limit of the profile,
+    or all.
+    requested_held_out_row_count: held-out rows asked for."""
+    available, most = len(data.read_splits("own", reader_data)["train"]), MOST[profile]
+    wanted_held_out_rows = min(requested_held_out_row_count, available // 5)
     return min(
-        wanted_rows or most or available,
+        requested_row_count or most or available,
         most or available,
         available - wanted_held_out_rows,
     ), wanted_held_out_rows
@@ -598,7 +613,7 @@ def select_tasks(
     profile: str,
     chosen_tasks: Sequence[str] = (),
     *,
-    by_profile: Mapping[str, Sequence[str]],
+    tasks_by_profile: Mapping[str, Sequence[str]],
 ) -> tuple[str, ...]:
     """Return the tasks of a report page: the chosen ones, or those of the profile.
 
@@ -608,59 +623,60 @@ def select_tasks(
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
-    by_profile: {profile: tasks of the page}."""
-    check_known_name("profile", profile, by_profile)
-    if title := get_reader_attribute(profile, "task_title"):
+    tasks_by_profile: {profile: tasks of the page}."""
+    check_known_name("profile", profile, tasks_by_profile)
+    if title := get_reader_profile_attribute(profile, "task_title"):
         for name in chosen_tasks:
             check_known_name("task of your own data", name, (title,))
         return (title,)
-    listed = {name for names in by_profile.values() for name in names}
+    listed = {name for names in tasks_by_profile.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     for name in chosen_tasks:
         check_known_name(
             "task of this page", name, [name for kind in kinds for name in kind]
         )
-    return tuple(chosen_tasks) or tuple(by_profile[profile])
+    return tuple(chosen_tasks) or tuple(tasks_by_profile[profile])
 
 
 def select_seeds(
     profile: str,
     chosen_seeds: Sequence[int] = (),
     *,
-    by_profile: Mapping[str, Sequence[int]],
+    seeds_by_profile: Mapping[str, Sequence[int]],
 ) -> tuple[int, ...]:
     """Return the seeds of a report page: the chosen ones, or those of the profile.
 
     Raises Refused for a profile for which the page has no seeds.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    by_profile: {profile: seeds of the page}."""
-    check_known_name("profile", profile, by_profile)
-    return tuple(chosen_seeds) or tuple(by_profile[profile])
+    seeds_by_profile: {profile: seeds of the page}."""
+    check_known_name("profile", profile, seeds_by_profile)
+    return tuple(chosen_seeds) or tuple(seeds_by_profile[profile])
 
 
-def pick_values(
-    label_noun: str,
-    values_by_label: Mapping[str, Value],
+def select_values_by_label(
+    category_name_in_errors: str,
+    value_by_label: Mapping[str, Value],
     chosen_labels: Collection[str] = (),
 ) -> dict[str, Value]:
-    """Return {label: value} for the chosen labels, in the order of `values_by_label`.
+    """Return {label: value} for the chosen labels, in the order of `value_by_label`.
 
     If no labels are chosen, the result has all values. Notebooks use this function for
     what a user selects, such as the labels "Width" and "NAS" of two compression
     methods. Raises Refused for an unknown label, with a list of the known ones.
 
-    label_noun: what a label is, such as "method", for the error message."""
+    category_name_in_errors: what a label is, such as "method", for the error
+    message."""
     for name in chosen_labels:
-        check_known_name(label_noun, name, values_by_label)
+        check_known_name(category_name_in_errors, name, value_by_label)
     return {
-        name: values_by_label[name]
-        for name in values_by_label
-        if name in (chosen_labels or values_by_label)
+        name: value_by_label[name]
+        for name in value_by_label
+        if name in (chosen_labels or value_by_label)
     }
 
 
-def find_data_source(profile: str, task: str) -> str:
+def find_data_source_name(profile: str, task: str) -> str:
     """Return from where an experiment takes the data of a task.
 
     It is "toy" (generated sentences), "glue", "squad", "senteval" or "treebank".
@@ -668,7 +684,7 @@ def find_data_source(profile: str, task: str) -> str:
     "base". Raises Refused for an unknown profile.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    task_source = find_profile(profile).source
+    task_source = find_profile_settings(profile).source
     if task_source == "toy" or task in GLUE:
         return task_source
     return (
@@ -689,13 +705,13 @@ def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     )
 
 
-@reuse_result
+@cache_result_within_block
 def make_training_data_descriptor(
     profile: str,
     task: str,
     row_count: int | None,
     held_out_row_count: int = 0,
-    adds_unseen_rows: bool = True,
+    adds_unseen_evaluation_rows: bool = True,
     **further_options: Any,
 ) -> DataDescriptor:
     """Return a dict that says which training rows of a task an experiment uses.
@@ -709,14 +725,16 @@ def make_training_data_descriptor(
     row_count: number of training rows; None means all.
     held_out_row_count: number of further training rows, by which candidates of a search
     are scored or heads are ranked.
-    adds_unseen_rows: whether models are also scored on unseen rows: labelled rows on
-    which nothing is trained or selected. A user's own data have none.
+    adds_unseen_evaluation_rows: whether models are also scored on unseen rows: labelled
+    rows on which nothing is trained or selected. A user's own data have none.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
-    if name := get_reader_attribute(profile, "data"):
-        counts = limit_row_counts(name, profile, row_count, held_out_row_count)
+    if name := get_reader_profile_attribute(profile, "data"):
+        counts = limit_reader_row_counts(name, profile, row_count, held_out_row_count)
         return data.make_data_descriptor("own", name, *counts, **further_options)
-    further_options |= UNSEEN[profile].get(task, {}) if adds_unseen_rows else {}
-    place = find_data_source(profile, task), task
+    further_options |= (
+        UNSEEN[profile].get(task, {}) if adds_unseen_evaluation_rows else {}
+    )
+    place = find_data_source_name(profile, task), task
     if profile in DRAWN:
         further_options["drawn"] = True
         pool = data.make_data_descriptor(*place, **further_options)["drawn"]["rows"]
@@ -732,7 +750,7 @@ def make_common_run_arguments(
     task: str,
     data_descriptor: DataDescriptor | None = None,
     /,
-    passage_cuts_by_profile: Mapping[str, Span] = SPAN,
+    passage_window_settings_by_profile: Mapping[str, Span] = SPAN,
     **further_arguments: Any,
 ) -> RunArguments:
     """Return the arguments that all runs on a task share, to put into their Specs.
@@ -746,14 +764,18 @@ def make_common_run_arguments(
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
     data_descriptor: which rows, if not those of the profile.
-    passage_cuts_by_profile: {profile: how passages are cut}."""
+    passage_window_settings_by_profile: {profile: how passages are cut}."""
     task_args = {
         "data": data_descriptor or make_profile_data_descriptor(profile, task),
-        "numerics": find_profile(profile).numerics,
+        "numerics": find_profile_settings(profile).numerics,
     }
     task_args |= (
         {"span": cut}
-        if (cut := find_passage_cut(profile, task, passage_cuts_by_profile))
+        if (
+            cut := find_passage_window_settings(
+                profile, task, passage_window_settings_by_profile
+            )
+        )
         else {}
     )
     for name in ("train", "importance"):
@@ -765,7 +787,7 @@ def make_common_run_arguments(
     return task_args | further_arguments
 
 
-def find_reader_passage_cut(profile: str) -> Span | None:
+def find_reader_passage_window_settings(profile: str) -> Span | None:
     """Return how passages of a user's own data are cut into windows, as a Span.
 
     It is None where the data are not questions on passages, and for the papers' own
@@ -773,8 +795,8 @@ def find_reader_passage_cut(profile: str) -> Span | None:
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder."""
-    name = get_reader_attribute(profile, "data")
-    return SPAN[profile] if name and data.task("own", name).span else None
+    name = get_reader_profile_attribute(profile, "data")
+    return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
 def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
@@ -794,7 +816,7 @@ def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
         options = replace(options, max_length=profile.length)
     if not profile.data or not isinstance(options, Train):
         return options
-    rows = limit_row_counts(profile.data, profile, None, HELD_OUT[profile])[0]
+    rows = limit_reader_row_counts(profile.data, profile, None, HELD_OUT[profile])[0]
     epochs = max(options.epochs, ceil(STEPS * options.batch / rows))
     pad_to = profile.length if options.pad_to and profile.length else options.pad_to
     return replace(options, epochs=epochs, pad_to=pad_to)
@@ -823,7 +845,7 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder."""
-    if not get_reader_attribute(profile, "data"):
+    if not get_reader_profile_attribute(profile, "data"):
         return None
     usual, reads = (
         find_token_limit(profile),
@@ -864,26 +886,28 @@ def _find_shape_of_published_encoder(spec: Spec) -> Shape | None:
 
 
 def make_latency_arguments(
-    timed_runs: int, token_count: int, batch_size: int
+    timed_pass_count: int, token_count: int, batch_size: int
 ) -> RunArguments:
     """Return the arguments of a run that times the forward passes of encoders.
 
     The step (kind of run) is `latency`; it computes in one CPU thread.
 
-    timed_runs: number of timed passes of each encoder.
+    timed_pass_count: number of timed passes of each encoder.
     token_count: tokens of a sequence.
     batch_size: sequences of a pass."""
-    numerics = find_profile("toy").numerics
+    numerics = find_profile_settings("toy").numerics
     return {
         "batch": batch_size,
         "length": token_count,
-        "runs": timed_runs,
+        "runs": timed_pass_count,
         "numerics": numerics,
     }
 
 
-def find_passage_cut(
-    profile: str, task: str, passage_cuts_by_profile: Mapping[str, Span] = SPAN
+def find_passage_window_settings(
+    profile: str,
+    task: str,
+    passage_window_settings_by_profile: Mapping[str, Span] = SPAN,
 ) -> Span | None:
     """Return how the passages of a question-answering task are cut into windows.
 
@@ -892,21 +916,21 @@ def find_passage_cut(
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
-    passage_cuts_by_profile: {profile: how passages are cut}."""
+    passage_window_settings_by_profile: {profile: how passages are cut}."""
     return (
-        passage_cuts_by_profile[profile]
+        passage_window_settings_by_profile[profile]
         if task in SQUAD
-        else find_reader_passage_cut(profile)
+        else find_reader_passage_window_settings(profile)
     )
 
 
-@reuse_result
+@cache_result_within_block
 def teacher_spec(
     profile: str,
     task: str,
     family: str = "bert",
     train: Train | None = None,
-    passage_cuts_by_profile: Mapping[str, Span] = SPAN,
+    passage_window_settings_by_profile: Mapping[str, Span] = SPAN,
 ) -> Spec:
     """Return the Spec (description of a run) that fine-tunes an encoder on a task.
 
@@ -917,13 +941,17 @@ def teacher_spec(
     adds a user's own data or encoder.
     family: family of encoders, such as "bert".
     train: training settings; None means those of the profile.
-    passage_cuts_by_profile: {profile: how passages are cut}, for question answering."""
+    passage_window_settings_by_profile: {profile: how passages are cut}, for question
+    answering."""
     args = {"train": train or TEACHER[profile], "targets": LABELS}
     start = {"start": backbone_spec(profile, family)}
     return Spec(
         "finetune",
         make_common_run_arguments(
-            profile, task, passage_cuts_by_profile=passage_cuts_by_profile, **args
+            profile,
+            task,
+            passage_window_settings_by_profile=passage_window_settings_by_profile,
+            **args,
         ),
         start,
     )
@@ -951,7 +979,7 @@ def augmented_rows_spec(
     )
 
 
-def list_columns_by_task(
+def select_score_columns_by_task(
     profile: str, printed_columns: Collection[Column] = ()
 ) -> dict[str, tuple[Column, ...]]:
     """Return {task: Columns}, the metrics that a table of scores has for each task.
@@ -963,10 +991,14 @@ def list_columns_by_task(
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
     printed_columns: the Columns of the paper's table."""
-    if name := get_reader_attribute(profile, "data"):
-        title = get_reader_attribute(profile, "task_title")
-        return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
-    task_source = find_profile(profile).source
+    if name := get_reader_profile_attribute(profile, "data"):
+        title = get_reader_profile_attribute(profile, "task_title")
+        return {
+            title: (
+                Column(title, title, data.find_task_by_name("own", name).metrics[0]),
+            )
+        }
+    task_source = find_profile_settings(profile).source
     sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]
     tasks = {
         name: task
@@ -988,7 +1020,7 @@ def list_columns_by_task(
     )
 
 
-def list_search_rows_of_networks(network_rows: Iterable[Row]) -> list[Row]:
+def list_architecture_searches_of_models(model_rows: Iterable[Row]) -> list[Row]:
     """Return Rows of the searches that decided the architecture of some networks.
 
     A Row is a Spec (the description of a run) with labels such as task and seed. A
@@ -996,16 +1028,16 @@ def list_search_rows_of_networks(network_rows: Iterable[Row]) -> list[Row]:
     a search or draw are left out. The labels are those of the networks, so tables can
     show both together.
 
-    network_rows: the Rows of the trained networks."""
+    model_rows: the Rows of the trained networks."""
     return [
         row.with_spec(search)
-        for row in network_rows
+        for row in model_rows
         for first in [row.spec.input_specs_with_seeds.get("start")]
         if first and (search := first.input_specs_with_seeds.get("search"))
     ]
 
 
-def list_distillation_rows_of_students(student_rows: Iterable[Row]) -> list[Row]:
+def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
     """Return Rows of the distillations from which some students are fine-tuned.
 
     A Row is a Spec (the description of a run) with labels such as task and seed.

@@ -57,7 +57,7 @@ class Method:
     least: Callable[[str], float] | None = None
 
 
-def frontier_student_spec(
+def compressed_student_spec(
     profile: str, task: str, *surgery_operations: Json, **further_input_runs: Spec
 ) -> Spec:
     """Return the Spec (description of a run) of a compressed and trained student.
@@ -79,7 +79,7 @@ def frontier_student_spec(
     return replace(last, inputs={"start": replace(first, **changes)})
 
 
-def make_single_stage_settings(
+def make_single_stage_train_settings(
     train_settings_by_profile: Mapping[str, Train], profile: str, task: str
 ) -> Train:
     """Return the training settings of a compression method with a single stage.
@@ -119,7 +119,7 @@ def searched_student_spec(
     make_search_spec: f(profile, task, m) -> Spec of the search.
     surgery_operations: further changes of the pruned student, entries {"op": ...}."""
     search = make_search_spec(profile, task, flops_budget_in_twelfths)
-    return frontier_student_spec(
+    return compressed_student_spec(
         profile, task, {"op": "keep"}, *surgery_operations, search=search
     )
 

@@ -131,7 +131,7 @@ def make_printed_score_table(
     label_columns: str | Sequence[str],
     kept_head_counts: Container[int] | None = None,
     rename_row: Callable[[Any], str] = str,
-    column_names: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    new_name_by_column: Mapping[str, str] | Iterable[tuple[str, str]] = (),
 ) -> ScoreTable:
     """Return a printed table in the form in which it is joined with measured scores.
 
@@ -144,9 +144,9 @@ def make_printed_score_table(
     returned, and a row is (width, name). The width is text such as "3/12" in the column
     "m", or "1/12" in a table without this column.
     rename_row: f(printed name of a row) -> its name in our tables.
-    column_names: {printed column: its name in our tables}. Columns that begin with
-    "Avg" become "average"."""
-    column_names, by_row = dict(column_names), {}
+    new_name_by_column: {printed column: its name in our tables}. Columns that begin
+    with "Avg" become "average"."""
+    new_name_by_column, by_row = dict(new_name_by_column), {}
     for row in read_rows(paper, table_name):
         key = rename_row(
             row.pop(label_columns)
@@ -161,14 +161,14 @@ def make_printed_score_table(
         by_row[key] = {
             (
                 "published",
-                "average" if c.startswith("Avg") else column_names.get(c, c),
+                "average" if c.startswith("Avg") else new_name_by_column.get(c, c),
             ): value
             for c, value in row.items()
         }
     return by_row
 
 
-def compute_printed_differences(
+def compute_printed_gains_of_method(
     paper: str,
     table_name: str,
     label_columns: str | Sequence[str],
@@ -243,8 +243,8 @@ def read_inconsistent_printed_values(
     return _select_remarks_on_places(paper, "misses", places_in_paper)
 
 
-def read_deviations_by_profile(
-    paper: str, toml_table: str = "pages"
+def read_deviation_sentences_by_profile(
+    paper: str, toml_table_name: str = "pages"
 ) -> dict[str, list[str]]:
     """Return what our experiments do differently from a paper, for its report pages.
 
@@ -252,10 +252,10 @@ def read_deviations_by_profile(
     "mini", "base" or "paper". The sentences are in the paper's `deviations.toml`.
 
     paper: folder of the paper, such as "ghostbert".
-    toml_table: name of a table in that file. For "pages" the sentences that hold for
-    all papers are added."""
-    files = [(PUBLISHED / paper, toml_table)] + [(PUBLISHED, toml_table)] * (
-        toml_table == "pages"
+    toml_table_name: name of a table in that file. For "pages" the sentences that hold
+    for all papers are added."""
+    files = [(PUBLISHED / paper, toml_table_name)] + [(PUBLISHED, toml_table_name)] * (
+        toml_table_name == "pages"
     )
     tables = [
         disk.read_toml(folder / "deviations.toml")[name] for folder, name in files

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.spec import Spec, to_plain_json
@@ -107,7 +107,7 @@ def plan_student_surgery(
     profile: str,
     task: str,
     kept_heads_of_paper_model: int,
-    ghosts: Ghost | None,
+    ghost_options: Ghost | None,
     family: str = "bert",
 ) -> StudentPlan:
     """Return the changes that turn a fine-tuned teacher into an untrained student.
@@ -122,15 +122,15 @@ def plan_student_surgery(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
-    ghosts: settings of the ghost modules; None for none.
+    ghost_options: settings of the ghost modules; None for none.
     family: family of encoders, such as "bert"."""
     heads, surgery = count_kept_heads(profile, kept_heads_of_paper_model, family), []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
         uncut = (
-            {"whole": list(ghosts.unpruned_projections)}
-            if ghosts and ghosts.unpruned_projections
+            {"whole": list(ghost_options.unpruned_projections)}
+            if ghost_options and ghost_options.unpruned_projections
             else {}
         )
         surgery.append({"op": "cut", "heads": heads} | uncut)
@@ -140,9 +140,9 @@ def plan_student_surgery(
         inputs["importance"] = Spec(
             "importance", ranked, {"teacher": inputs["teacher"]}
         )
-    if ghosts:
-        ghosts.check_fits_model(pruned)
-        surgery.append({"op": "ghost"} | to_plain_json(ghosts))
+    if ghost_options:
+        ghost_options.check_fits_model(pruned)
+        surgery.append({"op": "ghost"} | to_plain_json(ghost_options))
     return StudentPlan(surgery, inputs)
 
 
@@ -160,7 +160,7 @@ def set_padded_length(train: Train, padded_length: int | None) -> Train:
     )
 
 
-@reuse_result
+@cache_result_within_block
 def finetuned_spec(
     profile: str,
     task: str,
@@ -235,7 +235,7 @@ def untrained_student_spec(
     profile: str,
     task: str,
     kept_heads_of_paper_model: int,
-    ghosts: Ghost | None,
+    ghost_options: Ghost | None,
     family: str = "bert",
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned, untrained student.
@@ -244,21 +244,21 @@ def untrained_student_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
-    ghosts: settings of the ghost modules (GhostBERT's convolutions) that the student
-    gets; None for none.
+    ghost_options: settings of the ghost modules (GhostBERT's convolutions) that the
+    student gets; None for none.
     family: family of encoders, such as "bert"."""
     surgery, inputs = plan_student_surgery(
-        profile, task, kept_heads_of_paper_model, ghosts, family
+        profile, task, kept_heads_of_paper_model, ghost_options, family
     )
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
-@reuse_result
+@cache_result_within_block
 def student_spec(
     profile: str,
     task: str,
     kept_heads_of_paper_model: int,
-    ghosts: Ghost | None = None,
+    ghost_options: Ghost | None = None,
     family: str = "bert",
     is_augmented: bool | None = None,
     targets: Targets = LABELS,
@@ -274,8 +274,8 @@ def student_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
-    ghosts: settings of ghost modules (GhostBERT's convolutions); None gives the pruned
-    baseline.
+    ghost_options: settings of ghost modules (GhostBERT's convolutions); None gives the
+    pruned baseline.
     family: family of encoders, such as "bert".
     is_augmented: whether it is distilled on augmented rows; None leaves that to the
     profile.
@@ -286,20 +286,24 @@ def student_spec(
     ghost_kernel_learning_rate: learning rate of the kernels of ghost modules in both
     stages; None and 0 mean that of the profile."""
     surgery, inputs = plan_student_surgery(
-        profile, task, kept_heads_of_paper_model, ghosts, family
+        profile, task, kept_heads_of_paper_model, ghost_options, family
     )
     train = make_distillation_settings(
         profile,
         task,
         learning_rate,
-        bool(ghosts),
+        bool(ghost_options),
         epoch_factor,
         ghost_kernel_learning_rate,
     )
-    tokens = ghosts.tokens if ghosts else 0
+    tokens = ghost_options.tokens if ghost_options else 0
     if AUGMENTED[profile] if is_augmented is None else is_augmented:
         inputs["augmented"] = grids.augmented_rows_spec(profile, task)
-    elif CACHED[profile] and not tokens and not grids.find_reader_passage_cut(profile):
+    elif (
+        CACHED[profile]
+        and not tokens
+        and not grids.find_reader_passage_window_settings(profile)
+    ):
         # The teacher's hidden states are computed once, by a run that students with any
         # learning rates share.
         read = make_distillation_settings(profile, task, has_ghost_modules=False)
@@ -324,17 +328,17 @@ def student_spec(
         tokens,
         targets,
         taught_by,
-        bool(ghosts),
+        bool(ghost_options),
         ghost_kernel_learning_rate,
     )
 
 
-@reuse_result
+@cache_result_within_block
 def student_trained_on_labels_spec(
     profile: str,
     task: str,
     kept_heads_of_paper_model: int,
-    ghosts: Ghost | None = None,
+    ghost_options: Ghost | None = None,
     family: str = "bert",
     learning_rate: float | None = None,
 ) -> Spec:
@@ -347,15 +351,17 @@ def student_trained_on_labels_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
-    ghosts: settings of ghost modules (GhostBERT's convolutions); None for none.
+    ghost_options: settings of ghost modules (GhostBERT's convolutions); None for none.
     family: family of encoders, such as "bert".
     learning_rate: learning rate of the first stage; None and 0 mean that of the
     profile."""
-    train = make_distillation_settings(profile, task, learning_rate, bool(ghosts))
-    start = untrained_student_spec(
-        profile, task, kept_heads_of_paper_model, ghosts, family
+    train = make_distillation_settings(
+        profile, task, learning_rate, bool(ghost_options)
     )
-    tokens = ghosts.tokens if ghosts else 0
+    start = untrained_student_spec(
+        profile, task, kept_heads_of_paper_model, ghost_options, family
+    )
+    tokens = ghost_options.tokens if ghost_options else 0
     train = set_padded_length(train, tokens)
     first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_spec(
@@ -363,5 +369,5 @@ def student_trained_on_labels_spec(
         task,
         Spec("finetune", first, {"start": start}),
         tokens,
-        has_ghost_modules=bool(ghosts),
+        has_ghost_modules=bool(ghost_options),
     )

@@ -34,12 +34,12 @@ from matplotlib.figure import Figure
 from lib.claims import judging as source
 from lib.claims import lists, notebook
 from lib.claims import planned as plans
-from lib.claims.seeds import add_planned_seeds
+from lib.claims.seeds import repeat_rows_at_planned_seeds
 from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
-from lib.core.execute import read_git_commit_entry
-from lib.core.rows import Row, format_model_width
+from lib.core.execute import read_commit_hash_as_dict
+from lib.core.rows import Row, format_kept_head_fraction
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
@@ -53,13 +53,13 @@ from lib.report.tables import (
     join_name_levels,
     table_to_html,
     table_to_markdown,
-    tabulate_run_labels,
+    tabulate_finished_and_missing_seeds,
 )
 from lib.report.verdicts import (
     ENVIRONMENT,
     convert_verdict_to_json,
     format_verdict_counts,
-    list_answer_sentences,
+    list_main_result_sentences,
 )
 from lib.stats import compare
 from lib.stats.compare import Column
@@ -134,14 +134,14 @@ class Page:
         return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
 
     @property
-    def reader_input_sentences(self) -> list[str]:
+    def custom_data_and_model_notes(self) -> list[str]:
         """Return sentences on which data and model of the user the page is made from.
 
         The page shows them, so that nobody takes its numbers for results on the papers'
         data. The list is empty where the user brings neither."""
-        return grids.format_reader_sentences(self.reader_profile)
+        return grids.describe_reader_data_and_model(self.reader_profile)
 
-    def collect_frame(
+    def collect_result_frame(
         self, rows: Sequence[Row], if_missing: Literal["run", "skip", "make"] = "run"
     ) -> pd.DataFrame:
         """Return a DataFrame with the results of experiments, a line for each.
@@ -169,12 +169,12 @@ class Page:
                 )
                 lost = sweep.execute_specs(specs, time_forecast=clock)
         frame = collect_results(rows, failure_reason_by_spec=lost)
-        if self.reader_input_sentences and not is_made:
+        if self.custom_data_and_model_notes and not is_made:
             # A page on a reader's own data tests no claims, so these runs are not
             # counted.
             return frame
         lines: Any = frame.to_dict("records")
-        self.show_remarks(compare.describe_dtypes(lines))
+        self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         states, reasons = {}, {}
         command = notebook.format_notebook_run_command(self.id, self.reader_profile)
         how = f"not made yet: `{command}` makes what is missing"
@@ -194,7 +194,7 @@ class Page:
     def collect_runs(
         self,
         rows_or_grid: Callable[..., list[Row]] | Sequence[Row],
-        recorded_rows: Callable[[], list[Row]] | Sequence[Row] = (),
+        lookup_only_rows: Callable[[], list[Row]] | Sequence[Row] = (),
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
         """Return the results of a notebook's experiments, after executing missing runs.
@@ -208,8 +208,8 @@ class Page:
 
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
         profile and parameters of the notebook, which is called for both tables.
-        recorded_rows: the Rows of the second table, or a function that returns them. It
-        is used only where `rows_or_grid` is no function.
+        lookup_only_rows: the Rows of the second table, or a function that returns them.
+        It is used only where `rows_or_grid` is no function.
         transform_rows: a function that replaces the Rows which the function
         `rows_or_grid` returned. For example, Rows of trained networks are replaced by
         those of the architecture searches that found them."""
@@ -226,25 +226,30 @@ class Page:
                     f"{self.reader_profile[:]} is a first look, without rows of {rest}"
                 )
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
-            recorded_rows = transform_rows(
+            lookup_only_rows = transform_rows(
                 self.add_rows_at_planned_seeds(rows_or_grid("mini"), "mini")
             )
             rows_or_grid = transform_rows(
                 self.add_rows_at_planned_seeds(rows, self.reader_profile)
             )
-        elif callable(recorded_rows):
-            recorded_rows = recorded_rows()
-        made = self.collect_frame(rows_or_grid)
-        recorded_frame = self.collect_frame(
-            self.add_rows_at_planned_seeds(recorded_rows, "mini"), if_missing="skip"
+        elif callable(lookup_only_rows):
+            lookup_only_rows = lookup_only_rows()
+        made = self.collect_result_frame(rows_or_grid)
+        recorded_frame = self.collect_result_frame(
+            self.add_rows_at_planned_seeds(lookup_only_rows, "mini"), if_missing="skip"
         )
         if len(made):
             display_text(
-                "", PARTS.grid(tabulate_run_labels(made).to_html(index=False, border=0))
+                "",
+                PARTS.grid(
+                    tabulate_finished_and_missing_seeds(made).to_html(
+                        index=False, border=0
+                    )
+                ),
             )
         runs = Runs(made, recorded_frame, self.reader_profile, self.id)
-        if not self.reader_input_sentences:
-            self.show_remarks(list_caveats(runs))
+        if not self.custom_data_and_model_notes:
+            self.show_remarks(list_score_caveats(runs))
             if self.reader_profile == "toy" and not self.ends:
                 self.ends = describe_score_range(
                     rows_or_grid, made, self.reader_profile
@@ -262,15 +267,17 @@ class Page:
         seeds, or brings data or a model.
 
         profile: size of the experiments. Only "mini" and "base" have planned seeds."""
-        is_asked = self.values.get("seeds") or self.reader_input_sentences
-        return rows if is_asked else add_planned_seeds(self.id, profile, rows)
+        is_asked = self.values.get("seeds") or self.custom_data_and_model_notes
+        return (
+            rows if is_asked else repeat_rows_at_planned_seeds(self.id, profile, rows)
+        )
 
     def show_table(
         self,
         frame: pd.DataFrame | Mapping[Any, Mapping[Any, Any]],
         caption: str,
-        name: str = "",
-        index: str | list[str] | None = None,
+        file_suffix: str = "",
+        index_names: str | list[str] | None = None,
     ) -> None:
         """Show a table on the page and write it as a CSV file.
 
@@ -282,14 +289,16 @@ class Page:
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         header levels.
-        name: a suffix of the file's name, where a page has several tables.
-        index: the name of the row index, or a list with a name for each of its
+        file_suffix: a suffix of the file's name, where a page has several tables.
+        index_names: the name of the row index, or a list with a name for each of its
         levels."""
         if not isinstance(frame, pd.DataFrame):
             frame = compare.join_tables_by_row(frame, index_names=())
-        frame = frame.rename_axis(index) if index and len(frame) else frame
-        if self.reader_input_sentences:
-            caption = f"{caption.removesuffix('.')}. {self.reader_input_sentences[0]}"
+        frame = frame.rename_axis(index_names) if index_names and len(frame) else frame
+        if self.custom_data_and_model_notes:
+            caption = (
+                f"{caption.removesuffix('.')}. {self.custom_data_and_model_notes[0]}"
+            )
         rows = ", ".join(join_name_levels(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
@@ -298,7 +307,7 @@ class Page:
             return display_text(f"Not measured yet: {escape_markdown_line(what)}.")
         text = frame.map(format_table_cell, na_action="ignore")
         stem, (shown, turned) = (
-            self._build_file_stem(name),
+            self._build_file_stem(file_suffix),
             arrange_columns_for_page(text),
         )
         flat = text.set_axis(join_name_levels(text.columns, ", "), axis=1)
@@ -320,22 +329,25 @@ class Page:
         )
 
     def show_remarks(
-        self, remarks: Iterable[str], prefix_of_each: str = "", folded_title: str = ""
+        self,
+        remarks: Iterable[str],
+        remark_prefix: str = "",
+        collapsible_title: str = "",
     ) -> None:
         """Show remarks on the page as a bulleted list, such as warnings on numbers.
 
         A remark that the page already has is left out.
 
-        prefix_of_each: text before each remark.
-        folded_title: title of a block that a reader unfolds to see the remarks; ""
-        shows them openly."""
+        remark_prefix: text before each remark.
+        collapsible_title: title of a block that a reader unfolds to see the
+        remarks; "" shows them openly."""
         remarks = [line for line in dict.fromkeys(remarks) if line not in self.noted]
         self.noted |= {*remarks}
         text = "".join(
-            f"- {escape_markdown_line(f'{prefix_of_each}{line}')}\n" for line in remarks
+            f"- {escape_markdown_line(f'{remark_prefix}{line}')}\n" for line in remarks
         )
-        if text and folded_title:
-            summary = f"<summary>{escape_markdown_line(folded_title)}</summary>"
+        if text and collapsible_title:
+            summary = f"<summary>{escape_markdown_line(collapsible_title)}</summary>"
             text = f"<details>{summary}\n\n{text}\n</details>"
         display_text(text)
 
@@ -343,8 +355,8 @@ class Page:
         self,
         figure: Figure,
         data: pd.DataFrame,
-        name: str = "",
-        rests_on_no_runs: bool = False,
+        file_suffix: str = "",
+        hides_toy_scale_warning: bool = False,
     ) -> None:
         """Show a figure on the page; write it as SVG and PNG, and its data as CSV.
 
@@ -354,11 +366,11 @@ class Page:
         model.
 
         data: the numbers that the figure draws.
-        name: a suffix of the files' names, where a page has several figures. If it
-        contains "recorded", the figure shows results stored in the repository, and has
-        no warning.
-        rests_on_no_runs: whether the warning is left out, since the figure shows no
-        results of training."""
+        file_suffix: a suffix of the files' names, where a page has several
+        figures. If it contains "recorded", the figure shows results stored in the
+        repository, and has no warning.
+        hides_toy_scale_warning: whether the warning is left out, since the figure shows
+        no results of training."""
         if data.dropna(how="all").empty:
             plt.close(figure)
             return display_text(
@@ -369,12 +381,12 @@ class Page:
                 axis.text(
                     0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE
                 )
-        stem = self._build_file_stem(name)
+        stem = self._build_file_stem(file_suffix)
         if (
             self.reader_profile == "toy"
-            and not self.reader_input_sentences
-            and not rests_on_no_runs
-            and "recorded" not in name
+            and not self.custom_data_and_model_notes
+            and not hides_toy_scale_warning
+            and "recorded" not in file_suffix
         ):
             remark = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
@@ -402,7 +414,7 @@ class Page:
         estimates_by_row: plot.EstimatesByRow,
         printed_differences: plot.DifferencesByRow = (),
         axis_label: str = "difference (points)",
-        name: str = "",
+        file_suffix: str = "",
     ) -> None:
         """Show paired differences between models as a forest plot with printed values.
 
@@ -417,21 +429,23 @@ class Page:
         where the numbers come from, such as "this run, toy".
         printed_differences: {name of a row: difference in points that a paper prints}.
         axis_label: what is subtracted from what, and the unit in brackets.
-        name: a suffix of the files' names."""
+        file_suffix: a suffix of the files' names."""
         data = plot.make_forest_plot_data(estimates_by_row, printed_differences)
         if len(data):
-            self.add_difference_sentences(
+            self.add_difference_sentences_to_answer(
                 estimates_by_row, axis_label.removesuffix(" (points)")
             )
             if self.reader_profile == "toy" or data["low"].notna().any():
-                return self.show_figure(plot.draw_forest(data, axis_label), data, name)
+                return self.show_figure(
+                    plot.draw_forest_plot(data, axis_label), data, file_suffix
+                )
             names, place = plot.shorten_row_names(data["at"])
             text = plot.format_forest_plot_title(
                 data.replace({"at": names}), axis_label, place
             )
             display_text(f"No picture. {escape_markdown_line(text)}.")
 
-    def add_difference_sentences(
+    def add_difference_sentences_to_answer(
         self, estimates_by_row: plot.EstimatesByRow, difference_label: str
     ) -> None:
         """Keep a sentence on each measured difference, for the text below the title.
@@ -448,7 +462,7 @@ class Page:
         start = f"{method} " if is_named else f"{difference_label}, "
         start = start[:1].upper() + start[1:]
         self.sentences += [
-            f"{start}{place}: {compare.format_estimate_with_interval(e, is_in_sentence=True)}."
+            f"{start}{place}: {compare.format_estimate_with_interval(e, spells_out_units=True)}."
             for (source, place), e in estimates_by_row.items()
             if e and source.endswith(f", {self.reader_profile}")
         ]
@@ -488,13 +502,15 @@ class Page:
         answer is made from the tested claims and the differences that the page draws.
         The answer stands below the title, and a command prints its first sentence at
         the end."""
-        names = source.list_notebook_claims(self.id) if claim_ids is None else claim_ids
+        names = (
+            source.list_notebook_claim_ids(self.id) if claim_ids is None else claim_ids
+        )
         profile = self.reader_profile[:]
-        if self.reader_input_sentences:
+        if self.custom_data_and_model_notes:
             names, further_verdicts, deviations_by_profile = (
                 (),
                 (),
-                ({profile: self.reader_input_sentences},),
+                ({profile: self.custom_data_and_model_notes},),
             )
         scale = source.SCALE if profile == "toy" else profile
         verdicts = [
@@ -513,9 +529,9 @@ class Page:
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.add_own_number_to_answer(
+            "answer": self.prepend_toy_result_to_answer(
                 list(answer_sentences)
-                or list_answer_sentences(verdicts, self.sentences, scale, opening)
+                or list_main_result_sentences(verdicts, self.sentences, scale, opening)
             ),
             "counts": format_verdict_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
@@ -528,15 +544,19 @@ class Page:
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        } | read_git_commit_entry()
+        } | read_commit_hash_as_dict()
         self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         display_text(
-            END.render(body, judged=judged, folder=paths.format_path(self.folder))
+            END.render(
+                body,
+                judged=judged,
+                folder=paths.format_project_path(self.folder),
+            )
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_profile_index(self.reader_profile[:])
+            site.write_page_index_of_profile(self.reader_profile[:])
 
-    def add_own_number_to_answer(self, answer_sentences: list[str]) -> list[str]:
+    def prepend_toy_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)
@@ -555,7 +575,11 @@ class Page:
                 *(line for line in answer_sentences if "is measured at" not in line),
             ]
         first = [*self.sentences, self.ends][0].removesuffix(".")
-        if self.reader_profile != "toy" or self.reader_input_sentences or not first:
+        if (
+            self.reader_profile != "toy"
+            or self.custom_data_and_model_notes
+            or not first
+        ):
             return answer_sentences
         first, one, _ = first.partition(", 1 seed")
         scale = "toy, one seed" if one else "toy"
@@ -567,7 +591,7 @@ class Page:
 
 
 def describe_score_range(
-    grid_rows: Sequence[Row], frame: pd.DataFrame, profile: str
+    grid_rows: Sequence[Row], runs_frame: pd.DataFrame, profile: str
 ) -> str:
     """Return a sentence on the lowest and the highest score, for a page's answer.
 
@@ -577,13 +601,13 @@ def describe_score_range(
     is "" for fewer than two scores.
 
     grid_rows: experiments (Rows) with labels such as model and seed.
-    frame: their results, a line for each run (`collect_results`).
+    runs_frame: their results, a line for each run (`collect_results`).
     profile: size of the experiments, such as "toy"."""
-    columns_by_task = grids.list_columns_by_task(profile)
-    if "task" not in frame:
+    columns_by_task = grids.select_score_columns_by_task(profile)
+    if "task" not in runs_frame:
         return ""
-    scored = compare.list_scores_in_points(
-        frame[frame["task"].isin(columns_by_task)], columns_by_task
+    scored = compare.tabulate_run_scores_in_points(
+        runs_frame[runs_frame["task"].isin(columns_by_task)], columns_by_task
     )
     scored = scored.dropna(subset="score").sort_values("score")
     labels = dict.fromkeys(chain.from_iterable(row.labels for row in grid_rows))
@@ -592,7 +616,7 @@ def describe_score_range(
     ends, texts = scored.iloc[[0, -1]], []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
-        names = filter(None, (describe_row_label(row, name) for name in apart))
+        names = filter(None, (format_label_value(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -602,7 +626,7 @@ def describe_score_range(
     return f"{between} points, {seeds}."
 
 
-def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
+def format_label_value(row: Mapping[Any, Any], label_name: str) -> str:
     """Return a label of an experiment in words, such as "seed 3" or "task CoLA".
 
     The name of a model stands alone. The label "m" (number of kept attention heads) is
@@ -610,7 +634,7 @@ def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
 
     row: {label: value} of the experiment."""
     if label_name == "m":
-        return f"{format_model_width(row)} of the width" if row["m"] else ""
+        return f"{format_kept_head_fraction(row)} of the width" if row["m"] else ""
     return (
         str(row[label_name])
         if label_name == "model"
@@ -618,7 +642,7 @@ def describe_row_label(row: Mapping[Any, Any], label_name: str) -> str:
     )
 
 
-def list_caveats(runs: Runs) -> list[str]:
+def list_score_caveats(runs: Runs) -> list[str]:
     """Return sentences that warn a page's readers of scores that can mislead.
 
     They name seeds whose score lies far from the median of their model. For sentence
@@ -628,10 +652,10 @@ def list_caveats(runs: Runs) -> list[str]:
 
     runs: the results of a notebook's experiments."""
     lines = []
-    for _, frame, profile in runs.source_frames:
+    for _, frame, profile in runs.result_frames_with_source:
         if str(profile) in source.SCALES and len(frame):
             lines += compare.describe_outlying_seeds(
-                frame, grids.list_columns_by_task(profile)
+                frame, grids.select_score_columns_by_task(profile)
             )
             tasks = set(frame["task"]) if "task" in frame else set()
             for row in lists.read_csv_in_published_folder("untouched"):
@@ -655,11 +679,11 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     out of range.
 
     notebook_globals: the globals() of the notebook."""
-    plot.set_style()
+    plot.set_figure_style()
     path = notebook.find_notebook_path(notebook_id)
     names = [
         *notebook.read_parameter_declarations(path),
-        *notebook.list_injected_parameters(notebook_globals.get("In", [])),
+        *notebook.list_parameters_set_by_papermill(notebook_globals.get("In", [])),
     ]
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
     values = notebook.complete_parameter_values(path, given)
@@ -673,7 +697,7 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     if not batch:
         page.show_remarks(
             [
-                f"An experiment, in {paths.hide_local_paths(paths.format_path(folder))}.",
+                f"An experiment, in {paths.hide_local_paths(paths.format_project_path(folder))}.",
                 *differs,
             ]
         )
@@ -720,7 +744,7 @@ def render_figure_html(figure: Figure, svg_text: str = "") -> str:
 
 def explore_with_widgets(
     draw_figure: Callable[..., Figure | None],
-    argument_drawn_beforehand: str = "",
+    prerendered_argument_name: str = "",
     **widget_options: Any,
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
@@ -730,7 +754,7 @@ def explore_with_widgets(
     page has no picture. Nothing is shown where a widget has an empty list of values.
 
     draw_figure: it returns the figure, or None if it only prints.
-    argument_drawn_beforehand: an argument whose widget is a list of values. An HTML
+    prerendered_argument_name: an argument whose widget is a list of values. An HTML
     page then has one picture for each value, and the reader chooses among them without
     a kernel or a script.
     widget_options: {argument of `draw_figure`: its widget, in a form that
@@ -752,20 +776,20 @@ def explore_with_widgets(
         name: widget_options[name][0] if p.default is p.empty else p.default
         for name, p in signature(draw_figure).parameters.items()
     }
-    if not argument_drawn_beforehand:
+    if not prerendered_argument_name:
         return show_result(**chosen)
     pictures = {}
-    for number, value in enumerate(widget_options[argument_drawn_beforehand]):
-        if figure := draw_figure(**chosen | {argument_drawn_beforehand: value}):
+    for number, value in enumerate(widget_options[prerendered_argument_name]):
+        if figure := draw_figure(**chosen | {prerendered_argument_name: value}):
             prefix = rf"\g<0>{draw_figure.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, render_figure_html(figure))
     display_text(
         "",
         PARTS.choice(
             draw_figure.__name__,
-            argument_drawn_beforehand,
+            prerendered_argument_name,
             pictures,
-            chosen[argument_drawn_beforehand],
+            chosen[prerendered_argument_name],
         ),
     )
 
@@ -797,7 +821,7 @@ def explore_model_differences(
         )
         if len(data):
             label = f"score minus that of the {word_for_model} {baseline} (points)"
-            return plot.draw_forest(data, label)
+            return plot.draw_forest_plot(data, label)
         display_text(
             f"On {task} nothing can be compared with {escape_markdown_line(baseline)}."
         )
@@ -805,7 +829,8 @@ def explore_model_differences(
     if is_interactive() and len(names := runs.names_of_models) > 1:
         display_text(CHOICE)
         frames = [
-            compare.select_rows_with_runs(frame) for _, frame, _ in runs.source_frames
+            compare.select_rows_with_runs(frame)
+            for _, frame, _ in runs.result_frames_with_source
         ]
         explore_with_widgets(
             draw_differences_from_baseline,

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from lib.claims import judging, notebook
 from lib.core import disk, paths
-from lib.core.names import Refused, error_in_one_line
+from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store, print_once
@@ -54,7 +54,7 @@ class PageLink(NamedTuple):
 
 
 @cache
-def digest_code_of_pages() -> str:
+def digest_shared_page_inputs() -> str:
     """Return one digest of all files on which every notebook's HTML page depends.
 
     They are the code and settings of lib, the templates of pages, all files below
@@ -64,7 +64,7 @@ def digest_code_of_pages() -> str:
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
 
-def digest_page_contents(builder: PageBuilder, store: Store) -> str:
+def digest_page_inputs(builder: PageBuilder, store: Store) -> str:
     """Return a digest of all that a notebook's HTML page is made from.
 
     It covers the text of the notebook, the code, the files below data/published (such
@@ -79,7 +79,7 @@ def digest_page_contents(builder: PageBuilder, store: Store) -> str:
     for row in chain(*builder.grids.values()):
         run = store.look_up_state(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
-    return disk.digest_values(builder.text, digest_code_of_pages(), results)
+    return disk.digest_values(builder.text, digest_shared_page_inputs(), results)
 
 
 @dataclass(eq=False)
@@ -133,7 +133,7 @@ class PageBuilder:
             else None
         )
 
-    def note_failure(self, reason: str) -> None:
+    def record_failure_and_delete_html(self, reason: str) -> None:
         """Note why the page could not be made, and delete its outdated HTML file.
 
         The index of pages shows the reason. Paths of this machine's folders in the
@@ -160,7 +160,7 @@ def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
 
 
 def compute_digest_of_page_files(
-    builder: PageBuilder, contents_digest: str, html_text: str
+    builder: PageBuilder, input_digest: str, html_text: str
 ) -> str:
     """Return the digest that stands at the end of an HTML page, to recognise changes.
 
@@ -168,32 +168,32 @@ def compute_digest_of_page_files(
     disk: JSON, notebook, Markdown, tables and pictures. So a page with an edited number
     or a damaged picture is recognised and made again.
 
-    contents_digest: the digest of what the page is made from
-    (`digest_page_contents`)."""
+    input_digest: the digest of what the page is made from
+    (`digest_page_inputs`)."""
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_notebook_page_json(folder, name) or {"files": []})["files"]
     files = {n: disk.digest_file(folder / n) for n in names if (folder / n).is_file()}
     return disk.digest_values(
-        contents_digest, disk.digest_bytes(html_text.encode()), files
+        input_digest, disk.digest_bytes(html_text.encode()), files
     )
 
 
-def is_up_to_date(builder: PageBuilder, contents_digest: str) -> bool:
+def is_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
     """Return whether a page on disk is current, so that it need not be made again.
 
     It is current if it was made from contents with this digest, and if none of its
     files has changed since.
 
-    contents_digest: the digest of what the page is made from
-    (`digest_page_contents`)."""
+    input_digest: the digest of what the page is made from
+    (`digest_page_inputs`)."""
     html, mark = split_html_and_digest(builder.html_path)
     return bool(builder.page_json) and mark == compute_digest_of_page_files(
-        builder, contents_digest, html
+        builder, input_digest, html
     )
 
 
-def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
+def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
     At the profile mini (size of the experiments), the page of a notebook of which the
@@ -202,14 +202,14 @@ def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
     cell of the notebook fails.
 
     builder: the notebook and the folder of the page.
-    contents_digest: the digest of what the page is made from
-    (`digest_page_contents`)."""
+    input_digest: the digest of what the page is made from
+    (`digest_page_inputs`)."""
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
     name = notebook.make_notebook_id(path)
     with hold_page_lock(folder, name):
-        run_with_papermill(builder)
+        execute_notebook_with_papermill(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
         body = notebook.read_notebook_page_json(folder, name)
         assert body is not None
@@ -220,7 +220,7 @@ def render_page(builder: PageBuilder, contents_digest: str) -> Seconds:
         html = convert_to_html(path, book, body)
         disk.write_text_file(
             builder.html_path,
-            f"{html}<!-- {compute_digest_of_page_files(builder, contents_digest, html)} -->",
+            f"{html}<!-- {compute_digest_of_page_files(builder, input_digest, html)} -->",
         )
     return time.monotonic() - began
 
@@ -248,7 +248,7 @@ def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
     block runs, temporary files that a killed process left behind are removed.
 
     folder: the folder of the page, which is created if it is missing."""
-    with disk.translate_full_disk_errors(folder):
+    with disk.raise_full_disk_as_oserror(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
         try:
@@ -265,7 +265,7 @@ def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
         lock.release()
 
 
-def run_with_papermill(builder: PageBuilder) -> None:
+def execute_notebook_with_papermill(builder: PageBuilder) -> None:
     """Execute a notebook with papermill, and write it with its outputs.
 
     The file is `<folder>/<id>.ipynb`. It is written after an error too, so that the
@@ -280,12 +280,12 @@ def run_with_papermill(builder: PageBuilder) -> None:
 
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
-    see = f"see {paths.format_path(output)}"
+    see = f"see {paths.format_project_path(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
     how = {
         "prefix": "kernel-",
         "ignore_cleanup_errors": True,
-        "dir": paths.find_socket_folder(),
+        "dir": paths.find_folder_for_unix_sockets(),
     }
     with tempfile.TemporaryDirectory(**how) as place:
         ledger.unlink(missing_ok=True)
@@ -302,7 +302,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
             "kernel_manager_class": ForkingKernelManager,
         }
         try:
-            with disk.translate_full_disk_errors(place):
+            with disk.raise_full_disk_as_oserror(place):
                 papermill.execute_notebook(
                     str(writer), str(writer), builder.values, **how
                 )
@@ -311,7 +311,7 @@ def run_with_papermill(builder: PageBuilder) -> None:
         # The death of a kernel raises errors of several kinds.
         except Exception as error:
             raise Refused(
-                f"the kernel died ({error_in_one_line(error)}); {see}"
+                f"the kernel died ({format_error_in_one_line(error)}); {see}"
             ) from None
         finally:
             disk.write_text_file(output, paths.hide_local_paths(writer.read_text()))
@@ -411,12 +411,12 @@ def move_first_picture_below_title(
     return order
 
 
-def copy_cell(cell: Any, **fields: Any) -> Any:
+def copy_cell(cell: Any, **changed_fields: Any) -> Any:
     """Return a copy of a notebook's cell with some fields replaced, such as `source`.
 
     The copy has the class of the cell (a dict or a node of nbformat). The cell itself
     stays unchanged, so that pages in other formats can use it."""
-    return type(cell)({**cell, **fields})
+    return type(cell)({**cell, **changed_fields})
 
 
 def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
@@ -444,11 +444,15 @@ def convert_to_html(
     )
     for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
-            cell.source = equation.prepare_markdown_for_html(cell.source, notebook_path)
+            cell.source = equation.render_equations_and_redirect_links(
+                cell.source, notebook_path
+            )
         for output in cell.get("outputs", ()):
             if text := output.get("data", {}).get("text/markdown"):
-                output.data["text/markdown"] = equation.link_notebooks_to_pages(
-                    text, "html", notebook_path
+                output.data["text/markdown"] = (
+                    equation.redirect_notebook_links_to_pages(
+                        text, "html", notebook_path
+                    )
                 )
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     top = parts.top(
@@ -462,7 +466,10 @@ def convert_to_html(
         else find_previous_and_next_pages(page_json["id"], page_json["profile"])
     )
     around: Any = {"top": str(top), "bottom": str(parts.bottom(page_json, *turns))}
-    around |= {"is_method": notebook.is_method_notebook(notebook_path), "fold": FOLD}
+    around |= {
+        "is_method": notebook.is_method_explanation_notebook(notebook_path),
+        "fold": FOLD,
+    }
     how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
     how |= {"template_name": "workbook", "exclude_input_prompt": True}
     exporter = HTMLExporter(**how)
@@ -487,7 +494,7 @@ def find_previous_and_next_pages(
     end of the index. The list is empty for a page that is not in the index.
 
     profile: size of the experiments, such as "mini". Each has an index of pages."""
-    names = ["", *front.list_ordered_pages(profile), ""]
+    names = ["", *front.list_notebook_ids_in_index(profile), ""]
     if notebook_id not in names:
         return []
     place = names.index(notebook_id)
@@ -521,7 +528,7 @@ def convert_to_markdown(
     made = made.format_map(page_json | {"place": place})
     first, *more = page_json["answer"] or [""]
     parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
-    is_method = notebook.is_method_notebook(path)
+    is_method = notebook.is_method_explanation_notebook(path)
     cells = move_first_picture_below_title(
         drop_empty_sections(notebook_json["cells"]), path.name
     )
@@ -533,10 +540,14 @@ def convert_to_markdown(
             source = source.partition("\n")[2].strip()
         # The Markdown pages lie in one folder, so links between them need no path.
         if cell["cell_type"] == "markdown":
-            parts.append(equation.link_notebooks_to_pages(source, "page.md", path))
+            parts.append(
+                equation.redirect_notebook_links_to_pages(source, "page.md", path)
+            )
         for output in cell.get("outputs", ()):
             text = "".join(output.get("data", {}).get("text/markdown", "")).strip()
-            parts.append(equation.link_notebooks_to_pages(text, "page.md", path))
+            parts.append(
+                equation.redirect_notebook_links_to_pages(text, "page.md", path)
+            )
         if "verdicts" in list_cell_tags(cell) and not is_method:
             break
     return "\n\n".join([*filter(None, parts), made]) + "\n"

@@ -30,7 +30,7 @@ NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
-def prepare_markdown_for_html(markdown: str, notebook_path: Path) -> str:
+def render_equations_and_redirect_links(markdown: str, notebook_path: Path) -> str:
     """Return a notebook's text for its HTML page, with equations drawn as SVG.
 
     So the page needs no script and no network to show equations. Links to notebooks
@@ -40,14 +40,14 @@ def prepare_markdown_for_html(markdown: str, notebook_path: Path) -> str:
     markdown: the text of a notebook's cell.
     notebook_path: the notebook that has the text, since links are relative to it."""
     return replace_outside_code(
-        link_notebooks_to_pages(markdown, "html", notebook_path),
+        redirect_notebook_links_to_pages(markdown, "html", notebook_path),
         EQUATION,
         render_equation_as_svg,
     )
 
 
-def link_notebooks_to_pages(
-    markdown: str, page_ending: str, notebook_path: Path
+def redirect_notebook_links_to_pages(
+    markdown: str, page_extension: str, notebook_path: Path
 ) -> str:
     """Return a notebook's text with links to notebooks turned into links to pages.
 
@@ -55,15 +55,16 @@ def link_notebooks_to_pages(
     are turned too, so that a reader stays among pages of one kind.
 
     markdown: the text of a notebook's cell, or an output in Markdown.
-    page_ending: "html" for links to HTML pages, "page.md" for links to Markdown pages.
+    page_extension: "html" for links to HTML pages, "page.md" for links to Markdown
+    pages.
     notebook_path: the notebook that has the text, since links are relative to it."""
 
     def make_page_link(match: re.Match[str]) -> str:
         target = os.path.normpath(notebook_path.parent / match[1])
-        return f"]({notebook.make_notebook_id(target)}.{page_ending})"
+        return f"]({notebook.make_notebook_id(target)}.{page_extension})"
 
     text = replace_outside_code(markdown, NOTEBOOK, make_page_link)
-    return replace_outside_code(text, LIGHT, rf"](\1.{page_ending})")
+    return replace_outside_code(text, LIGHT, rf"](\1.{page_extension})")
 
 
 def replace_outside_code(

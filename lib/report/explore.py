@@ -102,7 +102,7 @@ class LiveFigure:
     changes: Mapping[str, Json] = field(default_factory=dict)
     row: int = 0  # Pixels that each drawn row adds to the height; 0 for a fixed height.
 
-    def list_initial_choices(self, selector_name: str) -> dict[str, bool]:
+    def find_initial_selection_by_value(self, selector_name: str) -> dict[str, bool]:
         """Return {value: whether it is chosen at first} of one list beside the figure.
 
         The field `several` gives it for some lists. In any other list the first value
@@ -120,7 +120,7 @@ class LiveFigure:
         return {value: value == values[0] for value in values}
 
     @property
-    def address_by_page(self) -> dict[str, str]:
+    def link_by_notebook_id(self) -> dict[str, str]:
         """Return {notebook id: link} of the notebooks that have the figure's numbers.
 
         A reader follows these links from a point to a table. On a page that a command
@@ -144,9 +144,14 @@ class LiveFigure:
 
         data = {"data": self.traces, "layout": LOOK | self.layout}
         options = {
-            n: self.list_initial_choices(n) for n in (*self.single, *self.several)
+            n: self.find_initial_selection_by_value(n)
+            for n in (*self.single, *self.several)
         }
-        more = {"changes": self.changes, "row": self.row, "links": self.address_by_page}
+        more = {
+            "changes": self.changes,
+            "row": self.row,
+            "links": self.link_by_notebook_id,
+        }
         texts = plotly.io.to_json(data), plotly.io.json.to_json_plotly(more)
         return PARTS.figure(self, options, *texts)
 
@@ -205,7 +210,7 @@ def find_page_runs(notebook_id: str, profile: str) -> Runs:
     no finished run at this profile.
 
     profile: size of the experiments, such as "mini"."""
-    has_rows = find_notebook_path(notebook_id).exists() and planned.has_planned_rows(
+    has_rows = find_notebook_path(notebook_id).exists() and planned.has_rows_at_profile(
         profile, notebook_id
     )
     frame = collect_results(
@@ -236,14 +241,14 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
-    models = frontier.label_models(frame) if len(frame) else frame
+    models = frontier.select_and_label_model_runs(frame) if len(frame) else frame
     if models.empty:
         return pd.DataFrame()
     run_names = models.groupby(["task", "model"])["run"].agg(join_run_names)
     times = {"task": ""}
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
-    table = frontier.make_points_table(frame, profile).assign(
+    table = frontier.make_method_comparison_table(frame, profile).assign(
         source=compare.describe_source_of_scores(frame, profile)
     )
     places = list(zip(table["task"], table["model"], strict=True))
@@ -293,13 +298,15 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
                     "y": models["score"],
                     "error_y": make_error_bars(models, "score", "low", "high"),
                     "hovertext": [
-                        format_model_hover(r, cost, costs[cost]) for r in records
+                        format_model_hover_text(r, cost, costs[cost]) for r in records
                     ],
                     "marker": dict(color=colours[method], symbol=symbol, size=10),
                     "meta": meta | {"methods": method, "rows": len(models)},
                 }
             )
-        best = rows.set_index("model").loc[frontier.find_pareto_front(rows, cost)]
+        best = rows.set_index("model").loc[
+            frontier.list_models_on_pareto_front(rows, cost)
+        ]
         line = {"color": GREY, "width": 1, "shape": "hv"}
         look = {"name": "front", "mode": "lines", "line": line, "hoverinfo": "skip"}
         front = {"x": best[cost], "y": best["score"], "meta": meta | {"rows": 0}}
@@ -316,17 +323,19 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     )
 
 
-def format_model_hover(row: Mapping[Any, Any], cost_column: str, unit: str) -> str:
+def format_model_hover_text(
+    row: Mapping[Any, Any], cost_column: str, cost_unit: str
+) -> str:
     """Return the hover text of a model's point: its score, its cost and its runs.
 
     row: a row of `make_frontier_table`, with model, task, score, interval, seeds, runs.
     cost_column: the column of the row with the cost.
-    unit: the unit of the cost."""
+    cost_unit: the unit of the cost."""
     score = format_score_with_interval(
         row["score"], row["low"], row["high"], row["seeds"]
     )
     lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
-    lines += [f"{row[cost_column]:,.1f} {unit}", f"run {row['runs']}"]
+    lines += [f"{row[cost_column]:,.1f} {cost_unit}", f"run {row['runs']}"]
     return "<br>".join(lines)
 
 
@@ -347,7 +356,7 @@ def read_verdicts_frame() -> pd.DataFrame:
     return table.assign(paper=[titles[paper] for paper in papers])
 
 
-def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
+def plot_claim_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
     """Return an interactive forest plot of comparisons that test the papers' claims.
 
     A row shows our estimate with its 95 % interval, the printed value as a diamond, and
@@ -368,7 +377,7 @@ def plot_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
         ours = {
             "x": rows["estimate"],
             "error_x": make_error_bars(rows, "estimate", "low", "high"),
-            "hovertext": list(map(format_comparison_hover, records)),
+            "hovertext": list(map(format_comparison_hover_text, records)),
             "marker": {"color": COLOURS[word], "size": 9},
             "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
         }
@@ -414,7 +423,7 @@ def format_comparison_label(row: Mapping[Any, Any]) -> str:
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
-def format_comparison_hover(row: Mapping[Any, Any]) -> str:
+def format_comparison_hover_text(row: Mapping[Any, Any]) -> str:
     """Return the hover text of a point in a forest plot of comparisons, as HTML lines.
 
     It has the claim of the paper, what is compared, our estimate, the printed value,
@@ -522,7 +531,7 @@ def plot_model_differences(
 
 def plot_turnable_surfaces(
     surface_by_name: Mapping[str, GridAndHeights],
-    scale_with_one_range: str,
+    z_scale_with_shared_range: str,
     title: str,
     notebook_id: str,
 ) -> LiveFigure:
@@ -532,14 +541,17 @@ def plot_turnable_surfaces(
 
     surface_by_name: {name: (the N coordinates on either axis, {scale of z: array z
     [N, N]})}. A scale is named as in "linear z", and its array has the values to draw.
-    scale_with_one_range: the scale on which all surfaces have one range of z, so that
-    they can be compared.
+    z_scale_with_shared_range: the scale on which all surfaces have one range of z,
+    so that they can be compared.
     notebook_id: id of the notebook that has the numbers in a table; the figure links to
     it."""
-    traces, every = [], [z[scale_with_one_range] for _, z in surface_by_name.values()]
+    traces, every = (
+        [],
+        [z[z_scale_with_shared_range] for _, z in surface_by_name.values()],
+    )
     ends = [min(map(np.min, every)), max(map(np.max, every))]
     changes: dict[str, Json] = {
-        scale_with_one_range: {"scene.zaxis.range": list(map(float, ends))}
+        z_scale_with_shared_range: {"scene.zaxis.range": list(map(float, ends))}
     }
     for name, (line, by_scale) in surface_by_name.items():
         for scale, z in by_scale.items():
@@ -561,7 +573,7 @@ def plot_turnable_surfaces(
     )
 
 
-def describe_best_model(frontier_table: pd.DataFrame) -> str:
+def describe_best_half_flops_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
     It gives the scores of both models with intervals, to be shown below a page's

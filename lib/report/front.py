@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lib.claims import judging, lists, notebook, planned
-from lib.claims.words import Verdict, format_word_counts
+from lib.claims.words import Verdict, format_verdict_word_counts
 from lib.core import paths
-from lib.core.papers import find_paper_of_notebook, find_papers
+from lib.core.papers import find_paper_name_of_notebook, list_papers_by_name
 from lib.core.types import Json
 from lib.report import verdicts
 
@@ -58,15 +58,17 @@ def find_paper_title(paper: str) -> str:
     return lists.PAPERS[paper]
 
 
-def find_page_heading(notebook_id: str) -> str:
+def find_index_heading_of_page(notebook_id: str) -> str:
     """Return the heading under which the index of pages lists a notebook's page.
 
     It is the title of the paper that the notebook reproduces, or "The workbook" for a
     notebook that belongs to no single paper."""
-    return lists.PAPERS.get(find_paper_of_notebook(notebook_id), verdicts.HEADINGS[0])
+    return lists.PAPERS.get(
+        find_paper_name_of_notebook(notebook_id), verdicts.HEADINGS[0]
+    )
 
 
-def list_ordered_pages(profile: str) -> list[str]:
+def list_notebook_ids_in_index(profile: str) -> list[str]:
     """Return the ids of the notebooks that have a page at a profile, in index order.
 
     The index lists pages paper by paper. Only committed notebooks count. A notebook
@@ -76,24 +78,25 @@ def list_ordered_pages(profile: str) -> list[str]:
     profile: size of the experiments, such as "mini"."""
     names = [
         name
-        for name in notebook.read_notebook_digests()
-        if planned.has_planned_rows(profile, name)
+        for name in notebook.read_committed_notebook_digests()
+        if planned.has_rows_at_profile(profile, name)
         and (
             notebook.find_notebook_path(name).exists()
             or not lists.list_papers_without_code()
         )
     ]
     return sorted(
-        names, key=lambda name: verdicts.HEADINGS.index(find_page_heading(name))
+        names,
+        key=lambda name: verdicts.HEADINGS.index(find_index_heading_of_page(name)),
     )
 
 
-def shorten_title(title: str, notebook_id: str) -> str:
+def remove_paper_name_from_title(title: str, notebook_id: str) -> str:
     """Return the title of a page without the name of its paper, for the index of pages.
 
     The index has this name as the heading above the page. So "GhostBERT Table 3: cost"
     becomes "Table 3: cost" below "GhostBERT"."""
-    text = title.removeprefix(find_page_heading(notebook_id)).lstrip(",: ")
+    text = title.removeprefix(find_index_heading_of_page(notebook_id)).lstrip(",: ")
     return text[:1].upper() + text[1:]
 
 
@@ -119,7 +122,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
     paper has no summary page.
 
     paper: name of the paper's folder, such as "bermo"."""
-    page = f"{find_papers()[paper].prefix}_01_summary"
+    page = f"{list_papers_by_name()[paper].prefix}_01_summary"
     if not notebook.find_notebook_path(page).exists():
         return None
     idea = notebook.read_cell_sources_by_tag(notebook.find_notebook_path(page))[
@@ -134,7 +137,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
         "title": find_paper_title(paper),
         "href": f"{page}.html",
         "idea": idea.strip().partition(". ")[0] + ".",
-        "words": format_word_counts(row["word"] for row in rows),
+        "words": format_verdict_word_counts(row["word"] for row in rows),
         "bars": [
             compute_bar_positions(row)
             for row in rows
@@ -215,7 +218,7 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
     }
 
 
-def list_pages_of_paper(paper: str) -> pd.DataFrame:
+def tabulate_pages_of_paper(paper: str) -> pd.DataFrame:
     """Return a DataFrame of the pages of a paper, for the overview on its summary page.
 
     The index is the notebook id. The columns are page (title), asks (its question) and
@@ -230,16 +233,16 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     lines = []
     for path in notebook.find_notebooks([f"{paper}/"]):
         name = notebook.make_notebook_id(path)
-        if find_paper_of_notebook(name) != paper or name.endswith("_01_summary"):
+        if find_paper_name_of_notebook(name) != paper or name.endswith("_01_summary"):
             continue
-        ids = judging.list_notebook_claims(name)
+        ids = judging.list_notebook_claim_ids(name)
         rows = [
             r
             for r in judging.read_verdicts_csv()
             if r["claim"] in ids
             and r["low"]
             and r["family"]
-            and is_answer_to_page(r["claim"], name)
+            and is_claim_answering_notebook_question(r["claim"], name)
         ]
         rows.sort(key=lambda r: lists.read_claims()[r["claim"]]["role"] != "central")
         answer = (
@@ -250,7 +253,7 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
         lines.append(
             {
                 "page": notebook.read_notebook_title(path),
-                "asks": read_question(path),
+                "asks": read_notebook_question(path),
                 "answer": answer,
                 "name": name,
             }
@@ -258,16 +261,16 @@ def list_pages_of_paper(paper: str) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("name")
 
 
-def is_answer_to_page(claim_id: str, notebook_id: str) -> bool:
+def is_claim_answering_notebook_question(claim_id: str, notebook_id: str) -> bool:
     """Return whether a claim's result may answer a notebook's question in an overview.
 
-    The overview is that of `list_pages_of_paper`. A central claim of the paper may
+    The overview is that of `tabulate_pages_of_paper`. A central claim of the paper may
     stand there, and so may a lesser claim that only this notebook tests."""
     line = lists.read_claims()[claim_id]
     return line["role"] == "central" or line["artefact"] == notebook_id
 
 
-def read_question(notebook_path: Path) -> str:
+def read_notebook_question(notebook_path: Path) -> str:
     """Return the question that a notebook asks in its title cell.
 
     It is the text after "**Question.**" up to a question mark. Without a question mark
@@ -288,7 +291,7 @@ def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
     A title is a link to the page's notebook, beside that of the summary page. On pages
     in HTML or Markdown the link leads to a page of the same form.
 
-    pages_table: the frame of `list_pages_of_paper`, with the columns page, asks,
+    pages_table: the frame of `tabulate_pages_of_paper`, with the columns page, asks,
     answer."""
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in pages_table.iterrows():
@@ -310,8 +313,10 @@ def list_answer_sentences_of_paper(
 
     paper: name of the paper's folder, such as "bermo".
     verdicts_by_id: {claim id: Verdict, a claim with its measured comparisons}."""
-    central = [verdicts_by_id[id] for id in judging.list_central_claims(paper)]
+    central = [verdicts_by_id[id] for id in judging.list_central_claim_ids(paper)]
     return [
-        *verdicts.list_answer_sentences(central, judged_profile=judging.SCALE)[:2],
+        *verdicts.list_main_result_sentences(central, claim_test_profile=judging.SCALE)[
+            :2
+        ],
         f"{verdicts.format_verdict_counts(central)}.",
     ]

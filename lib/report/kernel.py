@@ -30,7 +30,7 @@ class ForkedKernelProvisioner(LocalProvisioner):
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
         context: Any = executors.make_process_context()
-        process = context.Process(target=run_kernel, args=args)
+        process = context.Process(target=run_ipython_kernel, args=args)
         self.process = process
         process.start()
         # jupyter_client needs these attributes of a subprocess.Popen.
@@ -59,7 +59,7 @@ class ForkingKernelManager(AsyncKernelManager):
         return await super()._async_pre_start_kernel(**start_options)
 
 
-def run_kernel(
+def run_ipython_kernel(
     kernel_arguments: list[str], environment: Mapping[str, str], working_folder: str
 ) -> None:
     """Run an IPython kernel in this forked process until the kernel is shut down.

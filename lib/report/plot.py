@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
 
-from lib.claims.words import OPPOSITE, WORDS, format_word_counts
+from lib.claims.words import OPPOSITE, WORDS, format_verdict_word_counts
 from lib.stats.paired import SEEDS, Estimate, estimate_mean_over_seeds
 
 BLUE, VERMILION, GREEN, SKY, BLACK = (
@@ -62,7 +62,7 @@ FIXED = "\u00a0"  # Non-breaking space.
 WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
-def set_style() -> None:
+def set_figure_style() -> None:
     """Set the style of all figures, with a fixed hash salt, so that equal figures give
     equal SVG bytes."""
     look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
@@ -70,20 +70,22 @@ def set_style() -> None:
     sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
 
 
-def wrap_text(text: str, width: int) -> str:
-    """Return a text wrapped to at most `width` letters a line, in as few lines as
-    possible, of about equal length.
+def wrap_text(text: str, max_letters_per_line: int) -> str:
+    """Return a text wrapped to at most `max_letters_per_line` letters a line, in as few
+    lines as possible, of about equal length.
 
     A longer word is not broken. The last line has two words where both fit and the line
     before keeps two, and no line ends with a minus sign."""
     lines, text = [], text.replace(f"{MINUS} ", f"{MINUS}{FIXED}")
     for line in text.split("\n"):
-        least = len(wrap(line, width))
-        narrow = next(w for w in range(1, width + 1) if len(wrap(line, w)) <= least)
+        least = len(wrap(line, max_letters_per_line))
+        narrow = next(
+            w for w in range(1, max_letters_per_line + 1) if len(wrap(line, w)) <= least
+        )
         parts = wrap(line, narrow, break_long_words=False) or [""]
         if len(parts) > 1 and " " not in parts[-1] and parts[-2].count(" ") > 1:
             shorter, moved = parts[-2].rsplit(" ", 1)
-            if len(f"{moved} {parts[-1]}") <= width:
+            if len(f"{moved} {parts[-1]}") <= max_letters_per_line:
                 parts[-2:] = [shorter, f"{moved} {parts[-1]}"]
         lines += parts
     return "\n".join(lines)
@@ -145,9 +147,9 @@ def wrap_if_too_long(
 
 def make_panels(
     titles: Iterable[str],
-    width: float = 4.6,
-    height: float = 3.6,
-    columns: int = 4,
+    panel_width_inches: float = 4.6,
+    panel_height_inches: float = 3.6,
+    max_column_count: int = 4,
     **subplot_options: Any,
 ) -> tuple[Figure, list[Axes]]:
     """Return (figure, axes) with one panel for each title, or one empty panel without
@@ -155,13 +157,15 @@ def make_panels(
 
     A new row of panels begins where a row would be too wide to be read at 700 pixels.
 
-    width, height: the size of a panel in inches.
-    columns: the largest number of panels in a row.
+    panel_width_inches, panel_height_inches: the size of a panel in inches.
+    max_column_count: the largest number of panels in a row.
     subplot_options: options of plt.subplots, such as sharey."""
     titles = list(titles) or [""]
-    across = min(columns, len(titles), max(1, int(WIDEST // width)))
+    across = min(
+        max_column_count, len(titles), max(1, int(WIDEST // panel_width_inches))
+    )
     down = -(-len(titles) // across)
-    size = width * across, height * down
+    size = panel_width_inches * across, panel_height_inches * down
     figure, axes = plt.subplots(
         down,
         across,
@@ -177,7 +181,7 @@ def make_panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def compute_t_interval(values: pd.Series) -> tuple[float, float]:
+def compute_t_interval_bounds(values: pd.Series) -> tuple[float, float]:
     """Return (low, high) of the 95 % interval of a mean over seeds, by Student's t.
 
     seaborn takes this function as `errorbar`. Both ends are nan for fewer than SEEDS
@@ -213,7 +217,7 @@ def draw_means(
         return
     line_options = LOOKS.get(label, {}) | line_options
     how: dict[str, Any] = {"err_style": "bars", "err_kws": {"capsize": 3}}
-    how |= {"errorbar": compute_t_interval, "label": label, "legend": False}
+    how |= {"errorbar": compute_t_interval_bounds, "label": label, "legend": False}
     sns.lineplot(frame, x=x_column, y=y_column, ax=axis, **how, **line_options)
     few = frame[frame.groupby(x_column)[y_column].transform("size") < SEEDS]
     colour = axis.get_lines()[-1].get_color()
@@ -222,7 +226,7 @@ def draw_means(
     )
 
 
-def draw_differences_over_values(
+def draw_differences_over_setting_values(
     axis: Axes,
     differences: pd.DataFrame,
     printed_differences: pd.DataFrame | None = None,
@@ -323,7 +327,7 @@ def make_forest_plot_data(
     return pd.DataFrame(lines, columns=FOREST)
 
 
-def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
+def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw differences in points as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
@@ -369,7 +373,7 @@ def draw_forest(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
                 axis.axhline(y + 0.5, color=INK, lw=0.8)
         words = [wrap_text(names[one], 70 if is_long else 46) for one in order]
         scale = "; another scale" * (axis is not axes[0, 0])
-        label_rows(axis, words, axis_label + scale, 8.5 if is_long else 10)
+        label_rows_and_x_axis(axis, words, axis_label + scale, 8.5 if is_long else 10)
     figure.suptitle(title, fontsize=11.5)
     if comparisons["word"].str.contains("†").any():
         look: dict[str, Any] = {
@@ -470,7 +474,7 @@ def shorten_row_names(row_names: pd.Series) -> ShortNames:
 
 
 def format_forest_plot_title(
-    comparisons: pd.DataFrame, axis_label: str, common_end: str = ""
+    comparisons: pd.DataFrame, axis_label: str, common_row_name_end: str = ""
 ) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
@@ -482,23 +486,23 @@ def format_forest_plot_title(
 
     comparisons: a frame with the columns of `make_forest_plot_data`.
     axis_label: what is subtracted from what, and the unit in brackets.
-    common_end: what all rows have in common, such as " on SST-2"."""
+    common_row_name_end: what all rows have in common, such as " on SST-2"."""
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label, sure = (
         axis_label[:1].upper() + axis_label[1:],
         comparisons.dropna(subset="low"),
     )
     if not len(sure):
-        return f"{axis_label}{common_end}: {describe_range_of_means(comparisons)}"
+        return (
+            f"{axis_label}{common_row_name_end}: {describe_range_of_means(comparisons)}"
+        )
     words = bool(comparisons["word"].any())
     if words and len(sure) > 1:
         return describe_verdict_word_counts(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
     if len(sure) > 1 and not is_apart.any():
-        text = (
-            f"{axis_label}{common_end}: no difference shown in {len(sure)} comparisons"
-        )
-        return text + describe_printed_values_outside(sure)
+        text = f"{axis_label}{common_row_name_end}: no difference shown in {len(sure)} comparisons"
+        return text + describe_printed_values_outside_intervals(sure)
     order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
     order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
     row: Any = next(order.itertuples())
@@ -507,12 +511,12 @@ def format_forest_plot_title(
     start *= bool(is_named) or len(order) > 1 or not words
     source = f" ({row.source})" * (comparisons["source"].nunique() > 1)
     ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
-    text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{common_end}"
+    text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{common_row_name_end}"
     if len(order) > 1:
         return (
             text
-            + describe_rows_not_in_title(order[1:])
-            + describe_printed_values_outside(sure)
+            + format_difference_sign_counts(order[1:])
+            + describe_printed_values_outside_intervals(sure)
         )
     if pd.notna(row.printed):
         text += f", printed {row.printed:+.1f}".replace("-", MINUS)
@@ -537,7 +541,7 @@ def describe_range_of_means(comparisons: pd.DataFrame) -> str:
     return f"{text}{'s' * (list(seeds) != ['1'])}: too few for an interval"
 
 
-def describe_rows_not_in_title(comparisons: pd.DataFrame) -> str:
+def format_difference_sign_counts(comparisons: pd.DataFrame) -> str:
     """Return the end of a forest plot's title, on the rows that it does not name.
 
     An example is "; of the other 3: 1 above 0, 2 no difference shown". A row is above
@@ -568,11 +572,13 @@ def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
         for text in comparisons["word"]
     ]
-    counts = f"Of {len(comparisons)} measured in points: {format_word_counts(words)}"
-    return counts + describe_printed_values_outside(comparisons)
+    counts = (
+        f"Of {len(comparisons)} measured in points: {format_verdict_word_counts(words)}"
+    )
+    return counts + describe_printed_values_outside_intervals(comparisons)
 
 
-def describe_printed_values_outside(comparisons: pd.DataFrame) -> str:
+def describe_printed_values_outside_intervals(comparisons: pd.DataFrame) -> str:
     """Return the end of a plot's title, on printed values outside our intervals.
 
     An example is "; 2 of 5 printed values lie outside our intervals". It is "" for
@@ -580,13 +586,13 @@ def describe_printed_values_outside(comparisons: pd.DataFrame) -> str:
 
     comparisons: a row for each difference, with printed (value in the paper), low and
     high (ends of our 95 % interval)."""
-    out, total = count_printed_outside_intervals(comparisons)
+    out, total = count_printed_values_outside_intervals(comparisons)
     verb = "lies" if out < 2 else "lie"
     text = f"; {out or 'none'} of {total} printed values {verb} outside our intervals"
     return text * (total > 1)
 
 
-def count_printed_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
+def count_printed_values_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
     """Return (number outside our 95 % intervals, total number) of the printed values.
 
     comparisons: a row for each difference, with printed (value in the paper, nan if
@@ -596,21 +602,21 @@ def count_printed_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
     return PrintedCounts(int(out.sum()), len(both))
 
 
-def label_rows(
-    axis: Axes, row_names: Sequence[str], axis_label: str, font_size: float = 10
+def label_rows_and_x_axis(
+    axis: Axes, row_names: Sequence[str], x_label: str, row_font_size: float = 10
 ) -> None:
     """Label the rows of a horizontal plot, the first at the top, and its x axis.
 
     Row i of the plot is at y = i.
 
     row_names: the label of each row."""
-    axis.set_xlabel(axis_label)
-    axis.set_yticks(range(len(row_names)), row_names, fontsize=font_size)
+    axis.set_xlabel(x_label)
+    axis.set_yticks(range(len(row_names)), row_names, fontsize=row_font_size)
     axis.set_ylim(max(len(row_names), 1) - 0.5, -0.5)
 
 
-def describe_paired_random_draws(
-    scores_by_group: Mapping[str, Sequence[float]], highlighted_group: str
+def describe_paired_score_difference(
+    scores_by_group: Mapping[str, Sequence[float]], minuend_group: str
 ) -> str:
     """Return the mean difference of two groups' scores with its interval, as text.
 
@@ -620,19 +626,19 @@ def describe_paired_random_draws(
     two groups with the same number of draws, at least SEEDS (3).
 
     scores_by_group: {group: scores [N] in points}, such as two methods of pruning.
-    highlighted_group: the group from which the other is subtracted."""
-    ours = np.asarray(scores_by_group[highlighted_group])
-    others = [name for name in scores_by_group if name != highlighted_group]
+    minuend_group: the group from which the other is subtracted."""
+    ours = np.asarray(scores_by_group[minuend_group])
+    others = [name for name in scores_by_group if name != minuend_group]
     rival = np.asarray(scores_by_group[others[0]]) if len(others) == 1 else ours[:0]
     if not len(rival) == len(ours) >= SEEDS:
         return ""
     e = estimate_mean_over_seeds(ours - rival)
     ends = f"{e.mean:+.1f} [{e.low:.1f}, {e.high:.1f}]".replace("-", MINUS)
-    text = f"{highlighted_group} minus {others[0]}: {ends.replace(' ', FIXED)} points"
+    text = f"{minuend_group} minus {others[0]}: {ends.replace(' ', FIXED)} points"
     return text + ": no difference shown" * (e.low <= 0 <= e.high)
 
 
-def draw_scores_of_random_draws(
+def draw_scores_by_group(
     axis: Axes,
     scores_by_group: Mapping[str, Sequence[float]],
     highlighted_group: str,
@@ -651,7 +657,7 @@ def draw_scores_of_random_draws(
     is subtracted.
     reference_score, reference_name: a score that is drawn as a vertical line, if any,
     and its name."""
-    if text := describe_paired_random_draws(scores_by_group, highlighted_group):
+    if text := describe_paired_score_difference(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
     for y, (name, scores) in enumerate(scores_by_group.items()):
@@ -670,10 +676,10 @@ def draw_scores_of_random_draws(
     axis.errorbar([], [], xerr=[], fmt="s", color=GREY, label="mean, 95 % interval")
     if reference_score is not None:
         axis.axvline(reference_score, color=GREY, ls=":", label=reference_name)
-    label_rows(axis, list(scores_by_group), "accuracy (%)")
+    label_rows_and_x_axis(axis, list(scores_by_group), "accuracy (%)")
 
 
-def draw_line(
+def draw_line_in_model_style(
     axis: Axes,
     x: Sequence[float],
     y: Sequence[float],
@@ -693,7 +699,7 @@ def draw_line(
     return axis.plot(x, y, **look | line_options)
 
 
-def label_points(
+def draw_labelled_points(
     axis: Axes,
     points: pd.DataFrame,
     x_column: str,
@@ -751,15 +757,15 @@ def label_points(
             axis.annotate("", **where, xytext=text.xyann, arrowprops=line)
 
 
-def draw_legend(figure: Figure, columns: int = 4, **legend_options: Any) -> None:
+def draw_legend(figure: Figure, column_count: int = 4, **legend_options: Any) -> None:
     """Draw one legend below all panels of a figure, with each label once.
 
-    columns: number of columns of the legend."""
+    column_count: number of columns of the legend."""
     entries = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    options: dict[str, Any] = {"ncols": columns, "fontsize": 9} | legend_options
+    options: dict[str, Any] = {"ncols": column_count, "fontsize": 9} | legend_options
     if entries:
         place = "outside lower center"
         figure.legend(entries.values(), entries, loc=place, **options)

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from lib.claims import lists, notebook
 from lib.cluster import executors
 from lib.core import disk, paths
-from lib.core.names import Refused, error_in_one_line
+from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -34,7 +34,7 @@ from lib.papers import grids
 from lib.report import front, verdicts
 from lib.report.builder import (
     PageBuilder,
-    digest_page_contents,
+    digest_page_inputs,
     is_up_to_date,
     render_page,
 )
@@ -62,8 +62,8 @@ class Report:
 
     profile: size of the experiments, such as "mini".
     parameter_values: {parameter of the notebooks: value}.
-    grids_by_notebook: {path of a notebook: {variable: Rows}}. Rows are experiments;
-    those of the variable `grid` are run, others are only looked up.
+    rows_by_variable_by_notebook: {path of a notebook: {variable: Rows}}. Rows are
+    experiments; those of the variable `grid` are run, others are only looked up.
     errors_by_notebook: {path: error} of notebooks whose experiments cannot be listed.
     The index shows these errors.
     store: where finished runs are looked up."""
@@ -72,7 +72,7 @@ class Report:
         self,
         profile: str,
         parameter_values: Json,
-        grids_by_notebook: Mapping[Path, dict[str, list[Row]]],
+        rows_by_variable_by_notebook: Mapping[Path, dict[str, list[Row]]],
         errors_by_notebook: Mapping[Path, Exception],
         store: Store,
     ) -> None:
@@ -80,12 +80,12 @@ class Report:
         # Outside of `render_pages_during_runs`, pages wait for `render_all_pages`.
         self.begin: Callable[[PageBuilder], object] = lambda builder: None
         self.builders: list[PageBuilder] = []
-        for path in [*grids_by_notebook, *errors_by_notebook]:
-            variables = grids_by_notebook.get(path, {})
+        for path in [*rows_by_variable_by_notebook, *errors_by_notebook]:
+            variables = rows_by_variable_by_notebook.get(path, {})
             why = errors_by_notebook.get(path)
             try:
                 filled = notebook.complete_parameter_values(path, parameter_values)
-                text = notebook.format_committed_notebook(path.read_text())
+                text = notebook.normalise_notebook_json(path.read_text())
                 left = set(
                     store.list_missing_specs(notebook.list_grid_specs(variables))
                 )
@@ -106,15 +106,15 @@ class Report:
                     why or error,
                 )
             if why:
-                builder.note_failure(error_in_one_line(why))
+                builder.record_failure_and_delete_html(format_error_in_one_line(why))
             self.builders.append(builder)
         self.builders.sort(key=lambda builder: len(builder.left))
-        self.write_index_of_command()
+        self.write_page_index()
 
     def __str__(self) -> str:
-        return paths.format_path(paths.FIGURES / self.profile[:] / "index.html")
+        return paths.format_project_path(paths.FIGURES / self.profile[:] / "index.html")
 
-    def describe_page_that_shows_progress(self) -> str:
+    def describe_where_results_appear(self) -> str:
         """Return a line that tells the user which file will show the results.
 
         A command that makes HTML pages prints it when it begins. The file is the index
@@ -122,7 +122,7 @@ class Report:
         another notebook, data, model or parameters than the standard ones."""
         pages = [builder.html_path for builder in self.builders if builder.differs]
         if len(self.builders) == len(pages) == 1:
-            return f"the answer will stand in {paths.format_path(pages[0])}"
+            return f"the answer will stand in {paths.format_project_path(pages[0])}"
         return f"{self} shows how far it is"
 
     @property
@@ -135,12 +135,12 @@ class Report:
             builder.html_path for builder in self.builders if builder.html_path.exists()
         ]
         return (
-            paths.format_path(pages[0])
+            paths.format_project_path(pages[0])
             if len(self.builders) == len(pages) == 1
             else str(self)
         )
 
-    def note_finished_run(self, spec: Spec) -> None:
+    def render_pages_completed_by_run(self, spec: Spec) -> None:
         """Note a finished run, and start to make each page that now waits for no run.
 
         This method is called after each run inside `render_pages_during_runs`, which
@@ -159,15 +159,15 @@ class Report:
 
         A page shows the results of a notebook's runs. Pages that need no run are made
         first, one by one, then each page when its runs are finished, which the block
-        tells by `note_finished_run`. Pages that wait when the block ends are left to
-        `render_all_pages`. After an error in the block, the page in work is stopped
-        too."""
+        tells by `render_pages_completed_by_run`. Pages that wait when the block ends
+        are left to `render_all_pages`. After an error in the block, the page in work is
+        stopped too."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         leave_to_the_end = self.begin
         self.begin = lambda builder: thread.submit(
             self.render_pages, [builder], executor
         )
-        for builder in chain(*self.split_pages_that_need_no_runs()):
+        for builder in chain(*self.list_pages_ready_to_render()):
             self.begin(builder)
         try:
             yield
@@ -181,7 +181,7 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page in work.
 
-    def split_pages_that_need_no_runs(self) -> PagesWithoutRuns:
+    def list_pages_ready_to_render(self) -> PagesWithoutRuns:
         """Return (recorded, methods), two lists of the pages that wait for no run.
 
         Pages in `recorded` show numbers that exist already, so they are quick. Pages
@@ -192,15 +192,15 @@ class Report:
         now.sort(
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
-        methods = [b for b in now if notebook.is_method_notebook(b.path)]
+        methods = [b for b in now if notebook.is_method_explanation_notebook(b.path)]
         return PagesWithoutRuns([b for b in now if b not in methods], methods)
 
-    def describe_pages_made_first(self) -> str:
+    def describe_pages_ready_to_render(self) -> str:
         """Return a line that tells the user which pages are made at once.
 
         They need no run that is missing. The line is "" where no page is quick, since
         each waits for a run or trains a small model itself."""
-        recorded, methods = self.split_pages_that_need_no_runs()
+        recorded, methods = self.list_pages_ready_to_render()
         if not recorded:
             return ""
         names = ", ".join(notebook.make_notebook_id(b.path) for b in recorded[:3])
@@ -219,7 +219,7 @@ class Report:
             )
         return any(builder.failed for builder in self.builders)
 
-    def iterate_first_answers(self) -> Iterator[str]:
+    def iterate_main_results_of_pages(self) -> Iterator[str]:
         """Yield a line with the first sentence below the title of each page, if any.
 
         The sentence gives the page's main result, and the line begins with the
@@ -235,7 +235,7 @@ class Report:
         It is called after an error or interruption too. Else the index would say for
         ever that the command is still running."""
         self.working = False
-        self.write_index_of_command()
+        self.write_page_index()
 
     def render_pages(
         self, builders: Iterable[PageBuilder], executor: executors.Local
@@ -247,35 +247,40 @@ class Report:
         same. The index of pages is written anew after each page."""
         todo = []
         for builder in builders:
-            digest, before = digest_page_contents(builder, self.store), builder.tried
+            digest, before = digest_page_inputs(builder, self.store), builder.tried
             builder.tried = digest
             if before != digest and not is_up_to_date(builder, digest):
                 todo.append((builder, digest))
-        for (builder, *_), future in executor.yield_completed(render_page, todo):
+        for (builder, *_), future in executor.iterate_completed_calls(
+            render_page, todo
+        ):
             error = future.exception()
             if error and not self.working:
                 return
             if error:
                 is_killed = isinstance(error, BrokenExecutor)
                 killed = "its worker was killed; run it again"
-                builder.note_failure(killed if is_killed else error_in_one_line(error))
+                builder.record_failure_and_delete_html(
+                    killed if is_killed else format_error_in_one_line(error)
+                )
                 line = f"failed   {notebook.make_notebook_id(builder.path)}: {builder.failed}"
             else:
                 builder.failed = ""
-                line = f"made     {paths.format_path(builder.html_path)}  ({future.result():.0f} s)"
+                page_path = paths.format_project_path(builder.html_path)
+                line = f"made     {page_path}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
-            self.write_index_of_command()
+            self.write_page_index()
 
-    def write_index_of_command(self) -> None:
+    def write_page_index(self) -> None:
         """Write the HTML index of pages, with the state of each page.
 
         The state is made, failed (with the reason) or waiting for runs, so that a user
         sees how far the running command is."""
-        write_profile_index(self.profile[:], self.builders, self.working)
+        write_page_index_of_profile(self.profile[:], self.builders, self.working)
 
 
-def describe_notebook_answers(notebook_name: str) -> list[str]:
+def describe_main_results_of_notebooks(notebook_name: str) -> list[str]:
     """Return lines with the main results on a notebook's pages, the newest page first.
 
     A notebook has a page for each profile (size of the experiments) and each change of
@@ -295,12 +300,12 @@ def describe_notebook_answers(notebook_name: str) -> list[str]:
             builder = PageBuilder(path, file.parent)
             if body := builder.page_json:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
-                lines.append(f"  {paths.format_path(file)}")
+                lines.append(f"  {paths.format_project_path(file)}")
     return lines or [f"no page yet: `python -m lib run {notebook_name}` makes it"]
 
 
-def write_profile_index(
-    profile: str, builders: Sequence[PageBuilder] = (), is_running: bool = False
+def write_page_index_of_profile(
+    profile: str, builders: Sequence[PageBuilder] = (), is_command_running: bool = False
 ) -> None:
     """Write index.html, the list of all pages at a profile (size of the experiments).
 
@@ -311,10 +316,10 @@ def write_profile_index(
     profile: such as "mini".
     builders: pages that a command makes or has just made. All other pages are listed as
     they are on disk.
-    is_running: whether this command is still running. The index then reloads itself,
-    and says how many runs each page waits for."""
+    is_command_running: whether this command is still running. The index then reloads
+    itself, and says how many runs each page waits for."""
     folder = paths.FIGURES / profile
-    names = front.list_ordered_pages(profile)
+    names = front.list_notebook_ids_in_index(profile)
     pages = [PageBuilder(notebook.find_notebook_path(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         builder = PageBuilder(notebook.find_notebook_path(place.parent.name), place)
@@ -323,15 +328,19 @@ def write_profile_index(
             pages.append(replace(builder, differs=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
     for builder in {page.html_path: page for page in [*pages, *builders]}.values():
-        shown = make_index_entry(builder, profile, is_running and builder in builders)
+        shown = make_index_entry(
+            builder, profile, is_command_running and builder in builders
+        )
         if not builder.differs:
             write_placeholder_page(builder, profile, shown["title"])
-        place = front.find_page_heading(notebook.make_notebook_id(builder.path))
+        place = front.find_index_heading_of_page(
+            notebook.make_notebook_id(builder.path)
+        )
         sections["Experiments" if builder.differs else place].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
-        working=is_running,
+        working=is_command_running,
         cards=list(filter(None, map(front.make_paper_card, lists.PAPERS))),
         findings=front.read_readme_findings(),
     )
@@ -354,14 +363,14 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
         profile=profile, title=title
     )
-    with disk.translate_full_disk_errors(builder.folder), suppress(FileExistsError):
+    with disk.raise_full_disk_as_oserror(builder.folder), suppress(FileExistsError):
         builder.folder.mkdir(parents=True, exist_ok=True)
         with page.open("x") as file:
             file.write(text)
 
 
 def make_index_entry(
-    builder: PageBuilder, profile: str, is_running: bool
+    builder: PageBuilder, profile: str, is_command_running: bool
 ) -> IndexEntry:
     """Return {field: value} of a notebook's entry in the index of pages.
 
@@ -372,7 +381,7 @@ def make_index_entry(
     running) and href (the link).
 
     profile: size of the experiments, such as "mini".
-    is_running: whether a command that makes the page is running."""
+    is_command_running: whether a command that makes the page is running."""
     name = notebook.make_notebook_id(builder.path)
     page = builder.html_path if builder.html_path.exists() else builder.folder
     scope = grids.find_profile_of_parameters({"profile": profile} | builder.values)
@@ -384,10 +393,10 @@ def make_index_entry(
     return vars(builder) | {
         "name": name,
         "title": title,
-        "short": front.shorten_title(title, name),
+        "short": front.remove_paper_name_from_title(title, name),
         "failed": failed,
         "body": None if failed else builder.page_json,
         "how": notebook.format_notebook_run_command(name, scope),
-        "waits": f"{len(builder.left)} runs to make" * is_running,
+        "waits": f"{len(builder.left)} runs to make" * is_command_running,
         "href": os.path.relpath(page, paths.FIGURES / profile),
     }

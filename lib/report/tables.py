@@ -18,14 +18,14 @@ from pandas.io.formats.style import Styler
 
 from lib.claims.seeds import find_planned_comparison_of_models
 from lib.claims.words import JudgingInputs, explain_model_that_learned_little
-from lib.core.rows import Outcome, Row, format_model_width
+from lib.core.rows import Outcome, Row, format_kept_head_fraction
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data.unseen import LONG
 from lib.papers import grids
 from lib.stats import compare
 from lib.stats.compare import Column, ScoreTable
-from lib.stats.paired import Estimate, paired_difference
+from lib.stats.paired import Estimate, estimate_paired_difference
 
 # CSS of a column of words or sentences.
 WORDS = "text-align: left; white-space: normal"
@@ -104,14 +104,14 @@ class Runs:
         Rows with other labels are left out of both tables of results, those at the
         page's own profile and those at mini (sizes of the experiments)."""
 
-        def select_frame_rows(frame: pd.DataFrame) -> pd.DataFrame:
+        def select_rows_with_labels(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
             return frame.loc[[labels.items() <= row.items() for row in rows]]
 
         return replace(
             self,
-            current=select_frame_rows(self.current),
-            recorded=select_frame_rows(self.recorded),
+            current=select_rows_with_labels(self.current),
+            recorded=select_rows_with_labels(self.recorded),
         )
 
     def find_frame(self, profile: str) -> pd.DataFrame:
@@ -123,7 +123,7 @@ class Runs:
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
-    def source_frames(self) -> list[SourceFrame]:
+    def result_frames_with_source(self) -> list[SourceFrame]:
         """Return (source, frame, profile) for each set of results that the page shows.
 
         `source` tells where the numbers come from, such as "recorded, mini" for
@@ -142,7 +142,7 @@ class Runs:
         ]
 
     @property
-    def caption_of_scored_rows(self) -> str:
+    def scored_rows_text(self) -> str:
         """Return the end of a table's caption: on which examples scores are measured.
 
         An example is "on development rows and, at mini, unseen rows of 9 words and more
@@ -150,23 +150,25 @@ class Runs:
         the size mini that are stored in the repository. Unseen rows are labelled rows
         that neither training nor the choice of settings used; shorter ones do not
         count."""
-        sources = ", ".join(source for source, *_ in self.source_frames)
+        sources = ", ".join(source for source, *_ in self.result_frames_with_source)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
         return f"on development rows and, at {scale}, {unseen} ({sources})"
 
-    def make_caption(self, printed_split: str = "", closing_text: str = "") -> str:
+    def make_score_table_caption(
+        self, published_split: str = "", closing_text: str = ""
+    ) -> str:
         """Return the caption of a table of mean scores ± standard deviation over seeds.
 
         It gives the unit (points) and says on which examples the scores are measured.
 
-        printed_split: the split of the paper's scores in the same table, "test" or
+        published_split: the split of the paper's scores in the same table, "test" or
         "development"; "" if the table has none.
         closing_text: text at the end."""
         opening = "Scores in points"
-        if printed_split:
-            opening = f"Published: {printed_split} scores in points. Measured: scores"
-        rows = self.caption_of_scored_rows
+        if published_split:
+            opening = f"Published: {published_split} scores in points. Measured: scores"
+        rows = self.scored_rows_text
         return f"{opening} {rows}, mean ± standard deviation (seeds){closing_text}"
 
     def tabulate_scores_by_task(
@@ -186,15 +188,15 @@ class Runs:
         metric."""
         return [
             compare.make_score_table_by_task(
-                frame, grids.list_columns_by_task(scale, columns), source
+                frame, grids.select_score_columns_by_task(scale, columns), source
             )
-            for source, frame, scale in self.source_frames
+            for source, frame, scale in self.result_frames_with_source
         ]
 
-    def list_scores_in_points(
+    def tabulate_run_scores_in_points(
         self,
         columns: Sequence[Column] = (),
-        transform_points: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
+        transform_scores: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
             points
         ),
     ) -> pd.DataFrame:
@@ -209,29 +211,29 @@ class Runs:
         columns: metrics that the paper's table prints; at mini and base only the first
         of each task counts. A task without a metric there is scored by its first
         metric.
-        transform_points: a function applied to the scores of each source, such as
+        transform_scores: a function applied to the scores of each source, such as
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
-            transform_points(
-                compare.list_scores_in_points(
-                    frame, grids.list_columns_by_task(scale, columns)
+            transform_scores(
+                compare.tabulate_run_scores_in_points(
+                    frame, grids.select_score_columns_by_task(scale, columns)
                 )
             ).assign(source=source, scale=scale)
-            for source, frame, scale in self.source_frames
+            for source, frame, scale in self.result_frames_with_source
         )
 
     def estimate_differences(
         self,
-        method: str,
+        model_name: str,
         baseline: str,
-        group_column: str | list[str] = "task",
+        group_columns: str | list[str] = "task",
         columns: Sequence[Column] = (),
     ) -> EstimatesBySource:
         """Return the score of one model minus that of another, for each group of runs.
 
         The result is {(source, group): Estimate}. The source tells where the runs are
         from, such as "recorded, mini" (stored in the repository, at the experiment size
-        mini). A group is a value of `group_column`. The Estimate has the mean
+        mini). A group is a value of `group_columns`. The Estimate has the mean
         difference in points over pairs of equal seed, and its 95 % interval. A group
         without a pair is left out, and so is one in which at least half of a model's
         runs score no better than chance, or less than half of the unpruned model's
@@ -239,18 +241,18 @@ class Runs:
         as a test of a claim, only the planned seeds count, and the Estimate also has
         the bounds within which the claim holds, (0, inf) for "> 0".
 
-        method, baseline: names of the models; `baseline` is subtracted.
-        group_column: a label of the experiments by which they are grouped. With several
-        labels a group is a tuple of values.
+        model_name, baseline: names of the models; `baseline` is subtracted.
+        group_columns: a label of the experiments by which they are grouped. With
+        several labels a group is a tuple of values.
         columns: metrics that the paper's table prints. A task is scored by the mean of
         its metrics there, at mini and base by the first of them; if it has none there,
         by its first metric."""
         estimates = {}
-        for source, frame, scale in self.source_frames:
-            columns_by_task = grids.list_columns_by_task(scale, columns)
-            for value, rows in frame.groupby(group_column, sort=False):
+        for source, frame, scale in self.result_frames_with_source:
+            columns_by_task = grids.select_score_columns_by_task(scale, columns)
+            for value, rows in frame.groupby(group_columns, sort=False):
                 e = self.estimate_difference(
-                    rows, method, baseline, columns_by_task, scale
+                    rows, model_name, baseline, columns_by_task, scale
                 )
                 if e:
                     estimates[source, value] = e
@@ -259,7 +261,7 @@ class Runs:
     def estimate_difference(
         self,
         frame: pd.DataFrame,
-        method: str,
+        model_name: str,
         baseline: str,
         columns_by_task: dict[str, tuple[Column, ...]],
         profile: str,
@@ -272,10 +274,12 @@ class Runs:
         claim expects this of the model (`estimate_difference_of_frames`).
 
         frame: results of experiments, with the columns task, seed, model, run and spec.
-        method, baseline: names in the column `model`; `baseline` is subtracted.
+        model_name, baseline: names in the column `model`; `baseline` is subtracted.
         columns_by_task: {task: its metrics}.
         profile: size of the experiments, such as "mini"."""
-        ours, theirs = (frame[frame["model"] == name] for name in (method, baseline))
+        ours, theirs = (
+            frame[frame["model"] == name] for name in (model_name, baseline)
+        )
         return self.estimate_difference_of_frames(
             ours, theirs, columns_by_task, profile
         )
@@ -336,7 +340,7 @@ class Runs:
                 return None
         pairs = compare.pair_rows(sides[0], sides[1], columns_by_task, spared)
         aims = {"region": region, "interest": interest}
-        return replace(paired_difference(pairs), **aims) if pairs else None
+        return replace(estimate_paired_difference(pairs), **aims) if pairs else None
 
     def compare_models(
         self, baseline: str, columns: Sequence[Column] = ()
@@ -355,8 +359,8 @@ class Runs:
         its metrics there, at mini and base by the first of them; if it has none there,
         by its first metric."""
         estimates = {}
-        for source, frame, scale in self.source_frames:
-            columns_by_task = grids.list_columns_by_task(scale, columns)
+        for source, frame, scale in self.result_frames_with_source:
+            columns_by_task = grids.select_score_columns_by_task(scale, columns)
             for task, rows in frame.groupby("task", sort=False):
                 parts = split_frame_by_model(rows)
                 base = parts.pop(baseline, rows[:0])
@@ -375,12 +379,12 @@ class Runs:
         as a label, as in "Ghost, 3/12"."""
         parts = [
             split_frame_by_model(compare.select_rows_with_runs(frame))
-            for _, frame, _ in self.source_frames
+            for _, frame, _ in self.result_frames_with_source
         ]
         return list(dict.fromkeys(chain(*parts)))
 
     def estimate_differences_to_other_models(
-        self, method: str, columns: Sequence[Column] = ()
+        self, model_name: str, columns: Sequence[Column] = ()
     ) -> EstimatesBySource:
         """Return the score of a model minus that of each other model, paired by seed.
 
@@ -389,25 +393,25 @@ class Runs:
         experiment size mini). The name has the other model, the width (kept attention
         heads) if the experiments have it as a label, and the task: "Prune, 3/12,
         SST-2". Models are compared at equal width. The Estimate has the mean difference
-        in points, positive where `method` is better, and its 95 % interval.
+        in points, positive where `model_name` is better, and its 95 % interval.
 
         columns: metrics that the paper's table prints. A task is scored by the mean of
         its metrics there, at mini and base by the first of them; if it has none there,
         by its first metric."""
         estimates, models = (
             {},
-            [frame["model"] for _, frame, _ in self.source_frames],
+            [frame["model"] for _, frame, _ in self.result_frames_with_source],
         )
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
             gaps = (
-                self.estimate_differences(method, rival, by, columns)
-                if rival != method
+                self.estimate_differences(model_name, rival, by, columns)
+                if rival != model_name
                 else {}
             )
             for (source, (*m, task)), gap in gaps.items():
                 place = ", ".join(
-                    [rival, *(format_model_width({"m": k}) for k in m), task]
+                    [rival, *(format_kept_head_fraction({"m": k}) for k in m), task]
                 )
                 estimates[source, place] = gap
         return estimates
@@ -418,9 +422,11 @@ def split_frame_by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
     If the frame has a column `m` (kept attention heads), the name includes the share of
     kept heads, as in "Ghost, 3/12", so that each width is a model."""
-    parts: Any = frame.groupby(compare.list_row_index_columns(frame)[::-1], sort=False)
+    parts: Any = frame.groupby(
+        compare.list_columns_identifying_model(frame)[::-1], sort=False
+    )
     return {
-        ", ".join([model, *(format_model_width({"m": m}) for m in width)]): rows
+        ", ".join([model, *(format_kept_head_fraction({"m": m}) for m in width)]): rows
         for (model, *width), rows in parts
     }
 
@@ -610,7 +616,7 @@ def split_columns_to_fit_page(
         size = min(size - 1, -(-len(columns) // (len(parts) + 1)))
 
 
-def tabulate_run_labels(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_finished_and_missing_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the experiments that a page rests on, and of missing seeds.
 
     It has a row for experiments that differ in the seed alone. The columns are run

@@ -23,8 +23,8 @@ from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
 
 TEMPLATE = Path(__file__).parent / "template"
-# Largest number of sentences that `list_answer_sentences` takes; a page's table has all
-# comparisons.
+# Largest number of sentences that `list_main_result_sentences` takes; a page's table
+# has all comparisons.
 MOST = 4
 
 
@@ -76,7 +76,7 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     lines = [
-        f"Comparisons: {words.format_word_counts(r.verdict_word for r in cells)}"
+        f"Comparisons: {words.format_verdict_word_counts(r.verdict_word for r in cells)}"
     ] * bool(cells)
     lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
         sums
@@ -85,7 +85,7 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     return text[:1].upper() + text[1:]
 
 
-def format_printed_effect(result: Result) -> str:
+def format_effect_printed_in_paper(result: Result) -> str:
     """Return the effect that a paper prints for a comparison, as text for a table.
 
     Where the paper prints none, the text is the smallest effect of interest that was
@@ -114,21 +114,23 @@ def format_result_sentence(result: Result) -> str:
         return f"{result.sentence}: not measured ({result.why_unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
     printed = (
-        "" if result.printed is None else f", printed {format_printed_effect(result)}"
+        ""
+        if result.printed is None
+        else f", printed {format_effect_printed_in_paper(result)}"
     )
     lost = f" ({result.collapsed})" if result.collapsed else ""
     if result.verdict_word == NO_EFFECT and result.printed is None and result.interest:
         printed = f", of interest from {result.format_number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
     measured = f"{result.measured_effect_text}{unit}{printed}{lost}"
-    return f"{result.sentence}: {measured}: {result.reading}{few}."
+    return f"{result.sentence}: {measured}: {result.verdict_text}{few}."
 
 
-def list_answer_sentences(
+def list_main_result_sentences(
     verdicts: Collection[Verdict],
     difference_sentences: Sequence[str] = (),
-    judged_profile: str = "",
-    prefix_of_comparison: str = "",
+    claim_test_profile: str = "",
+    comparison_sentence_prefix: str = "",
 ) -> list[str]:
     """Return the main results of a page as at most MOST (4) sentences with numbers.
 
@@ -142,9 +144,10 @@ def list_answer_sentences(
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.
-    judged_profile: the profile (size of the experiments) at which claims are tested.
-    prefix_of_comparison: text before each comparison, for a page whose own runs are at
-    another profile."""
+    claim_test_profile: the profile (size of the experiments) at which claims are
+    tested.
+    comparison_sentence_prefix: text before each comparison, for a page whose own runs
+    are at another profile."""
     leading = [
         r for v in verdicts if is_on_central_claim(v) for r in v.results if not r.beside
     ]
@@ -153,7 +156,7 @@ def list_answer_sentences(
     few = [r for r in leading if r.why_unmeasured and r.estimate and not r.reason]
     further = [r for r in cells if not (leading or r.why_unmeasured)]
     sure, few, further = (
-        [f"{prefix_of_comparison}{format_result_sentence(r)}" for r in part]
+        [f"{comparison_sentence_prefix}{format_result_sentence(r)}" for r in part]
         for part in (sure, few, further)
     )
     intervals = [line for line in difference_sentences if "[" in line]
@@ -164,7 +167,9 @@ def list_answer_sentences(
     if cells:
         reasons = dict.fromkeys(r.why_unmeasured or "–" for r in leading or cells)
         why = "; ".join([*reasons][:2])
-        lines = [f"No comparison of this page is measured at {judged_profile}: {why}."]
+        lines = [
+            f"No comparison of this page is measured at {claim_test_profile}: {why}."
+        ]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     if sums:
         equal = sums.count("equal")
@@ -193,10 +198,10 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     profile (size of the experiments), word and measured (outcome and value of a printed
     number that is computed again), note (remarks, such as on failed runs), leading
     (`is_on_central_claim`) and cells. `cells` is a list of dicts, one for each
-    comparison: sentence, ours (measured effect), printed (`format_printed_effect`),
-    word (outcome), reading (outcome as tables show it, such as "agrees (weaker than
-    printed)"), reason (why it is not measured) and beside (whether it is one task of a
-    mean over tasks).
+    comparison: sentence, ours (measured effect), printed
+    (`format_effect_printed_in_paper`), word (outcome), reading (outcome as tables show
+    it, such as "agrees (weaker than printed)"), reason (why it is not measured) and
+    beside (whether it is one task of a mean over tasks).
 
     verdict: a claim of a paper with its measured comparisons."""
     claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
@@ -205,9 +210,9 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
             "ours": r.measured_effect_text
             + (f" ({r.collapsed})" if r.collapsed else ""),
-            "printed": format_printed_effect(r),
+            "printed": format_effect_printed_in_paper(r),
             "word": r.verdict_word,
-            "reading": r.reading,
+            "reading": r.verdict_text,
             "reason": r.why_unmeasured,
             "beside": r.beside,
         }

@@ -51,7 +51,7 @@ def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
     )
 
 
-def score_answers(
+def compute_exact_match_and_f1(
     predictions: Sequence[str], accepted_answers: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Return the means of SQuAD's two scores over N questions, from 0 to 1.

@@ -19,7 +19,7 @@ import numpy as np
 
 from lib import data
 from lib.core.names import Refused
-from lib.core.rows import format_model_width
+from lib.core.rows import format_kept_head_fraction
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.stats.paired import (
@@ -27,7 +27,7 @@ from lib.stats.paired import (
     SEEDS,
     Estimate,
     Pair,
-    paired_difference,
+    estimate_paired_difference,
     predict_classes,
 )
 from lib.stats.paired import compute_score as score_answers
@@ -79,7 +79,7 @@ class Column:
 
 def pair_runs_of_models(
     frame: pd.DataFrame,
-    method: str,
+    model_name: str,
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> list[Pair]:
@@ -95,11 +95,12 @@ def pair_runs_of_models(
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
-    method, baseline: names in the column `model`.
+    model_name, baseline: names in the column `model`.
     columns_by_task: {task: its Columns}, the metrics on which to compare."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     ours, theirs = (
-        [row for row in rows if row["model"] == model] for model in (method, baseline)
+        [row for row in rows if row["model"] == model]
+        for model in (model_name, baseline)
     )
     # pyrefly: ignore[bad-argument-type]  # pandas types column names as Hashable.
     return pair_rows(ours, theirs, columns_by_task)
@@ -109,7 +110,7 @@ def pair_rows(
     method_rows: Sequence[Mapping[str, Any]],
     baseline_rows: Sequence[Mapping[str, Any]],
     columns_by_task: Mapping[str, Sequence[Column]],
-    includes_collapsed_runs: Sequence[bool] = (False, False),
+    includes_collapsed_method_and_baseline: Sequence[bool] = (False, False),
 ) -> list[Pair]:
     """Pair the runs of a method and a baseline by task and seed, for paired statistics.
 
@@ -123,9 +124,10 @@ def pair_rows(
     method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
     Run with the stored result, None if missing).
     columns_by_task: {task: its Columns}, the metrics on which to compare.
-    includes_collapsed_runs: for the method and the baseline, whether collapsed runs are
-    paired too. One without predictions, as after a loss that was not finite, is not."""
-    both = select_runs_of_one_dtype([*method_rows, *baseline_rows])
+    includes_collapsed_method_and_baseline: for the method and the baseline, whether
+    collapsed runs are paired too. One without predictions, as after a loss that was not
+    finite, is not."""
+    both = unify_dtypes_of_compared_runs([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(method_rows)], both[len(method_rows) :])
@@ -139,7 +141,9 @@ def pair_rows(
         ]
         if any(
             is_lost and not spare
-            for is_lost, spare in zip(lost, includes_collapsed_runs, strict=True)
+            for is_lost, spare in zip(
+                lost, includes_collapsed_method_and_baseline, strict=True
+            )
         ):
             continue
         for column in columns_by_task[task]:
@@ -209,7 +213,7 @@ def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
     return set().union(*(collect_dtypes(run.spec) for run in runs))
 
 
-def select_runs_of_one_dtype(
+def unify_dtypes_of_compared_runs(
     rows: Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
     """Replace runs so that all runs of one task and seed have the same dtype.
@@ -238,7 +242,9 @@ def select_runs_of_one_dtype(
     return [changed.get(id(row), row) for row in rows]
 
 
-def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def describe_comparison_counts_by_dtype(
+    *compared_rows: Sequence[Mapping[str, Any]],
+) -> list[str]:
     """Return a sentence on how many comparisons were made in which dtype, as a list.
 
     The sentence also says how many comparisons were dropped, because their runs had
@@ -250,7 +256,7 @@ def describe_dtypes(*compared_rows: Sequence[Mapping[str, Any]]) -> list[str]:
     groups = [
         group
         for part in compared_rows
-        for group in group_by_task_and_seed(select_runs_of_one_dtype(part))
+        for group in group_by_task_and_seed(unify_dtypes_of_compared_runs(part))
     ]
     for group in (group for group in groups if len(group) > 1):
         is_whole = all(row["run"] for row in group)
@@ -302,8 +308,8 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     labels, index = stored["labels"], stored["index"].tolist()
     cluster = np.arange(len(labels))
     if column.split == "dev" and unseen_spec:
-        more = data.read_labels_and_clusters(run.spec["args"]["data"])
-        answers = data.decode_predictions(
+        more = data.read_unseen_row_scoring_arrays(run.spec["args"]["data"])
+        answers = data.unpack_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
         rows, cluster = more["judged"], more["cluster"]
@@ -364,7 +370,7 @@ def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
     return ScoreAndChance(points, 100 * chance, len(np.unique(said)) == 1)
 
 
-def make_collapsed_mask(
+def make_mask_of_collapsed_runs(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> np.ndarray:
     """Return for each of N runs whether it collapsed, bool [N].
@@ -388,13 +394,13 @@ def read_development_score(run: Run | None, column: Column) -> float:
 
     Only the rows of the Column's split count, as in the scores of papers. Extra
     labelled rows that no training used (unseen rows) are added by
-    `read_score_with_unseen_rows`.
+    `compute_score_including_unseen_rows`.
 
     column: a metric on a split of a task."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
-def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
+def compute_score_including_unseen_rows(run: Run | None, column: Column) -> float:
     """Return a run's score by a metric on all its rows, from 0 to 1; nan if missing.
 
     On the development split, unseen rows count too: labelled rows that neither training
@@ -410,13 +416,13 @@ def read_score_with_unseen_rows(run: Run | None, column: Column) -> float:
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-# Columns of scores that `list_scores_in_points` adds.
+# Columns of scores that `tabulate_run_scores_in_points` adds.
 SCORES = ("score", "development")
 # End of the title of a table's column whose scores leave out the unseen rows.
 ALONE = "development rows alone"
 
 
-def list_scores_in_points(
+def tabulate_run_scores_in_points(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.DataFrame:
     """Return a table of scores in points (0 to 100), a line for each run and metric.
@@ -437,7 +443,7 @@ def list_scores_in_points(
             if column.split == "dev" or column.score_key in frame:
                 run = row.get("run")
                 values = (
-                    read_score_with_unseen_rows(run, column),
+                    compute_score_including_unseen_rows(run, column),
                     read_development_score(run, column),
                 )
                 scores = dict(
@@ -463,7 +469,7 @@ def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
     return f"{label or 'not run'}, {profile}"
 
 
-def list_row_index_columns(frame: pd.DataFrame) -> list[str]:
+def list_columns_identifying_model(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a table of runs that name the rows of a table of scores.
 
     They are "m" (number of kept heads in a layer), if the table has it, and "model"."""
@@ -479,7 +485,7 @@ def blank_unpaired_scores(
     compared within a metric and, if "m" is in `model_columns`, within a number of kept
     heads. Where no two models share a seed there, all scores stay.
 
-    scores: a table of `list_scores_in_points`, a line for each run and metric.
+    scores: a table of `tabulate_run_scores_in_points`, a line for each run and metric.
     model_columns: the columns that identify a model."""
     model_ids = scores.groupby(model_columns).ngroup().where(scores["score"].notna())
     place = [
@@ -497,13 +503,14 @@ def average_scores_over_tasks(frame: pd.DataFrame) -> pd.DataFrame:
     heads) if `frame` has it. A seed at which a model lacks the score of a metric is
     left out, and, where models share seeds, one that only one model has.
 
-    frame: a table of `list_scores_in_points`, a line for each run and metric."""
-    frame = blank_unpaired_scores(frame, list_row_index_columns(frame)).dropna(
+    frame: a table of `tabulate_run_scores_in_points`, a line for each run and
+    metric."""
+    frame = blank_unpaired_scores(frame, list_columns_identifying_model(frame)).dropna(
         subset=["score"]
     )
-    groups = frame.groupby([*list_row_index_columns(frame), "seed"], sort=False)[
-        "score"
-    ]
+    groups = frame.groupby(
+        [*list_columns_identifying_model(frame), "seed"], sort=False
+    )["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
@@ -560,9 +567,9 @@ def describe_outlying_seeds(
     ]
     frame = frame[frame["task"].isin([*columns_by_task])]
     lines = []
-    names = [*list_row_index_columns(frame), "column"]
+    names = [*list_columns_identifying_model(frame), "column"]
     for key, rows in (
-        list_scores_in_points(frame, columns_by_task)
+        tabulate_run_scores_in_points(frame, columns_by_task)
         .dropna(subset="score")
         .groupby(names, sort=False)
     ):
@@ -570,7 +577,11 @@ def describe_outlying_seeds(
         if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
             continue
         *_, model, column = key
-        place = f" at {format_model_width(dict(rows.iloc[0]))}" if "m" in rows else ""
+        place = (
+            f" at {format_kept_head_fraction(dict(rows.iloc[0]))}"
+            if "m" in rows
+            else ""
+        )
         rest = rows["score"][~far]
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
         seeds = several.format(join_texts_with_and(map(str, rows["seed"][far])))
@@ -629,7 +640,7 @@ def format_mean_and_deviation(
 
 
 def format_estimate_with_interval(
-    estimate: Estimate | None, is_in_sentence: bool = False
+    estimate: Estimate | None, spells_out_units: bool = False
 ) -> str:
     """Return an Estimate with its 95 % interval and number of seeds as text.
 
@@ -637,11 +648,11 @@ def format_estimate_with_interval(
     interval is left out. Without an Estimate (a number with its interval) the text is a
     dash.
 
-    is_in_sentence: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
+    spells_out_units: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
     ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
-    if is_in_sentence:
+    if spells_out_units:
         seeds = "1 seed" if estimate.n_seeds == 1 else f"{estimate.n_seeds} seeds"
         return f"{estimate.mean:+.1f}{ends} points, {seeds}"
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
@@ -672,10 +683,10 @@ def make_score_table_by_task(
     there is no average then, and texts without scores are left out."""
     import pandas as pd
 
-    names, table = list(row_label_columns) or list_row_index_columns(frame), {}
-    scored = list_scores_in_points(frame, columns_by_task)
+    names, table = list(row_label_columns) or list_columns_identifying_model(frame), {}
+    scored = tabulate_run_scores_in_points(frame, columns_by_task)
     lost = pd.Series(
-        make_collapsed_mask(scored, columns_by_task), scored.index, dtype=bool
+        make_mask_of_collapsed_runs(scored, columns_by_task), scored.index, dtype=bool
     )
     # Where all runs of a row collapsed, keep their scores, so that the table still
     # shows them.
@@ -694,7 +705,7 @@ def make_score_table_by_task(
             name = " · ".join(key)
         else:
             name = (
-                (format_model_width(dict(rows.iloc[0])), key[1])
+                (format_kept_head_fraction(dict(rows.iloc[0])), key[1])
                 if len(key) > 1
                 else key[0]
             )
@@ -722,7 +733,7 @@ def make_score_table_by_task(
 
 def estimate_difference(
     frame: pd.DataFrame,
-    method: str,
+    model_name: str,
     baseline: str,
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> Estimate | None:
@@ -734,7 +745,7 @@ def estimate_difference(
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
-    method, baseline: names in the column `model`.
+    model_name, baseline: names in the column `model`.
     columns_by_task: {task: its Columns (metrics on splits)}."""
-    replicates = pair_runs_of_models(frame, method, baseline, columns_by_task)
-    return paired_difference(replicates) if replicates else None
+    replicates = pair_runs_of_models(frame, model_name, baseline, columns_by_task)
+    return estimate_paired_difference(replicates) if replicates else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from lib.core import disk
-from lib.core.names import Refused, check_allowed
+from lib.core.names import Refused, check_value_is_allowed
 from lib.core.options import Ghost
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ TABLES = ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 UNTYPED = ("mpnet", "distilbert")  # Families without token types.
 
 
-def list_config_size_fields(family: str) -> list[str]:
+def list_config_size_fields(model_type: str) -> list[str]:
     """Return the fields of a transformers configuration that have an encoder's sizes.
 
     The sizes are layers, hidden width, heads, neurons, and rows of the embedding tables
@@ -76,9 +76,9 @@ def list_config_size_fields(family: str) -> list[str]:
     and written for any family. The field for token types is left out for a family that
     has none.
 
-    family: transformers' `model_type`, such as "distilbert"."""
-    widths = DISTILBERT if family == "distilbert" else WIDTHS
-    return [*widths, *TABLES[: 2 if family in UNTYPED else 3]]
+    model_type: transformers' `model_type`, such as "distilbert"."""
+    widths = DISTILBERT if model_type == "distilbert" else WIDTHS
+    return [*widths, *TABLES[: 2 if model_type in UNTYPED else 3]]
 
 
 def build_transformers_config(shape: Shape, **further_fields: Any) -> PretrainedConfig:
@@ -346,7 +346,7 @@ def flops(
     heads: kept heads in a layer; None means all. Neurons are pruned by the same share.
     ghost: the settings of GhostBERT's ghost modules (convolutions that generate pruned
     features); None means none."""
-    check_allowed("flops", "convention", convention, ("true", "token head"))
+    check_value_is_allowed("flops", "convention", convention, ("true", "token head"))
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = compute_layer_widths(shape, heads, ghost)
     layer = 2 * token_count * (

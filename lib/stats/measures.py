@@ -61,7 +61,7 @@ def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def list_collapsed_flags(
+def list_collapse_flags_of_runs(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[bool]:
     """Return for each run of a table whether it collapsed.
@@ -78,7 +78,7 @@ def list_collapsed_flags(
     ]
 
 
-def list_scores(
+def list_scores_of_uncollapsed_runs(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> pd.Series:
     """Return the scores in points (0 to 100) of the trained models in a table of runs.
@@ -92,15 +92,16 @@ def list_scores(
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
     sound = [
-        not is_collapsed for is_collapsed in list_collapsed_flags(made, columns_by_task)
+        not is_collapsed
+        for is_collapsed in list_collapse_flags_of_runs(made, columns_by_task)
     ]
-    return compare.list_scores_in_points(made[sound], columns_by_task)["score"]
+    return compare.tabulate_run_scores_in_points(made[sound], columns_by_task)["score"]
 
 
-def estimate_variance_ratio(
+def estimate_score_variance_ratio(
     model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    unused_argument: str = "",
+    unused_measure_argument: str = "",
 ) -> paired.Estimate | None:
     """Estimate the ratio of two models' variances of scores over seeds.
 
@@ -110,9 +111,10 @@ def estimate_variance_ratio(
 
     model_frames: for each of the two models a table with a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
-    unused_argument: not used; other measures with this signature need it."""
+    unused_measure_argument: not used; other measures with this signature need it."""
     a, b = (
-        list_scores(part, columns_by_task).dropna().to_numpy() for part in model_frames
+        list_scores_of_uncollapsed_runs(part, columns_by_task).dropna().to_numpy()
+        for part in model_frames
     )
     least = min(len(a), len(b))
     if least < 2 or not b.var():
@@ -124,8 +126,8 @@ def estimate_variance_ratio(
     return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
 
 
-def list_scores_of_candidates(
-    model_frames: Sequence[pd.DataFrame],
+def tabulate_search_and_final_scores(
+    final_and_search_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
 ) -> pd.DataFrame:
     """Return the two scores of each candidate of an architecture search, in points.
@@ -135,14 +137,14 @@ def list_scores_of_candidates(
     see whether the search ranks networks well. A candidate without one of the two
     scores is left out.
 
-    model_frames: [table of the full trainings, table of the runs of the search], each
-    with a row for each run.
+    final_and_search_frames: [table of the full trainings, table of the runs of the
+    search], each with a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}."""
     import pandas as pd
 
-    students, searches = model_frames
+    students, searches = final_and_search_frames
     final = (
-        compare.list_scores_in_points(students, columns_by_task)
+        compare.tabulate_run_scores_in_points(students, columns_by_task)
         .drop_duplicates("model")
         .set_index("model")["score"]
     )
@@ -152,21 +154,21 @@ def list_scores_of_candidates(
     return pd.DataFrame({"search": search, "final": final}).dropna()
 
 
-def estimate_rank_correlation(
-    model_frames: Sequence[pd.DataFrame],
+def estimate_search_rank_correlation(
+    final_and_search_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[Column]],
-    unused_argument: str = "",
+    unused_measure_argument: str = "",
 ) -> paired.Estimate | None:
     """Estimate Kendall's tau between candidates' scores in a search and after training.
 
     It tells whether the cheap score of an architecture search ranks networks as full
     training does. It is None for fewer than RANKED (12) candidates.
 
-    model_frames: [table of the full trainings, table of the runs of the search], each
-    with a row for each run.
+    final_and_search_frames: [table of the full trainings, table of the runs of the
+    search], each with a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
-    unused_argument: not used; other measures with this signature need it."""
-    both = list_scores_of_candidates(model_frames, columns_by_task)
+    unused_measure_argument: not used; other measures with this signature need it."""
+    both = tabulate_search_and_final_scores(final_and_search_frames, columns_by_task)
     search, final = both.to_numpy().T
     return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 
@@ -180,13 +182,17 @@ MEASURES = {
         "100 * (teacher_score - start_score)",
     ),
     "diverged": Measure(
-        "points of the runs that collapse", by_run=list_collapsed_flags, share=True
+        "points of the runs that collapse",
+        by_run=list_collapse_flags_of_runs,
+        share=True,
     ),
     "distance": Measure("of the distillation loss", "1.0 * distance"),
     "F1": Measure("F1 points", "100 * span_f1"),
     "kept weights": Measure("points of weights", "100 * remaining"),
-    "rank correlation": Measure("of Kendall's tau", of_all=estimate_rank_correlation),
+    "rank correlation": Measure(
+        "of Kendall's tau", of_all=estimate_search_rank_correlation
+    ),
     "variance ratio": Measure(
-        "times the variance", of_all=estimate_variance_ratio, null=1.0
+        "times the variance", of_all=estimate_score_variance_ratio, null=1.0
     ),
 }

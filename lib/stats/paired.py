@@ -164,7 +164,7 @@ def predict_classes(logits: np.ndarray) -> np.ndarray:
 
 def compute_weighted_scores(
     metric: str,
-    predictions: Iterable[np.ndarray],
+    predictions_of_models: Iterable[np.ndarray],
     labels: np.ndarray,
     weights: np.ndarray | LeaveOneOut,
 ) -> np.ndarray:
@@ -174,14 +174,14 @@ def compute_weighted_scores(
     to 1 (-1 to 1 for "matthews", "pearson" and "spearman"), and 0 where the metric is
     undefined. Raises Refused for an unknown metric.
 
-    predictions: M arrays of classes or values [N], or logits [N, C]. For "exact" and
-    "span_f1" (answer spans) they are the scores [N] of the questions.
+    predictions_of_models: M arrays of classes or values [N], or logits [N, C]. For
+    "exact" and "span_f1" (answer spans) they are the scores [N] of the questions.
     labels: [N].
     weights: how often each sample has each example, [D, N]."""
     check_known_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
-    answers = np.stack([predict_classes(x) for x in predictions], 1)  # [N, M]
+    answers = np.stack([predict_classes(x) for x in predictions_of_models], 1)  # [N, M]
     truth = labels[:, None]
     if metric == "f1":
         hit, positive = answers == 1, truth == 1
@@ -279,29 +279,29 @@ def _compute_spearman(
 
 
 def _iterate_weighted_ranks(
-    score_columns: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
+    columns_to_rank: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
 ) -> Iterator[RankBlock]:
     """Yield the ranks of N examples, in blocks of B weighted samples, for Spearman.
 
     A block is (weights of its samples [B, N], a list with the ranks [B, N] by each of
-    `score_columns`). The ranks are doubled and centred: whole numbers, so that sums of
-    products are exact in any order. The samples of a jackknife leave out a cluster of
-    examples; their ranks are obtained from those of all examples, without sorting.
+    `columns_to_rank`). The ranks are doubled and centred: whole numbers, so that sums
+    of products are exact in any order. The samples of a jackknife leave out a cluster
+    of examples; their ranks are obtained from those of all examples, without sorting.
 
-    score_columns: labels or predictions [N] to rank.
+    columns_to_rank: labels or predictions [N] to rank.
     weights: how often each sample has each example, [D, N]."""
     if isinstance(weights, np.ndarray):
-        yield RankBlock(weights, [_compute_ranks(x, weights) for x in score_columns])
+        yield RankBlock(weights, [_compute_ranks(x, weights) for x in columns_to_rank])
         return
     cluster, everything = weights.cluster, np.ones((1, len(weights.cluster)))
-    ranks = [_compute_ranks(x, everything) for x in score_columns]
+    ranks = [_compute_ranks(x, everything) for x in columns_to_rank]
     yield RankBlock(everything, ranks)
     order, count = np.argsort(cluster, kind="stable"), int(cluster.max()) + 1
     ends = np.searchsorted(cluster[order], np.arange(count + 1))
     for first in range(0, count, BLOCK):
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
-        moves = [_compute_rank_shifts(x, x[rows]) for x in score_columns]
+        moves = [_compute_rank_shifts(x, x[rows]) for x in columns_to_rank]
         # Where clusters have several examples, add up the moves of their members.
         if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
@@ -385,7 +385,9 @@ def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     return [_left_out[key] for key in keys]
 
 
-def keep_common_tasks(pair_groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
+def select_pairs_of_common_tasks(
+    pair_groups: Sequence[Sequence[Pair]],
+) -> list[list[Pair]]:
     """Return groups of Pairs without the tasks that some group lacks.
 
     So groups are compared on the same tasks while runs are still missing. A Pair has
@@ -481,7 +483,7 @@ def _compute_t_interval(
     return TInterval(mean - half, mean + half, p)
 
 
-def paired_difference(pairs: Sequence[Pair]) -> Estimate:
+def estimate_paired_difference(pairs: Sequence[Pair]) -> Estimate:
     """Estimate the paired difference of two models, method minus baseline, in points.
 
     Return an Estimate with its 95 % interval. The mean is over seeds, then over tasks.
@@ -493,29 +495,30 @@ def paired_difference(pairs: Sequence[Pair]) -> Estimate:
     return estimate_contrast([pairs], np.ones(1))
 
 
-def difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
+def estimate_difference_with_widened_interval(pairs: Sequence[Pair]) -> Estimate:
     """Estimate method minus baseline in points, with an interval of nonzero width.
 
     Where both models are right and wrong on the same rows, the 95 % interval of
-    `paired_difference` has zero width, which looks like certainty. The interval then
-    reaches as far as Wilson's upper limit for 0 of n rows, where rows of one cluster
-    count as one. This holds for metrics that are means over rows; for others the width
-    may be zero. Tests of papers' claims use `paired_difference`, as was planned.
+    `estimate_paired_difference` has zero width, which looks like certainty. The
+    interval then reaches as far as Wilson's upper limit for 0 of n rows, where rows of
+    one cluster count as one. This holds for metrics that are means over rows; for
+    others the width may be zero. Tests of papers' claims use
+    `estimate_paired_difference`, as was planned.
 
     pairs: predictions of the method (a) and the baseline (b), a Pair for each task and
     seed."""
-    gap = paired_difference(pairs)
+    gap = estimate_paired_difference(pairs)
     if gap.low < gap.high or pairs[0].metric not in SHARES:
         return gap
     rows = min(
         len(p.labels) if p.cluster is None else len({*p.cluster.tolist()})
         for p in pairs
     )
-    limit = estimate_difference_of_shares([False] * rows).high
+    limit = estimate_difference_of_proportions([False] * rows).high
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
 
-def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Estimate:
+def estimate_mean_over_seeds(values: ArrayLike, rounding_step: float = 0.0) -> Estimate:
     """Estimate the mean over seeds of any quantity, with Student's 95 % interval.
 
     It is for quantities that are no mean over examples, such as a share of steps, so
@@ -523,14 +526,14 @@ def estimate_mean_over_seeds(values: ArrayLike, resolution: float = 0.0) -> Esti
     are the value.
 
     values: one for each seed, [n].
-    resolution: the number of which all values are multiples, such as 1 for epochs; 0
+    rounding_step: the number of which all values are multiples, such as 1 for epochs; 0
     for none. The variance of rounding, resolution ** 2 / 12, is added to the variance
     of the values."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
-    spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
+    spread = float(np.hypot(x.std(ddof=1), rounding_step / 12**0.5))
     low, high, p = _compute_t_interval(mean, spread**2 / n, n - 1)
     return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
 
@@ -539,7 +542,7 @@ def estimate_median_ratio(
     numerators: ArrayLike,
     denominators: ArrayLike,
     block_size: int = 10,
-    draw_count: int = 20_000,
+    bootstrap_draw_count: int = 20_000,
     seed: int = 0,
 ) -> Estimate:
     """Estimate how many times as long one model takes as another, timed in turn.
@@ -551,11 +554,15 @@ def estimate_median_ratio(
 
     numerators, denominators: seconds [N] of the two models in N turns.
     block_size: the number of turns in a block.
-    draw_count: the number of bootstrap samples."""
+    bootstrap_draw_count: the number of bootstrap samples."""
     x = np.asarray(numerators, float) / np.asarray(denominators, float)
     count, rng = -(-len(x) // block_size), np.random.default_rng(seed)
-    starts = rng.integers(len(x) - block_size + 1, size=(draw_count, count, 1))
-    turns = (starts + np.arange(block_size)).reshape(draw_count, -1)[:, : len(x)]
+    starts = rng.integers(
+        len(x) - block_size + 1, size=(bootstrap_draw_count, count, 1)
+    )
+    turns = (starts + np.arange(block_size)).reshape(bootstrap_draw_count, -1)[
+        :, : len(x)
+    ]
     low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
     middle = float(np.median(x))
     # Of few turns, blocks have the first and last ones seldom, and the interval may lie
@@ -566,11 +573,12 @@ def estimate_median_ratio(
     )
 
 
-def estimate_difference_of_shares(
+def estimate_difference_of_proportions(
     outcomes: Sequence[bool] | pd.Series,
-    other_outcomes: Sequence[bool] | pd.Series | None = None,
+    subtracted_outcomes: Sequence[bool] | pd.Series | None = None,
 ) -> Estimate:
-    """Estimate the share of True in `outcomes`, less that in `other_outcomes` if given.
+    """Estimate the share of True in `outcomes`, less that in `subtracted_outcomes` if
+    given.
 
     It compares, for example, the shares of runs that failed. The Estimate is in points.
     A difference has Newcombe's 95 % interval (1998, method 10) and Fisher's exact
@@ -578,10 +586,10 @@ def estimate_difference_of_shares(
     that the true share is 0: 1 where the share is 0, and else 0."""
     counts = [
         (int(np.sum(flags)), len(flags))
-        for flags in (outcomes, other_outcomes)
+        for flags in (outcomes, subtracted_outcomes)
         if flags is not None
     ]
-    # Without `other_outcomes`, the second share is exactly 0.
+    # Without `subtracted_outcomes`, the second share is exactly 0.
     shares, lows, highs = np.zeros((3, 2))
     for i, (k, size) in enumerate(counts):
         ends = scipy.stats.binomtest(k, size).proportion_ci(method="wilson")
@@ -590,7 +598,7 @@ def estimate_difference_of_shares(
     gap = shares[0] - shares[1]
     low, high = gap - np.hypot(below[0], above[1]), gap + np.hypot(above[0], below[1])
     p = float(gap == 0)
-    if other_outcomes is not None:
+    if subtracted_outcomes is not None:
         table = [[k, size - k] for k, size in counts]
         p = float(scipy.stats.fisher_exact(table).pvalue)
     mean, low, high = (100 * float(x) for x in (gap, low, high))
@@ -608,22 +616,32 @@ def compute_slope_weights(x: ArrayLike) -> np.ndarray:
     return centred / (centred**2).sum()
 
 
-def compute_linearity_weights(x: ArrayLike, other_x: ArrayLike) -> np.ndarray:
-    """Return weights w [n] that test whether y is more linear in x than in `other_x`.
+def compute_linearity_contrast_weights(
+    x: ArrayLike, alternative_x: ArrayLike
+) -> np.ndarray:
+    """Return weights w [n] that test whether y is more linear in x than in
+    `alternative_x`.
 
     For values y [n] that rise with both, w @ y is above 0 where x fits better. So the
     comparison of two lines is a weighted sum of the values y, whose interval can be
-    computed. w is u - v, with unit vectors u and v along the centred x and `other_x`.
-    The sums of squared residuals of the two lines differ by (u @ y)^2 - (v @ y)^2,
-    whose sign is then that of w @ y.
+    computed. w is u - v, with unit vectors u and v along the centred x and
+    `alternative_x`. The sums of squared residuals of the two lines differ by (u @ y)^2
+    - (v @ y)^2, whose sign is then that of w @ y.
 
-    x, other_x: two scales of the same n points, such as a number and its logarithm."""
-    u, v = (w / np.sqrt((w**2).sum()) for w in map(compute_slope_weights, (x, other_x)))
+    x, alternative_x: two scales of the same n points, such as a number and its
+    logarithm."""
+    u, v = (
+        w / np.sqrt((w**2).sum())
+        for w in map(compute_slope_weights, (x, alternative_x))
+    )
     return u - v
 
 
 def estimate_kendall_tau(
-    scores: ArrayLike, other_scores: ArrayLike, draw_count: int = 20_000, seed: int = 0
+    scores: ArrayLike,
+    other_scores: ArrayLike,
+    bootstrap_draw_count: int = 20_000,
+    seed: int = 0,
 ) -> Estimate:
     """Estimate Kendall's tau-b between two scores of the same n candidates.
 
@@ -633,25 +651,22 @@ def estimate_kendall_tau(
     %.
 
     scores, other_scores: the two scores [n].
-    draw_count: the number of bootstrap samples."""
+    bootstrap_draw_count: the number of bootstrap samples."""
     scores, other_scores = np.asarray(scores, float), np.asarray(other_scores, float)
     a, b = (
         np.sign(scores[:, None] - scores),
         np.sign(other_scores[:, None] - other_scores),
     )
     weights = sample_bootstrap_weights(
-        np.random.default_rng(seed), draw_count, len(scores)
+        np.random.default_rng(seed), bootstrap_draw_count, len(scores)
     )
 
-    def sum_signs_over_pairs_of_examples(signs: np.ndarray) -> np.ndarray:
-        return ((weights @ signs) * weights).sum(1)
+    def sum_pair_signs_per_draw(pair_signs: np.ndarray) -> np.ndarray:
+        return ((weights @ pair_signs) * weights).sum(1)
 
     drawn = _divide_or_zero(
-        sum_signs_over_pairs_of_examples(a * b),
-        np.sqrt(
-            sum_signs_over_pairs_of_examples(a * a)
-            * sum_signs_over_pairs_of_examples(b * b)
-        ),
+        sum_pair_signs_per_draw(a * b),
+        np.sqrt(sum_pair_signs_per_draw(a * a) * sum_pair_signs_per_draw(b * b)),
     )
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = scipy.stats.kendalltau(scores, other_scores)

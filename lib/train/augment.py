@@ -59,15 +59,15 @@ class WordReplacer:
     It serves TinyBERT's data augmentation. Raises Refused for a model without a
     WordPiece vocabulary.
 
-    folder: the folder of the saved model. Without a masked-LM head, only its word
+    model_folder: the folder of the saved model. Without a masked-LM head, only its word
     embeddings are used."""
 
-    def __init__(self, folder: Path) -> None:
-        self.model, self.tokenizer = backbone.load(folder)
+    def __init__(self, model_folder: Path) -> None:
+        self.model, self.tokenizer = backbone.load(model_folder)
         self.rules = self.tokenizer.backend_tokenizer
         if type(self.rules.pre_tokenizer).__name__ != "BertPreTokenizer":
             raise Refused(
-                f"the model in {folder} has no WordPiece vocabulary: take a BERT's"
+                f"the model in {model_folder} has no WordPiece vocabulary: take a BERT's"
             )
         # Masked-LM head from hidden states [B, H] to scores [B, V], or None.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
@@ -86,7 +86,7 @@ class WordReplacer:
         )
         self.vectors = functional.normalize(self.embeddings[self.places])
 
-    def split_into_pieces(self, word: str) -> list[int]:
+    def list_piece_ids(self, word: str) -> list[int]:
         """Return the token ids of a word's WordPieces.
 
         The list is empty where the vocabulary cannot spell the word."""
@@ -118,7 +118,7 @@ def find_replacement_candidates(
     replacer: WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
-    nearest_ids_by_word: dict[str, list[int]],
+    cached_nearest_ids_by_word: dict[str, list[int]],
     max_tokens_of_batch: int | None = None,
 ) -> CandidateArrays:
     """Find replacements for the words of some texts, to draw new sentences from them.
@@ -139,7 +139,7 @@ def find_replacement_candidates(
     replacer: the masked language model.
     candidates_per_word: K.
     numerics: the dtype of the forward passes.
-    nearest_ids_by_word: {word: ids of its nearest words}, a cache to which this
+    cached_nearest_ids_by_word: {word: ids of its nearest words}, a cache to which this
     function adds.
     max_tokens_of_batch: the largest number of tokens in a batch, padding included; None
     takes a default for the device."""
@@ -148,7 +148,7 @@ def find_replacement_candidates(
     limit = replacer.model.config.max_position_embeddings
     for text in texts:
         words, eligible = split_into_words(replacer, text)
-        pieces = list(map(replacer.split_into_pieces, words))
+        pieces = list(map(replacer.list_piece_ids, words))
         spelled = [ids or [replacer.tokenizer.unk_token_id] for ids in pieces]
         row = [i for ids in spelled for i in ids]
         starts = np.cumsum([1, *map(len, spelled)])
@@ -170,19 +170,21 @@ def find_replacement_candidates(
             or (end + 1 - start) * lengths[order[end]] > max_tokens_of_batch
         ):
             batch = [masked[i] for i in order[start:end]]
-            best = predict_likeliest_pieces(
+            best = predict_likeliest_piece_ids(
                 replacer, batch, candidates_per_word, numerics
             )
             candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
-    nearest_ids_by_word.update(
-        find_nearest_words(
+    cached_nearest_ids_by_word.update(
+        find_ids_of_nearest_words(
             replacer,
-            sorted(set(others.values()) - nearest_ids_by_word.keys()),
+            sorted(set(others.values()) - cached_nearest_ids_by_word.keys()),
             candidates_per_word,
         )
     )
-    candidate_ids |= {slot: nearest_ids_by_word[word] for slot, word in others.items()}
+    candidate_ids |= {
+        slot: cached_nearest_ids_by_word[word] for slot, word in others.items()
+    }
     ids = np.full((slot, candidates_per_word), -1, dtype=np.int32)
     for index, best in candidate_ids.items():
         ids[index, : len(best)] = best
@@ -190,7 +192,7 @@ def find_replacement_candidates(
 
 
 @torch.inference_mode()
-def predict_likeliest_pieces(
+def predict_likeliest_piece_ids(
     replacer: WordReplacer,
     masked_words: Sequence[MaskedWord],
     pieces_per_word: int,
@@ -235,7 +237,7 @@ def predict_likeliest_pieces(
 
 
 @torch.inference_mode()
-def find_nearest_words(
+def find_ids_of_nearest_words(
     replacer: WordReplacer,
     words: Iterable[str],
     neighbours_per_word: int,
@@ -254,7 +256,7 @@ def find_nearest_words(
     queries = {
         word: replacer.embeddings[ids].mean(0)
         for word in words
-        if (ids := replacer.split_into_pieces(word))
+        if (ids := replacer.list_piece_ids(word))
     }
     rows = {replacer.names[place]: row for row, place in enumerate(replacer.places)}
     for start in range(0, len(queries), block_size):
@@ -272,7 +274,7 @@ def find_nearest_words(
     return neighbours
 
 
-def sample_variants(
+def sample_text_variants(
     text: str,
     replacer: WordReplacer,
     candidate_ids: np.ndarray,
@@ -306,7 +308,7 @@ def sample_variants(
     return list(made)
 
 
-def iterate_augmented_rows(
+def iterate_augmented_text_pairs(
     variants_of_each_text: list[list[str]],
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the training rows (first text, second text) that augment one training row.
@@ -345,9 +347,9 @@ def encode_augmented_rows(
             pairs = (
                 pair
                 for line in file
-                for pair in iterate_augmented_rows(json.loads(line))
+                for pair in iterate_augmented_text_pairs(json.loads(line))
             )
-            for part in tokens.split_chunks(pairs):
+            for part in tokens.split_into_chunks(pairs):
                 a, b = map(list, zip(*part, strict=True))
                 texts = [a] if b[0] is None else [a, b]
                 encoding = tokenizer(*texts, truncation=True, max_length=max_length)
@@ -364,7 +366,7 @@ def encode_augmented_rows(
     arrays = augmentation_run.read_arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(
-        tokens.cache_rows(key, iterate_encoded_rows, names),
+        tokens.load_or_compute_rows(key, iterate_encoded_rows, names),
         labels,
         tokenizer.pad_token_id,
     )

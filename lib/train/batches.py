@@ -41,16 +41,24 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.columns["input_ids"])
 
-    def lengths(self) -> np.ndarray:
+    def compute_row_lengths(self) -> np.ndarray:
         ids = self.columns["input_ids"]
-        return np.array([*map(len, ids)]) if isinstance(ids, list) else ids.lengths()
+        return (
+            np.array([*map(len, ids)])
+            if isinstance(ids, list)
+            else ids.compute_row_lengths()
+        )
 
-    def used_ids(self) -> np.ndarray:
+    def list_distinct_token_ids(self) -> np.ndarray:
         """Return the distinct token ids of the rows and the padding token, sorted.
 
         They are int64. Only the embeddings of these tokens need to be trained."""
         ids = self.columns["input_ids"]
-        seen = np.concatenate(ids) if isinstance(ids, list) else ids.used_ids()
+        seen = (
+            np.concatenate(ids)
+            if isinstance(ids, list)
+            else ids.list_distinct_token_ids()
+        )
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
 
 
@@ -72,34 +80,38 @@ def encode_split(
     return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 
 
-def order_batches(
-    lengths: np.ndarray, batch_size: int, seed: int, epoch: int, by_length: bool = True
+def shuffle_row_numbers_into_batches(
+    row_lengths: np.ndarray,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    groups_similar_lengths: bool = True,
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch, in the order of training.
 
     The order is random, but follows from the arguments, so that a training can be
     repeated and resumed.
 
-    lengths: the number of tokens of each row [N].
+    row_lengths: the number of tokens of each row [N].
     batch_size: rows of a batch; one batch may have fewer.
-    by_length: whether rows of similar length share a batch, which saves padding. Then
-    shuffled rows are sorted by length within pools of 50 batches (POOL), and the
-    batches are shuffled."""
+    groups_similar_lengths: whether rows of similar length share a batch, which saves
+    padding. Then shuffled rows are sorted by length within pools of 50 batches (POOL),
+    and the batches are shuffled."""
     generator = np.random.default_rng(derive_seed(seed, f"order:{epoch}"))
-    rows = generator.permutation(len(lengths))
-    if not by_length:
+    rows = generator.permutation(len(row_lengths))
+    if not groups_similar_lengths:
         return [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
     batches = []
     for start in range(0, len(rows), POOL * batch_size):
         pool = rows[start : start + POOL * batch_size]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        pool = pool[np.argsort(row_lengths[pool], kind="stable")]
         batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
 def make_batch(
     encoded: Encoded,
-    rows: Sequence[int] | np.ndarray,
+    row_numbers: Sequence[int] | np.ndarray,
     pad_to: int = 0,
     device: torch.device | str = "cpu",
 ) -> dict[str, torch.Tensor]:
@@ -109,14 +121,14 @@ def make_batch(
     `attention_mask` (1 for real tokens). T is the length of the longest row, or
     `pad_to` where that is more.
 
-    rows: the numbers of the rows in `encoded`.
+    row_numbers: the numbers of the rows in `encoded`.
     device: where the tensors are put."""
-    lengths = np.array([len(encoded.columns["input_ids"][i]) for i in rows])
+    lengths = np.array([len(encoded.columns["input_ids"][i]) for i in row_numbers])
     real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
     batch = {"attention_mask": real.astype(np.int64)}
     for name, values in encoded.columns.items():
         batch[name] = np.full(
             real.shape, encoded.pad * (name == "input_ids"), dtype=np.int64
         )
-        batch[name][real] = np.concatenate([values[i] for i in rows])
+        batch[name][real] = np.concatenate([values[i] for i in row_numbers])
     return {name: torch.from_numpy(table).to(device) for name, table in batch.items()}

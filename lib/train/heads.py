@@ -30,8 +30,8 @@ LogitScorer = Callable[[np.ndarray], MetricsAndArrays]
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
-def load_network(
-    folder: str | Path, task: Task, dropout: float, seed: int
+def load_task_model_and_tokenizer(
+    model_folder: str | Path, task: Task, dropout: float, seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Open a saved model with the head that a task needs, to fine-tune or score it.
 
@@ -44,9 +44,9 @@ def load_network(
     task: classes, or a score, or answer spans to predict.
     dropout: the rate that all dropout layers get."""
     head = HEADS[task.span]
-    has_head = head in backbone.read_model_class_name(folder)
+    has_head = head in backbone.read_model_class_name(model_folder)
     model, tokenizer = backbone.load_with_task_head(
-        folder, head, task.output_width, dropout, seed
+        model_folder, head, task.output_width, dropout, seed
     )
     assert model.config.id2label is not None
     head_classes = ", ".join(name for _, name in sorted(model.config.id2label.items()))
@@ -60,7 +60,7 @@ def load_network(
     return model, tokenizer
 
 
-def encode_rows(
+def encode_rows_and_make_scorer(
     tokenizer: PreTrainedTokenizerFast,
     split: Split,
     task: Task,
@@ -126,7 +126,7 @@ def score_logits_of_unseen_split(
     split: the unseen rows with their labels.
     logits: [N, C], where C is 1 for a regression."""
     said = logits if task.labels else logits.astype(np.float16)
-    return metrics.compute_metrics(task, said, split.y), data.encode_predictions(
+    return metrics.compute_metrics(task, said, split.y), data.pack_predictions(
         task.labels, said
     )
 
@@ -153,13 +153,13 @@ def score_span_logits(
         starts, ends, windows, split, max_answer_tokens=max_answer_tokens
     )
     assert split.answers is not None
-    texts, all_have = spans.cut_span_texts(split, places), all(split.answers)
+    texts, all_have = spans.extract_answer_texts(split, places), all(split.answers)
     pairs = zip(texts, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
     arrays = {"spans": places, "null": null, "labels": split.y, "index": split.index}
     for metric in (answers.exact, answers.span_f1):
         arrays[metric.__name__] = np.array([*map(metric, said, split.answers)])
-    return answers.score_answers(said, split.answers), arrays
+    return answers.compute_exact_match_and_f1(said, split.answers), arrays
 
 
 def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
@@ -173,6 +173,8 @@ def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None
-        return answers.score_answers([""] * len(dev), dev.answers)[task.metrics[0]]
+        return answers.compute_exact_match_and_f1([""] * len(dev), dev.answers)[
+            task.metrics[0]
+        ]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.compute_metric(task.metrics[0], np.full(len(dev), said), dev.y)

@@ -26,7 +26,7 @@ from lib.train.batches import Encoded
 
 
 @cache
-def keep_freed_memory() -> None:
+def configure_malloc_to_keep_memory() -> None:
     """Let the C library keep the memory that a training step frees, for the next step.
 
     Otherwise it returns large tensors to the system, and each step has some 5,000 page
@@ -40,7 +40,7 @@ def keep_freed_memory() -> None:
 
 
 @contextmanager
-def use_eager_attention_and_few_casts(
+def speed_up_passes_on_cpu(
     model: PreTrainedModel, numerics: Numerics
 ) -> Iterator[None]:
     """Make the passes of a model on a CPU faster during a `with` block.
@@ -49,10 +49,10 @@ def use_eager_attention_and_few_casts(
     short rows is two to three times as fast as PyTorch's fused attention. With the
     dtype bfloat16, hidden states have it from the embedding on, so that no casts are
     needed between matrix products; weights stay in float32. On every device, the
-    process keeps freed memory for the next step (`keep_freed_memory`).
+    process keeps freed memory for the next step (`configure_malloc_to_keep_memory`).
 
     numerics: says the dtype."""
-    keep_freed_memory()
+    configure_malloc_to_keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
         # Run this hook before all others, so that they get the same bfloat16 states as
@@ -129,21 +129,25 @@ class UsedEmbeddingRows(nn.Module):
     they are looked up in the full table, after the trained rows were copied into it.
 
     embedding: the embedding with the full table.
-    used_ids: the token ids whose rows are trained; all training rows must be made of
-    them."""
+    used_token_ids: the token ids whose rows are trained; all training rows must be made
+    of them."""
 
-    def __init__(self, embedding: nn.Embedding, used_ids: Tensor) -> None:
+    def __init__(self, embedding: nn.Embedding, used_token_ids: Tensor) -> None:
         super().__init__()
         # The list hides the embedding from torch, so that its table is neither trained
         # nor saved twice.
         self.full = [embedding]
-        self.used = used_ids
-        self.place = torch.full((embedding.num_embeddings,), -1, device=used_ids.device)
-        self.place[used_ids] = torch.arange(len(used_ids), device=used_ids.device)
+        self.used = used_token_ids
+        self.place = torch.full(
+            (embedding.num_embeddings,), -1, device=used_token_ids.device
+        )
+        self.place[used_token_ids] = torch.arange(
+            len(used_token_ids), device=used_token_ids.device
+        )
         self.padding_idx = None
         if embedding.padding_idx is not None and self.place[embedding.padding_idx] >= 0:
             self.padding_idx = int(self.place[embedding.padding_idx])
-        rows = embedding.weight.detach()[used_ids].clone()
+        rows = embedding.weight.detach()[used_token_ids].clone()
         self.weight = nn.Parameter(rows, embedding.weight.requires_grad)
         self.train(embedding.training)
 
@@ -185,7 +189,7 @@ def train_used_embeddings_only(
     # which has an attribute of the same name.
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
-    used = torch.from_numpy(encoded.used_ids())
+    used = torch.from_numpy(encoded.list_distinct_token_ids())
     owner.word_embeddings = UsedEmbeddingRows(table, used.to(table.weight.device))
     try:
         yield

@@ -46,11 +46,11 @@ class TaskTraining:
     run: the folder in which this training writes its results (a run). `run.inputs` is
     {name: an earlier result that it needs}, such as `start` (the model to train) and
     `teacher`.
-    data: JSON that says which rows of which task are used.
+    data_descriptor: JSON that says which rows of which task are used.
     train: JSON of the training's settings, such as epochs and learning rate; None where
     nothing is trained.
     numerics: JSON of dtype, number of threads and device.
-    span: JSON that says how passages are cut, for a task of answer spans.
+    span_settings: JSON that says how passages are cut, for a task of answer spans.
     tokenizer: set by `load_start_model`, or by a step that uses another tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
@@ -58,19 +58,19 @@ class TaskTraining:
     def __init__(
         self,
         run: RunWriter,
-        data: Json,
+        data_descriptor: Json,
         train: SettingsJson | None,
         numerics: SettingsJson,
-        span: SettingsJson | None = None,
+        span_settings: SettingsJson | None = None,
     ) -> None:
-        self.run, self.span = run, span
-        self.numerics = loop.read_numerics(numerics)
+        self.run, self.span = run, span_settings
+        self.numerics = loop.apply_numeric_settings(numerics)
         # `train` may be None, but steps that train nothing never read this field. So
         # its type omits None.
         self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
-            sources.load(data, run.seed),
-            sources.find_described_task(data),
+            sources.load(data_descriptor, run.seed),
+            sources.find_described_task(data_descriptor),
         )
 
     def load_start_model(self) -> PreTrainedModel:
@@ -83,20 +83,22 @@ class TaskTraining:
             self.run.inputs["start"].model_folder,
             derive_seed(self.run.seed, "head"),
         )
-        model, self.tokenizer = heads.load_network(
+        model, self.tokenizer = heads.load_task_model_and_tokenizer(
             folder, self.task, self.train.dropout, seed
         )
         return model
 
-    def encode_split(self, split: str) -> tuple[Encoded, heads.LogitScorer]:
+    def encode_split(self, split_name: str) -> tuple[Encoded, heads.LogitScorer]:
         """Tokenise the rows of a split, and make a function that scores logits on them.
 
         Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The
         arrays are to be saved, such as "logits" and "labels".
 
-        split: its name, such as "dev" for the development rows."""
-        rows, length = self.splits[split], self.train.max_length
-        return heads.encode_rows(self.tokenizer, rows, self.task, length, self.span)
+        split_name: its name, such as "dev" for the development rows."""
+        rows, length = self.splits[split_name], self.train.max_length
+        return heads.encode_rows_and_make_scorer(
+            self.tokenizer, rows, self.task, length, self.span
+        )
 
     @cached_property
     def training_rows(self) -> Encoded:
@@ -123,7 +125,9 @@ class TaskTraining:
 
         They are computed once, and are [N, C], or [N, 2, T] for answer spans (logits of
         first and last token)."""
-        return torch.from_numpy(self.predict(self.teacher[0], self.training_rows))
+        return torch.from_numpy(
+            self.predict_logits(self.teacher[0], self.training_rows)
+        )
 
     @cached_property
     def held_out_rows(self) -> HeldOutRows:
@@ -132,14 +136,18 @@ class TaskTraining:
         Held-out rows are training rows that are not trained on, but used to select
         models. Logits are [N, C], or [N, 2, T] for answer spans."""
         rows = self.encode_split("held_out")[0]
-        return HeldOutRows(rows, torch.from_numpy(self.predict(self.teacher[0], rows)))
+        return HeldOutRows(
+            rows, torch.from_numpy(self.predict_logits(self.teacher[0], rows))
+        )
 
-    def predict(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
+    def predict_logits(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
         """Return a model's logits on tokenised rows, by the settings of this training.
 
         These say the dtype, and a length to which shorter rows are padded. The logits
         are [N, C], or [N, 2, T] for answer spans (first and last token)."""
-        return loop.predict(model, encoded, self.numerics, pad_to=self.train.pad_to)
+        return loop.predict_logits(
+            model, encoded, self.numerics, pad_to=self.train.pad_to
+        )
 
     @property
     def step_count(self) -> int:
@@ -160,13 +168,15 @@ class TaskTraining:
 
         split_prefixes: beginnings of the names of the splits that are wanted."""
 
-        def make_scorer(split: str) -> ModelScorer:
-            encoded, marks = self.encode_split(split)
-            if split == "unseen":
+        def make_scorer(split_name: str) -> ModelScorer:
+            encoded, marks = self.encode_split(split_name)
+            if split_name == "unseen":
                 marks = partial(
-                    heads.score_logits_of_unseen_split, self.task, self.splits[split]
+                    heads.score_logits_of_unseen_split,
+                    self.task,
+                    self.splits[split_name],
                 )
-            return lambda: marks(self.predict(model, encoded))
+            return lambda: marks(self.predict_logits(model, encoded))
 
         return {
             name: make_scorer(name)
@@ -174,7 +184,7 @@ class TaskTraining:
             if name.startswith(split_prefixes)
         }
 
-    def score_for_selection(self, score_model: ModelScorer) -> float:
+    def measure_selection_score(self, score_model: ModelScorer) -> float:
         """Return the score by which this training selects its best model.
 
         Higher is better. It is the mean of the metrics that the training's settings
@@ -254,7 +264,7 @@ def train_and_save(
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
         judge = training.build_split_scorers(model, "dev")["dev"]
-    score = partial(training.score_for_selection, judge) if judge else None
+    score = partial(training.measure_selection_score, judge) if judge else None
 
     with objective as loss:
         try:
@@ -273,13 +283,13 @@ def train_and_save(
                 raise
             result = {"diverged": True} | loop.finish_callbacks(callbacks)
     if "diverged" not in result:
-        result |= save_predictions(run, judges)
+        result |= score_and_save_predictions(run, judges)
     backbone.save(model, training.tokenizer, run.model_folder)
     return result
 
 
-def save_predictions(
-    run: Scratch, scorers: Mapping[str, ModelScorer], prefix: str = ""
+def score_and_save_predictions(
+    run: Scratch, scorers: Mapping[str, ModelScorer], name_prefix: str = ""
 ) -> Metrics:
     """Score a model on every split, save its predictions, and return {metric: value}.
 
@@ -288,11 +298,14 @@ def save_predictions(
 
     run: the folder to write to.
     scorers: {split name: f() -> ({metric: value}, arrays to save)} of the model.
-    prefix: a name that all names get in front, such as that of a task; "" for none."""
+    name_prefix: a name that all names get in front, such as that of a task; "" for
+    none."""
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()
-        affix = "_".join(part for part in (prefix, split) if part and part != "dev")
+        affix = "_".join(
+            part for part in (name_prefix, split) if part and part != "dev"
+        )
         run.save_arrays(f"predictions_{affix}" if affix else "predictions", **arrays)
         result |= {
             f"{affix}.{metric}" if affix else metric: value
@@ -312,7 +325,7 @@ class Trainer:
     splits: {"train": training rows, "dev": development rows}.
     train: default settings of `fit`, such as epochs and learning rate.
     seed: decides the order of rows and dropout.
-    numerics: dtype, threads and device, from `loop.read_numerics` or
+    numerics: dtype, threads and device, from `loop.apply_numeric_settings` or
     `loop.use_float32_on_model_device`. By default it is float32 in one CPU thread, and
     this process then keeps one thread."""
 
@@ -326,20 +339,22 @@ class Trainer:
         numerics: Numerics | None = None,
     ) -> None:
         self.train, self.task, self.seed = train, task, seed
-        self.numerics = numerics or loop.read_numerics(
+        self.numerics = numerics or loop.apply_numeric_settings(
             {"dtype": "float32", "threads": 1}
         )
         length = train.max_length
-        self.training_rows, _ = heads.encode_rows(
+        self.training_rows, _ = heads.encode_rows_and_make_scorer(
             tokenizer, splits["train"], task, length
         )
-        self.dev, self.marks = heads.encode_rows(tokenizer, splits["dev"], task, length)
+        self.dev, self.marks = heads.encode_rows_and_make_scorer(
+            tokenizer, splits["dev"], task, length
+        )
 
     def compute_development_metrics(self, model: PreTrainedModel) -> Metrics:
         """Return {metric: value} of a model on the development rows.
 
         It has all metrics of the task."""
-        return self.marks(loop.predict(model, self.dev, self.numerics))[0]
+        return self.marks(loop.predict_logits(model, self.dev, self.numerics))[0]
 
     def measure_development_accuracy(self, model: PreTrainedModel) -> float:
         """Return a model's accuracy on the development rows in percent, 0 to 100.
@@ -352,7 +367,7 @@ class Trainer:
 
         It is f(batch, row numbers) -> {"loss": scalar, "hard": the same}: the
         cross-entropy to the labels, or the squared error for a regression."""
-        return objectives.build_target_objective(
+        return objectives.build_label_or_teacher_objective(
             self, model, Targets("hard")
         ).enter_result
 
@@ -378,7 +393,7 @@ class Trainer:
         loss = loss or self.make_label_loss(model)
         train = replace(self.train, **changed_train_settings)
 
-        def score() -> float:
+        def score_current_model() -> float:
             return compute_selection_score(
                 train, self.task, self.compute_development_metrics(model)
             )
@@ -393,7 +408,7 @@ class Trainer:
                 loss,
                 train,
                 self.numerics,
-                score,
+                score_current_model,
                 callbacks,
             )
         return run

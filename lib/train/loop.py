@@ -23,11 +23,11 @@ from lib.core.options import Numerics, Train
 from lib.core.store import Scratch, print_once
 from lib.core.types import Json
 from lib.stats.metrics import Metrics
-from lib.train.batches import Encoded, make_batch, order_batches
+from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import (
+    speed_up_passes_on_cpu,
     train_used_embeddings_only,
     use_dropout_by_random_bytes,
-    use_eager_attention_and_few_casts,
 )
 
 # Logit of padded tokens in answer spans: probability 0 without infinities.
@@ -48,7 +48,7 @@ _chosen = "cpu"  # Device of the run that this process computes.
 def get_device() -> torch.device:
     """Return the device (CPU or GPU) on which this process trains and runs models.
 
-    It is the CPU until `read_numerics` sets another one."""
+    It is the CPU until `apply_numeric_settings` sets another one."""
     return torch.device(_chosen)
 
 
@@ -114,7 +114,7 @@ class Callback:
         step: the number of the step, counted from 0.
         step_count: the number of all steps."""
 
-    def compute_penalty(self) -> dict[str, Tensor]:
+    def compute_penalty_terms(self) -> dict[str, Tensor]:
         """Return {name: scalar tensor} of terms to add to the loss of each step.
 
         An example is a penalty that makes pruning masks sparse. {} adds nothing."""
@@ -163,8 +163,9 @@ def fit(
     the best weights are selected where `train.select` is "best".
     callbacks: additions such as pruning masks: they act at each step, and finish the
     model at the end.
-    batches: f(epoch) -> [row numbers of each batch], in place of `order_batches`. All
-    epochs must have the same number of batches."""
+    batches: f(epoch) -> [row numbers of each batch], in place of
+    `shuffle_row_numbers_into_batches`. All epochs must have the same number of
+    batches."""
     selects = train.select == "best"
     if selects and not score_model:
         fault = "select is 'best', and nothing judges this training"
@@ -173,7 +174,7 @@ def fit(
     model.to(get_device()).train()
     callbacks = [*callbacks, *([loss] if isinstance(loss, Callback) else [])]
     with (
-        use_eager_attention_and_few_casts(model, numerics),
+        speed_up_passes_on_cpu(model, numerics),
         use_dropout_by_random_bytes(model, train.byte_dropout),
         train_used_embeddings_only(model, encoded, train.weight_decay),
     ):
@@ -184,9 +185,11 @@ def fit(
         optimiser = torch.optim.AdamW(
             groups, lr=train.lr, weight_decay=train.weight_decay, fused=True
         )
-        lengths, bucket = encoded.lengths(), not train.pad_to
+        lengths, bucket = encoded.compute_row_lengths(), not train.pad_to
         batches = batches or (
-            lambda epoch: order_batches(lengths, train.batch, run.seed, epoch, bucket)
+            lambda epoch: shuffle_row_numbers_into_batches(
+                lengths, train.batch, run.seed, epoch, bucket
+            )
         )
         per_epoch = len(batches(0))
         steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
@@ -209,7 +212,7 @@ def fit(
             with use_dtype(numerics):
                 parts = loss(batch, rows)
                 for callback in callbacks:
-                    for name, value in callback.compute_penalty().items():
+                    for name, value in callback.compute_penalty_terms().items():
                         parts |= {name: value, "loss": parts["loss"] + value}
             if not torch.isfinite(parts["loss"]):
                 raise FloatingPointError(
@@ -229,7 +232,7 @@ def fit(
                 curve = {name: float(value.detach()) for name, value in parts.items()}
                 run.log_step(step, curve=curve)
             if score_model and selects and (done == steps or done % every == 0):
-                best = select_best_model(run, model, score_model(), done, best)
+                best = log_and_select_best_model(run, model, score_model(), done, best)
                 model.train()
             run.report_progress(done / steps)
             if (
@@ -297,7 +300,7 @@ def list_parameter_groups(
     return groups + [{"weight_decay": 0.0, **group} for group in callback_groups]
 
 
-def select_best_model(
+def log_and_select_best_model(
     run: Scratch,
     model: PreTrainedModel,
     score: float,
@@ -337,7 +340,7 @@ def write_checkpoint(
 
     run: the folder and the log of the training.
     step: the number of training steps done.
-    previous_best: the best model so far, from `select_best_model`, or None.
+    previous_best: the best model so far, from `log_and_select_best_model`, or None.
     dtype: the dtype of the training; a training in another dtype does not resume from
     this checkpoint."""
     target = run.checkpoint_folder / f"step-{step:08d}"
@@ -381,7 +384,7 @@ def load_checkpoint(
             body = torch.load(folder / STATE, map_location="cpu")
             if (was := body.get("dtype", "an unknown dtype")) != dtype:
                 print_once(
-                    f"not used  {paths.format_path(folder)} is of {was}, not {dtype}; "
+                    f"not used  {paths.format_project_path(folder)} is of {was}, not {dtype}; "
                     "it begins anew"
                 )
                 disk.remove_path(folder)
@@ -392,7 +395,7 @@ def load_checkpoint(
             break
         except Exception as error:
             raise Refused(
-                f"other code wrote {paths.format_path(folder)}: delete it"
+                f"other code wrote {paths.format_project_path(folder)}: delete it"
             ) from error
     else:
         return LoadedCheckpoint(0, None)
@@ -416,7 +419,7 @@ def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
 
 
 @torch.inference_mode()
-def predict(
+def predict_logits(
     model: PreTrainedModel,
     encoded: Encoded,
     numerics: Numerics,
@@ -436,11 +439,11 @@ def predict(
     this."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).eval()
-    lengths = np.maximum(encoded.lengths(), pad_to)
+    lengths = np.maximum(encoded.compute_row_lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
     with (
-        use_eager_attention_and_few_casts(model, numerics),
+        speed_up_passes_on_cpu(model, numerics),
         use_dtype(numerics),
         parametrize.cached(),
     ):
@@ -463,7 +466,7 @@ def predict(
     return logits
 
 
-def read_numerics(numerics: SettingsJson) -> Numerics:
+def apply_numeric_settings(numerics: SettingsJson) -> Numerics:
     """Apply the numeric settings of a run to this process, and return them.
 
     The dict {"dtype", "threads", "device"} becomes a Numerics; PyTorch's thread count
@@ -473,7 +476,7 @@ def read_numerics(numerics: SettingsJson) -> Numerics:
     global _chosen
     arithmetic = Numerics(**numerics)
     if arithmetic.dtype == "bfloat16" and not (
-        arithmetic.device or processor.has_bfloat16()
+        arithmetic.device or processor.has_bfloat16_instructions()
     ):
         lacks = f"this processor has none of {', '.join(processor.BFLOAT16)}"
         raise Refused(
@@ -487,7 +490,7 @@ def read_numerics(numerics: SettingsJson) -> Numerics:
 
 @contextmanager
 def use_float32_on_model_device(
-    model: PreTrainedModel, threads: int
+    model: PreTrainedModel, thread_count: int
 ) -> Iterator[Numerics]:
     """Set this process to float32 and to a model's device during a `with` block.
 
@@ -495,14 +498,14 @@ def use_float32_on_model_device(
     prediction take. It serves a user's own program: at the end, thread count, device
     and random states are restored.
 
-    threads: the number of CPU threads within the block."""
+    thread_count: the number of CPU threads within the block."""
     global _chosen
     before, count = _chosen, torch.get_num_threads()
     device = "cuda" * (model.device.type == "cuda")
     with torch.random.fork_rng():
         try:
-            yield read_numerics(
-                {"dtype": "float32", "threads": threads, "device": device}
+            yield apply_numeric_settings(
+                {"dtype": "float32", "threads": thread_count, "device": device}
             )
         finally:
             torch.set_num_threads(count)

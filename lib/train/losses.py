@@ -15,21 +15,22 @@ from lib.core.options import Targets
 def compute_prediction_losses(
     logits: Tensor,
     labels: Tensor,
-    targets: Targets,
+    target_settings: Targets,
     teacher_logits: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Return the losses of logits on the labels, on a teacher's logits, or on both.
 
-    The dict has "hard" (on labels) and "soft" (on the teacher), as far as `targets`
-    asks for them, and "loss", their sum. "hard" is the cross-entropy to the labels, or
-    the squared error where C is 1. "soft" is the cross-entropy to the teacher's
-    softmax, averaged or summed over classes as `targets` says, times the squared
-    temperature; where C is 1 it is the squared error to the teacher's output. GhostBERT
-    fine-tunes on labels in section 2.3, and with distillation in Table 8.
+    The dict has "hard" (on labels) and "soft" (on the teacher), as far as
+    `target_settings` asks for them, and "loss", their sum. "hard" is the cross-entropy
+    to the labels, or the squared error where C is 1. "soft" is the cross-entropy to the
+    teacher's softmax, averaged or summed over classes as `target_settings` says, times
+    the squared temperature; where C is 1 it is the squared error to the teacher's
+    output. GhostBERT fine-tunes on labels in section 2.3, and with distillation in
+    Table 8.
 
     logits, teacher_logits: [B, C].
     labels: classes [B], or scores where C is 1.
-    targets: which losses are asked for, and the settings of "soft".
+    target_settings: which losses are asked for, and the settings of "soft".
 
     For answer spans, logits are [B, 2, T] and labels are token positions [B, 2]: the
     first and the last token of B answers are 2 B choices among T tokens. The teacher's
@@ -42,19 +43,19 @@ def compute_prediction_losses(
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
     regression, parts = logits.shape[1] == 1, {}
-    if targets.kind != "soft" and regression:
+    if target_settings.kind != "soft" and regression:
         parts["hard"] = functional.mse_loss(logits[:, 0].float(), labels)
-    elif targets.kind != "soft":
+    elif target_settings.kind != "soft":
         parts["hard"] = functional.cross_entropy(logits.float(), labels)
-    if targets.kind != "hard":
+    if target_settings.kind != "hard":
         assert teacher_logits is not None
-        heat = targets.temperature
+        heat = target_settings.temperature
         if regression:
             parts["soft"] = functional.mse_loss(logits.float(), teacher_logits.float())
         else:
             probabilities = (teacher_logits.float() / heat).softmax(-1)
             cross_entropy = -(probabilities * (logits.float() / heat).log_softmax(-1))
-            over_classes = torch.sum if targets.sum_classes else torch.mean
+            over_classes = torch.sum if target_settings.sum_classes else torch.mean
             parts["soft"] = over_classes(cross_entropy, -1).mean() * heat**2
     total = sum(parts.values())
     assert isinstance(total, Tensor)
@@ -114,7 +115,7 @@ class MeanSquare(torch.autograd.Function):
         )
 
 
-def compute_attention_error_over_tokens(
+def compute_attention_mean_squared_error(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,
@@ -136,7 +137,7 @@ def compute_attention_error_over_tokens(
     return (square.mean(1) * pairs).sum() / pairs.sum()
 
 
-def compute_attention_error_zero_padded(
+def compute_attention_error_zeroing_padding(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,
@@ -156,12 +157,12 @@ def compute_attention_error_zero_padded(
         x.masked_fill(gone | (x <= -100), 0.0)
         for x in (student_attention_scores.float(), teacher_attention_scores.float())
     )
-    return compute_attention_error_over_tokens(
+    return compute_attention_mean_squared_error(
         student_attention_scores, teacher_attention_scores, token_mask, ignores_padding
     )
 
 
-def compute_attention_error_over_keys(
+def compute_attention_error_masking_keys(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,

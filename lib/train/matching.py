@@ -27,7 +27,7 @@ from lib.model.scores import record_attention_scores
 from lib.model.taps import record_hidden_states
 from lib.train import loop
 from lib.train.batches import Encoded, make_batch
-from lib.train.lean import use_eager_attention_and_few_casts
+from lib.train.lean import speed_up_passes_on_cpu
 from lib.train.losses import compute_mean_squared_error
 
 # Hidden states of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn"
@@ -85,7 +85,7 @@ class Match:
     )
 
 
-def map_layers(
+def pair_student_with_teacher_layers(
     student_layer_count: int, teacher_layer_count: int
 ) -> tuple[LayerPair, ...]:
     """Return which layers of student and teacher are compared in distillation.
@@ -113,7 +113,7 @@ def map_layers(
 
 
 @contextmanager
-def record_states_and_scores(
+def record_states_and_attention_scores(
     model: PreTrainedModel, with_attention_scores: bool = True
 ) -> Iterator[States]:
     """Record a model's hidden states and attention scores during a `with` block.
@@ -134,19 +134,19 @@ def record_states_and_scores(
 
 
 def run_encoder_without_head(
-    model: PreTrainedModel, batch: loop.Batch, unused_row_numbers: np.ndarray
+    model: PreTrainedModel, batch: loop.Batch, unused_training_row_numbers: np.ndarray
 ) -> None:
     """Run a model's encoder without its head, where only hidden states are needed.
 
-    Hooks such as those of `record_states_and_scores` read the states, so nothing is
-    returned.
+    Hooks such as those of `record_states_and_attention_scores` read the states, so
+    nothing is returned.
 
-    unused_row_numbers: not used; all functions for a forward pass take it."""
+    unused_training_row_numbers: not used; all functions for a forward pass take it."""
     get_encoder(model)(**batch)
 
 
 @contextmanager
-def open_teacher_forward(
+def build_teacher_forward(
     model: PreTrainedModel,
     numerics: Numerics,
     run_forward: Forward = run_encoder_without_head,
@@ -169,17 +169,17 @@ def open_teacher_forward(
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device())
     with (
-        use_eager_attention_and_few_casts(model, numerics),
-        record_states_and_scores(model, with_attention_scores) as seen,
+        speed_up_passes_on_cpu(model, numerics),
+        record_states_and_attention_scores(model, with_attention_scores) as seen,
     ):
 
-        def run_on_batch(
-            batch: loop.Batch, rows: np.ndarray
+        def compute_teacher_states_and_logits(
+            batch: loop.Batch, training_row_numbers: np.ndarray
         ) -> tuple[States, Tensor | None]:
             with torch.no_grad():
-                return seen, run_forward(model, batch, rows)
+                return seen, run_forward(model, batch, training_row_numbers)
 
-        yield run_on_batch
+        yield compute_teacher_states_and_logits
 
 
 @contextmanager
@@ -204,21 +204,27 @@ def build_matching_loss(
     default the encoder runs alone.
     prediction_loss: (weight, f(student's logits, teacher's logits, row numbers) ->
     scalar), a further term "prediction", returned without its weight; None for none."""
-    with record_states_and_scores(
+    with record_states_and_attention_scores(
         student, any(match.feature == "scores" for match in layer_matches)
     ) as seen:
 
-        def compute_loss(batch: loop.Batch, rows: np.ndarray) -> dict[str, Tensor]:
-            teacher_states, teacher_logits = teacher_forward(batch, rows)
-            logits = run_forward(student, batch, rows)
-            parts = compute_distances(
+        def compute_loss(
+            batch: loop.Batch, training_row_numbers: np.ndarray
+        ) -> dict[str, Tensor]:
+            teacher_states, teacher_logits = teacher_forward(
+                batch, training_row_numbers
+            )
+            logits = run_forward(student, batch, training_row_numbers)
+            parts = compute_matching_loss_terms(
                 layer_matches, seen, teacher_states, batch["attention_mask"], student
             )
             total = sum(parts.values())
             if prediction_loss:
                 assert logits is not None and teacher_logits is not None
                 weight, compare = prediction_loss
-                parts["prediction"] = compare(logits, teacher_logits, rows)
+                parts["prediction"] = compare(
+                    logits, teacher_logits, training_row_numbers
+                )
                 total = total + weight * parts["prediction"]
             assert isinstance(total, Tensor)
             return {"loss": total, **parts}
@@ -227,7 +233,7 @@ def build_matching_loss(
 
 
 @contextmanager
-def build_matching_loss_of_teacher(
+def build_matching_loss_running_teacher(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     layer_matches: Sequence[Match],
@@ -238,8 +244,8 @@ def build_matching_loss_of_teacher(
     """Make a distillation loss on hidden states, where the teacher runs on each batch.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
-    and each of its terms}. `read_states_from_disk` is the alternative: the teacher's
-    states are then written once, and no teacher has to run.
+    and each of its terms}. `build_teacher_forward_from_disk` is the alternative: the
+    teacher's states are then written once, and no teacher has to run.
 
     layer_matches: which states and layers are compared, and by which distance.
     numerics: the dtype of the teacher's passes; the caller runs them within
@@ -250,7 +256,7 @@ def build_matching_loss_of_teacher(
     scalar), a further term "prediction", returned without its weight; None for none."""
     scores = any(match.feature == "scores" for match in layer_matches)
     with (
-        open_teacher_forward(teacher, numerics, run_forward, scores) as teach,
+        build_teacher_forward(teacher, numerics, run_forward, scores) as teach,
         build_matching_loss(
             student, teach, layer_matches, run_forward, prediction_loss
         ) as loss,
@@ -258,12 +264,12 @@ def build_matching_loss_of_teacher(
         yield loss
 
 
-def compute_distances(
+def compute_matching_loss_terms(
     layer_matches: Sequence[Match],
     student_states: States,
     teacher_states: States,
     token_mask: Tensor,
-    student: nn.Module | None = None,
+    student_with_projection: nn.Module | None = None,
 ) -> dict[str, Tensor]:
     """Return the distances between hidden states of student and teacher on a batch.
 
@@ -278,8 +284,8 @@ def compute_distances(
     of these blocks), "scores" (of attention, before the softmax): a tensor for each
     layer}.
     token_mask: attention mask [B, T], 1 for real tokens.
-    student: the model whose linear map `projection` brings its states to the teacher's
-    width; needed only where a Match asks for it."""
+    student_with_projection: the model whose linear map `projection` brings its states
+    to the teacher's width; needed only where a Match asks for it."""
     parts: dict[str, Tensor] = {}
     for match in layer_matches:
         ours, targets = student_states[match.feature], teacher_states[match.feature]
@@ -290,8 +296,8 @@ def compute_distances(
             if match.heads:
                 b = b[:, list(match.heads[i])]
             if match.projected:
-                assert student is not None
-                a = student.get_submodule("projection")(a)
+                assert student_with_projection is not None
+                a = student_with_projection.get_submodule("projection")(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 raise Refused(
                     f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: "
@@ -329,8 +335,9 @@ def write_hidden_states(
     """Write a teacher's hidden states for all rows to a file.
 
     Students that are distilled from the file then need not run the teacher
-    (`read_states_from_disk`). The states are the embedding output and the outputs of
-    the attention blocks and layers, in the dtype of `numerics`, without padding.
+    (`build_teacher_forward_from_disk`). The states are the embedding output and the
+    outputs of the attention blocks and layers, in the dtype of `numerics`, without
+    padding.
     Returns {"bytes": size of the states, "tokens": number of tokens}.
 
     encoded: the tokenised rows.
@@ -338,7 +345,7 @@ def write_hidden_states(
     report_progress: a function that gets the share of rows done, 0 to 1."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
-    lengths = encoded.lengths()
+    lengths = encoded.compute_row_lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.argsort(lengths, kind="stable")
     width = model.config.hidden_size * (2 * len(get_layers(model)) + 1)
@@ -346,7 +353,7 @@ def write_hidden_states(
     table = torch.empty(int(offsets[-1]), width, dtype=dtype)
     with (
         record_hidden_states(model) as seen,
-        use_eager_attention_and_few_casts(model, numerics),
+        speed_up_passes_on_cpu(model, numerics),
         loop.use_dtype(numerics),
     ):
         for start in range(0, len(rows), batch_size):
@@ -361,7 +368,9 @@ def write_hidden_states(
     return {"bytes": table.nbytes, "tokens": len(table)}
 
 
-def read_states_from_disk(file_path: Path, layer_count: int) -> TeacherForward:
+def build_teacher_forward_from_disk(
+    file_path: Path, layer_count: int
+) -> TeacherForward:
     """Make the function that reads a teacher's hidden states from disk.
 
     Students are then distilled without running the teacher. It is f(batch, row numbers)
@@ -374,8 +383,10 @@ def read_states_from_disk(file_path: Path, layer_count: int) -> TeacherForward:
     tensors = load_file(file_path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 
-    def read_batch_states(batch: loop.Batch, rows: np.ndarray) -> tuple[States, None]:
-        pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]
+    def read_batch_states_without_logits(
+        batch: loop.Batch, training_row_numbers: np.ndarray
+    ) -> tuple[States, None]:
+        pieces = [states[offsets[i] : offsets[i + 1]] for i in training_row_numbers]
         table = nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         missing = batch["input_ids"].shape[1] - table.shape[1]
         table = nn.functional.pad(table, (0, 0, 0, missing)).to(loop.get_device())
@@ -386,4 +397,4 @@ def read_states_from_disk(file_path: Path, layer_count: int) -> TeacherForward:
             "ffn": parts[2::2],
         }, None
 
-    return read_batch_states
+    return read_batch_states_without_logits

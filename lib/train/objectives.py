@@ -19,37 +19,40 @@ from lib.train import loop, losses
 TaskTraining = Any
 
 
-def build_target_objective(
+def build_label_or_teacher_objective(
     training: TaskTraining,
     model: PreTrainedModel,
-    targets: Targets,
+    target_settings: Targets,
     teacher_weight: float | None = None,
 ) -> nullcontext[loop.Loss]:
     """Make the loss on the labels, on the teacher's logits, or on both.
 
     Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar,
     "hard": loss on labels, "soft": loss on the teacher's logits}, with the terms that
-    `targets` asks for.
+    `target_settings` asks for.
 
     training: has the tokenised rows (`training_rows`) and, if they are needed, the
     teacher's logits on them (`teacher_logits`).
     model: the model to train.
-    targets: which losses are used.
+    target_settings: which losses are used.
     teacher_weight: the weight alpha of "soft", where "hard" has 1 - alpha; None gives
-    both the weight 1. A number is allowed only where `targets` asks for both."""
+    both the weight 1. A number is allowed only where `target_settings` asks for
+    both."""
     rows, teacher = (
         training.training_rows,
-        training.teacher_logits if targets.kind != "hard" else None,
+        training.teacher_logits if target_settings.kind != "hard" else None,
     )
 
-    def compute_loss(batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
+    def compute_loss(
+        batch: loop.Batch, training_row_numbers: np.ndarray
+    ) -> dict[str, Tensor]:
         logits = loop.compute_logits(model, batch)
-        labels = rows.labels[row_numbers].to(logits.device)
+        labels = rows.labels[training_row_numbers].to(logits.device)
         teacher_logits = (
-            None if teacher is None else teacher[row_numbers].to(logits.device)
+            None if teacher is None else teacher[training_row_numbers].to(logits.device)
         )
         parts = losses.compute_prediction_losses(
-            logits, labels, targets, teacher_logits
+            logits, labels, target_settings, teacher_logits
         )
         if teacher_weight is not None:
             parts["loss"] = (1 - teacher_weight) * parts[

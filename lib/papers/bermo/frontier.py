@@ -7,7 +7,7 @@ from functools import partial
 from lib.core.spec import Spec
 from lib.papers import students
 from lib.papers.bermo import recipes
-from lib.papers.points import Method, make_single_stage_settings
+from lib.papers.points import Method, make_single_stage_train_settings
 
 # Weights are pruned by magnitude, because the training of BERT without the weighted sum
 # of layers diverges under movement pruning.
@@ -28,7 +28,7 @@ def fine_pruning_spec(
     that is kept, times 12; 3 means a quarter.
     model_name: "BERT", or "BERMo", whose last output is a weighted sum of all layers'
     outputs (layer mix)."""
-    epochs = make_single_stage_settings(students.FINETUNE, profile, task).epochs
+    epochs = make_single_stage_train_settings(students.FINETUNE, profile, task).epochs
     return recipes.pruned_spec(
         profile,
         task,

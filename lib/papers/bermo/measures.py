@@ -43,7 +43,7 @@ def list_gradient_norms_of_lower_layers(
     return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
 
 
-def find_fewest_epochs_to_reach_bert(
+def tabulate_epochs_to_bert_score(
     runs_frame: pd.DataFrame,
     columns_by_task: Mapping[str, Sequence[Column]],
     score_margin: float = MATCH,
@@ -71,7 +71,7 @@ def find_fewest_epochs_to_reach_bert(
         else runs_frame[:0]
     )
     lines = []
-    for (task, seed), rows in compare.list_scores_in_points(
+    for (task, seed), rows in compare.tabulate_run_scores_in_points(
         runs_frame, columns_by_task
     ).groupby(["task", "seed"], sort=False):
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
@@ -91,13 +91,13 @@ def find_fewest_epochs_to_reach_bert(
     )
 
 
-def list_epochs_to_reach_bert(
+def list_epochs_to_bert_score(
     runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
 
     Each model was trained several times, with different numbers of epochs. All its runs
-    at a task and seed get the same value (`find_fewest_epochs_to_reach_bert`), so that
+    at a task and seed get the same value (`tabulate_epochs_to_bert_score`), so that
     two models can be compared seed by seed. The value is NaN where a model lacks a run
     at that task and seed, or where there is only one number of epochs.
 
@@ -105,7 +105,7 @@ def list_epochs_to_reach_bert(
     epochs and run (the Run, a stored result with its scores).
     columns_by_task: {task: a sequence of the one metric by which it is scored}. Raises
     ValueError where there are several."""
-    least = find_fewest_epochs_to_reach_bert(runs_frame, columns_by_task).set_index(
+    least = tabulate_epochs_to_bert_score(runs_frame, columns_by_task).set_index(
         ["task", "seed"]
     )
     rows = zip(runs_frame["task"], runs_frame["seed"], runs_frame["model"], strict=True)
@@ -114,7 +114,7 @@ def list_epochs_to_reach_bert(
 
 MEASURES = {
     "epochs to match": Measure(
-        "epochs", by_run=list_epochs_to_reach_bert, resolution=1.0
+        "epochs", by_run=list_epochs_to_bert_score, resolution=1.0
     ),
     "gradient of the lower layers": Measure(
         "decades", by_run=list_gradient_norms_of_lower_layers

@@ -115,9 +115,9 @@ class Masks(loop.Callback):
         score is below a final threshold, and the penalty in the loss lowers all scores.
         Of n scores the k-th largest decides, where k is n times the wanted share: if it
         ends at the threshold, about k weights stay. This score is compared with a
-        planned course (`compute_planned_score_level`), and the penalty becomes stronger
-        where the score is too high. The kept share itself is a bad signal: it stays at
-        1 for long, then falls within a few steps.
+        planned course (`compute_relative_target_mask_score`), and the penalty becomes
+        stronger where the score is too high. The kept share itself is a bad signal: it
+        stays at 1 for long, then falls within a few steps.
 
         step: number of the step, from 0."""
         state, first = self.model.get_submodule("pruning"), self.options.final_lambda
@@ -128,7 +128,7 @@ class Masks(loop.Callback):
             find_kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.compute_planned_score_level(
+        error = way - schedules.compute_relative_target_mask_score(
             step, self.ramp.first, self.steps
         )
         weight = schedules.compute_next_penalty_weight(
@@ -137,16 +137,18 @@ class Masks(loop.Callback):
         steered.fill_(weight)
         lag.fill_(error)
 
-    def compute_penalty(self) -> dict[str, Tensor]:
+    def compute_penalty_terms(self) -> dict[str, Tensor]:
         """Return {"penalty": scalar}, the term of the loss that makes the masks sparse.
 
         It is the current weight of the penalty times the mean over all masked matrices
-        of a matrix's penalty (`Mask.compute_penalty`). The training loop adds it to the
-        loss. The result is {} where the option `final_lambda` is 0, as for pruning by
-        magnitude."""
+        of a matrix's penalty (`Mask.compute_sparsity_penalty`). The training loop adds
+        it to the loss. The result is {} where the option `final_lambda` is 0, as for
+        pruning by magnitude."""
         if not self.options.final_lambda:
             return {}
-        penalties = torch.stack([mask.compute_penalty() for *_, mask in self.places])
+        penalties = torch.stack(
+            [mask.compute_sparsity_penalty() for *_, mask in self.places]
+        )
         return {"penalty": self.weight * penalties.mean()}
 
     @torch.no_grad()
@@ -240,7 +242,7 @@ class LayerMix(loop.Callback):
         apply_surgery(
             model, mix_options.surgery_operation, seed=derive_seed(run.seed, "mix")
         )
-        mix = mixes.find_mix(model)
+        mix = mixes.find_layer_mix(model)
         assert mix is not None
         self.mix, self.first = mix, mix.weights().detach().numpy().copy()
         learned = list(self.mix.parameters())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
@@ -57,7 +57,7 @@ EPOCHS: dict[str, int] = S.EPOCHS
 ROWS: dict[str, dict[str, int]] = S.ROWS
 # Loss on labels and a teacher's logits; the temperature is that of the public code.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
-DEVIATIONS = published.read_deviations_by_profile("bermo")
+DEVIATIONS = published.read_deviation_sentences_by_profile("bermo")
 Value = TypeVar("Value")
 
 
@@ -99,7 +99,7 @@ def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
 
 
 def make_bermo_run_arguments(
-    profile: str, task: str, model_name: str, **run_arguments: Any
+    profile: str, task: str, model_name: str, **further_arguments: Any
 ) -> grids.RunArguments:
     """Return the arguments {name: value} that all BERMo runs on a task have in common.
 
@@ -112,7 +112,7 @@ def make_bermo_run_arguments(
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT", "BERMo" with its weighted sum of all layers, or a control: "Mean
     of all states" or "Embeddings alone".
-    run_arguments: further arguments, which are added to the result."""
+    further_arguments: further arguments, which are added to the result."""
     check_known_name("model", model_name, [*MODELS, *PLAIN])
     mix = MIX[profile] if model_name == "BERMo" else None
     if model_name in PLAIN:
@@ -123,12 +123,15 @@ def make_bermo_run_arguments(
         task,
         make_data_descriptor(profile, task),
         **model_args,
-        **run_arguments,
+        **further_arguments,
     )
 
 
 def make_train_settings(
-    settings_by_profile: Mapping[str, Train], profile: str, task: str, **changes: Any
+    settings_by_profile: Mapping[str, Train],
+    profile: str,
+    task: str,
+    **training_changes: Any,
 ) -> Train:
     """Return the training settings of a task, such as epochs and learning rate.
 
@@ -137,24 +140,25 @@ def make_train_settings(
 
     settings_by_profile: {profile: settings}.
     profile: size of the experiment, "toy", "mini", "base" or "paper".
-    changes: fields of Train with other values, such as epochs=3; 0 or None leaves a
-    field as it is."""
-    long = LONG[profile] if grids.find_passage_cut(profile, task) else {}
+    training_changes: fields of Train with other values, such as epochs=3; 0 or None
+    leaves a field as it is."""
+    long = LONG[profile] if grids.find_passage_window_settings(profile, task) else {}
     return replace(
-        settings_by_profile[profile], **long | {k: v for k, v in changes.items() if v}
+        settings_by_profile[profile],
+        **long | {k: v for k, v in training_changes.items() if v},
     )
 
 
-@reuse_result
-def unpruned_spec(
+@cache_result_within_block
+def unpruned_model_spec(
     profile: str,
     task: str,
     model_name: str = "BERT",
-    mix_normalisation: str | None = None,
+    layer_mix_normalisation: str | None = None,
     freeze_encoder: bool = False,
     lower_case: bool | None = None,
     learning_rate: float = 0.0,
-    mix_learning_rate: float = 0.0,
+    layer_mix_learning_rate: float = 0.0,
 ) -> Spec:
     """Describe the run that fine-tunes BERT or BERMo on a task without pruning.
 
@@ -163,15 +167,15 @@ def unpruned_spec(
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT", "BERMo" with its layer mix (a learned weighted sum of all
     layers' outputs), or a control: "Mean of all states" or "Embeddings alone".
-    mix_normalisation: over what the mix normalises its summands, such as "layers"; None
-    takes the profile's.
+    layer_mix_normalisation: over what the mix normalises its summands, such as
+    "layers"; None takes the profile's.
     freeze_encoder: whether embeddings and encoder are not trained, which makes it a
     probe of what they contain.
     lower_case: False keeps capitals although the vocabulary is uncased; None takes the
     setting of the pre-trained model.
     learning_rate: of the model's weights; 0 takes the profile's, or 1e-3 with a frozen
     encoder.
-    mix_learning_rate: of the mix; 0 takes the profile's."""
+    layer_mix_learning_rate: of the mix; 0 takes the profile's."""
     train = make_train_settings(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
@@ -181,7 +185,9 @@ def unpruned_spec(
     )
     if mix := args["mix"]:
         args["mix"] = replace(
-            mix, norm=mix_normalisation or mix.norm, lr=mix_learning_rate or mix.lr
+            mix,
+            norm=layer_mix_normalisation or mix.norm,
+            lr=layer_mix_learning_rate or mix.lr,
         )
     return Spec("fineprune", args, {"start": backbone_spec(profile)})
 
@@ -278,7 +284,7 @@ def make_pruning_settings(
     return replace(train, warmup=compute_warmup_share(w, steps)), prune
 
 
-@reuse_result
+@cache_result_within_block
 def pruned_spec(
     profile: str,
     task: str,
@@ -318,5 +324,5 @@ def pruned_spec(
         targets=TAUGHT if distillation_weight else grids.LABELS,
         **args,
     )
-    guide = unpruned_spec(profile, task) if distillation_weight else None
+    guide = unpruned_model_spec(profile, task) if distillation_weight else None
     return Spec("fineprune", args, {"start": backbone_spec(profile), "teacher": guide})

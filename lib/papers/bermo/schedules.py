@@ -77,19 +77,23 @@ def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
     return pruning.final_lambda * threshold / pruning.final_threshold
 
 
-def compute_planned_score_level(step: int, first_step: int, total_steps: int) -> float:
+def compute_relative_target_mask_score(
+    step: int, decay_start_step: int, total_steps: int
+) -> float:
     """Return the planned value, at a step, of the score that decides what is pruned.
 
     Pruning by scores keeps the wanted share of weights if the k-th largest score, with
     k the number of weights to keep, ends at the final threshold. The result is a value
     for this score, scaled to 1 at its initial value and 0 at the threshold. A
     controller (`compute_next_penalty_weight`) holds the score to this plan. The plan is
-    1 up to step `first_step`, then falls to 0 along a parabola that ends with slope 0,
-    because scores move less and less as the learning rate falls.
+    1 up to step `decay_start_step`, then falls to 0 along a parabola that ends with
+    slope 0, because scores move less and less as the learning rate falls.
 
     step: number of the step, from 0.
     total_steps: number of all steps of the training."""
-    return (1.0 - max(0.0, (step - first_step) / (total_steps - first_step))) ** 2
+    return (
+        1.0 - max(0.0, (step - decay_start_step) / (total_steps - decay_start_step))
+    ) ** 2
 
 
 def compute_next_penalty_weight(
@@ -106,8 +110,8 @@ def compute_next_penalty_weight(
     to within a factor of 1e4 of `initial_penalty_weight`.
 
     score_error: how far the k-th largest score, with k the number of weights to keep,
-    is above its plan (`compute_planned_score_level`), as a share of the way from the
-    initial score to the threshold.
+    is above its plan (`compute_relative_target_mask_score`), as a share of the way from
+    the initial score to the threshold.
     previous_score_error: the error at the last change."""
     move = PROPORTIONAL * (score_error - previous_score_error) + INTEGRAL * score_error
     return min(

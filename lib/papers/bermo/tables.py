@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PointsByTask = dict[str, float]
 
 
-def read_corrected_probing_table(
-    table_name: str, label_columns: list[str]
+def read_probing_table_without_misprints(
+    table_name: str, row_label_columns: list[str]
 ) -> pd.DataFrame:
     """Return a printed table of probing accuracies in %, with misprints mended.
 
@@ -29,9 +29,9 @@ def read_corrected_probing_table(
     names in this project.
 
     table_name: the name of the table's file, such as "table01_probing_mean".
-    label_columns: the columns that name a row, such as ["Model"]."""
+    row_label_columns: the columns that name a row, such as ["Model"]."""
     frame = published.read_table_with_printed_digits("bermo", table_name)
-    frame.index = frame[label_columns].fillna("").agg(" ".join, axis=1).str.strip()
+    frame.index = frame[row_label_columns].fillna("").agg(" ".join, axis=1).str.strip()
     scores = frame[[*bermo.PROBES]].map(str)
     cells: Any = published.read_table("bermo", "corrections").itertuples()
     for cell in cells:
@@ -42,8 +42,8 @@ def read_corrected_probing_table(
 
 def read_printed_table(
     table_name: str,
-    row_columns: Sequence[str] = ("Model",),
-    new_column_names: Mapping[str, str] | tuple[()] = (),
+    row_label_columns: Sequence[str] = ("Model",),
+    new_name_by_column: Mapping[str, str] | tuple[()] = (),
 ) -> ScoreTable:
     """Return the printed scores of Table 2, 4 or 5 of the BERMo paper.
 
@@ -52,16 +52,21 @@ def read_printed_table(
     names lose "_BASE".
 
     table_name: the name of the table's file, such as "table02_unpruned".
-    row_columns: the label columns.
-    new_column_names: {printed column: its name in the result}."""
+    row_label_columns: the label columns.
+    new_name_by_column: {printed column: its name in the result}."""
     rows = published.make_printed_score_table(
-        "bermo", table_name, list(row_columns), column_names=new_column_names
+        "bermo",
+        table_name,
+        list(row_label_columns),
+        new_name_by_column=new_name_by_column,
     )
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 
 
-def make_table_of_runs(
-    runs_frame: pd.DataFrame, heading: str, row_columns: Sequence[str] = ("model",)
+def make_table_of_run_scores(
+    runs_frame: pd.DataFrame,
+    column_group_heading: str,
+    row_label_columns: Sequence[str] = ("model",),
 ) -> ScoreTable:
     """Return our own scores with the columns of BERMo's Tables 2, 4 and 5.
 
@@ -71,17 +76,19 @@ def make_table_of_runs(
 
     runs_frame: a DataFrame with a row for each run, and the columns task, model, seed
     and run (the Run, a stored result with its scores).
-    heading: heading above our columns, such as "this run, toy".
-    row_columns: the columns of `runs_frame` whose values name a row."""
+    column_group_heading: heading above our columns, such as "this run, toy".
+    row_label_columns: the columns of `runs_frame` whose values name a row."""
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task]
         for task in set(runs_frame["task"])
     }
-    return compare.make_score_table_by_task(runs_frame, columns, heading, row_columns)
+    return compare.make_score_table_by_task(
+        runs_frame, columns, column_group_heading, row_label_columns
+    )
 
 
-def compute_printed_gains_of_bermo(
-    printed_table: ScoreTable, row_pattern: str = "{}"
+def compute_printed_gains_over_bert(
+    printed_table: ScoreTable, row_name_template: str = "{}"
 ) -> PointsByTask:
     """Return {task: points} by which BERMo's printed score is above BERT's.
 
@@ -90,13 +97,13 @@ def compute_printed_gains_of_bermo(
 
     printed_table: {row: {("published", column): value}}, as `read_printed_table`
     returns it.
-    row_pattern: the name of a row with {} in place of the model, such as "Movement ·
-    {}"."""
+    row_name_template: the name of a row with {} in place of the model, such as
+    "Movement · {}"."""
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }
     ours, theirs = (
-        printed_table[row_pattern.format(name)] for name in ("BERMo", "BERT")
+        printed_table[row_name_template.format(name)] for name in ("BERMo", "BERT")
     )
     return {
         t: float(ours[key] - theirs[key])

@@ -11,7 +11,7 @@ from lib.papers.bermo.options import Mix, Prune
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, train_and_save
-from lib.train.objectives import build_target_objective
+from lib.train.objectives import build_label_or_teacher_objective
 
 
 def fineprune(
@@ -61,7 +61,9 @@ def fineprune(
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
-    objective = build_target_objective(training, model, Targets(**targets), alpha)
+    objective = build_label_or_teacher_objective(
+        training, model, Targets(**targets), alpha
+    )
     methods: list[loop.Callback] = (
         [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
     )

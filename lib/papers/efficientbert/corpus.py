@@ -20,7 +20,7 @@ EPOCHS = 5
 SHORT = 0.1
 
 
-def make_segment_pairs(
+def iterate_encoded_segment_pairs(
     documents: Sequence[Ids] | Rows,
     cls_and_sep_ids: tuple[int, int],
     max_tokens: int,

@@ -11,7 +11,7 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import Space
 from lib.papers.efficientbert.search.surface import Recipe, scale_by_symlog
-from lib.papers.efficientbert.search.surface import compute_formula_surface as heights
+from lib.papers.efficientbert.search.surface import compute_network_surface as heights
 from lib.report import plot
 
 DECADES = "z in decades, 3 is 1000"
@@ -56,7 +56,7 @@ def draw_network(
         same_size = (layer.stack, layer.q) == (old.stack, old.q)
         text: dict[str, Any] = {"va": "center", "fontsize": 9}
         marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
-        formula, size = layer.formula, f"{layer.stack} × {layer.width_ratio}"
+        formula, size = layer.formula, f"{layer.stack} × {layer.inner_width_share_text}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
         axis.text(0.97, number, size, ha="right", **text if same_size else marked)
     axis.set(
@@ -70,7 +70,7 @@ def draw_network(
 
 def draw_surface(
     axis: Axes3D,
-    coordinates: np.ndarray,
+    axis_coordinates: np.ndarray,
     surface_heights: np.ndarray,
     title: str = "",
     camera_angles: tuple[float, float] = (28, -125),
@@ -80,10 +80,10 @@ def draw_surface(
     Such surfaces show how nonlinear the feed-forward networks are (EfficientBERT,
     Figure 5). Heights are scaled to 0 to 1, so that all surfaces have the same axis.
 
-    coordinates: [N], the values of either input.
+    axis_coordinates: [N], the values of either input.
     surface_heights: outputs z [N, N]; a row has one value of the second input.
     camera_angles: elevation and azimuth in degrees."""
-    x, y = np.meshgrid(coordinates, coordinates)
+    x, y = np.meshgrid(axis_coordinates, axis_coordinates)
     surface_heights = (surface_heights - surface_heights.min()) / (
         np.ptp(surface_heights) or 1
     )
@@ -116,7 +116,7 @@ def draw_surface(
 
 
 def list_networks_of_figure_5(
-    seed: int = 0, candidate_count: int = 3
+    seed: int = 0, random_network_count: int = 3
 ) -> dict[str, Net]:
     """Return {title: network} of the six panels of EfficientBERT's Figure 5.
 
@@ -127,16 +127,16 @@ def list_networks_of_figure_5(
     feed-forward networks.
 
     seed: seed of the random networks.
-    candidate_count: number of random networks."""
+    random_network_count: number of random networks."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
     rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
     panels = {title: NETS[name] for title, name in titles.items()}
-    names = [f"Random candidate {i + 1}" for i in range(candidate_count)]
-    return panels | {name: space.draw_candidate(rng) for name in names}
+    names = [f"Random candidate {i + 1}" for i in range(random_network_count)]
+    return panels | {name: space.sample_candidate(rng) for name in names}
 
 
-def compute_formula_surfaces(
+def compute_surfaces_of_figure_5(
     points_per_axis: int,
 ) -> dict[str, ScaledSurface]:
     """Return {title of the panel: surface} for EfficientBERT's Figure 5.

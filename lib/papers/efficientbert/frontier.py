@@ -8,8 +8,8 @@ from functools import partial
 
 from lib.core.spec import Spec
 from lib.papers.efficientbert import recipes
-from lib.papers.efficientbert.search.net import count_macs
-from lib.papers.points import TOKENS, Method, make_single_stage_settings
+from lib.papers.efficientbert.search.net import count_macs_per_token
+from lib.papers.points import TOKENS, Method, make_single_stage_train_settings
 
 
 def published_network_spec(
@@ -31,16 +31,18 @@ def published_network_spec(
     return replace(
         made,
         args=made.args
-        | {"train": make_single_stage_settings(recipes.FINETUNE, profile, task)},
+        | {"train": make_single_stage_train_settings(recipes.FINETUNE, profile, task)},
     )
 
 
 def count_network_flops(profile: str, network_name: str) -> int:
     net = recipes.scale_network_to_profile(network_name, profile)
-    return 2 * TOKENS * count_macs(net) + 2 * net.hidden**2
+    return 2 * TOKENS * count_macs_per_token(net) + 2 * net.hidden**2
 
 
-def make_frontier_method(network_name: str, method_kind: str = "paper") -> Method:
+def make_published_network_method(
+    network_name: str, method_kind: str = "paper"
+) -> Method:
     make, count = (
         partial(published_network_spec, network_name=network_name),
         partial(count_network_flops, network_name=network_name),
@@ -49,7 +51,7 @@ def make_frontier_method(network_name: str, method_kind: str = "paper") -> Metho
 
 
 POINTS = {
-    "EfficientBERT": make_frontier_method("EfficientBERT"),
-    "EfficientBERT TINY": make_frontier_method("EfficientBERT_TINY"),
-    "Base Model": make_frontier_method("Base Model", "control"),
+    "EfficientBERT": make_published_network_method("EfficientBERT"),
+    "EfficientBERT TINY": make_published_network_method("EfficientBERT_TINY"),
+    "Base Model": make_published_network_method("Base Model", "control"),
 }

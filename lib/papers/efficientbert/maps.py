@@ -20,7 +20,7 @@ from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergen
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, make_batch
-from lib.train.matching import record_states_and_scores
+from lib.train.matching import record_states_and_attention_scores
 
 
 class LastLayer(NamedTuple):
@@ -59,7 +59,7 @@ def maps(
     examples: number of first development rows on which the metrics are measured.
     max_length: tokens to which rows are cut.
     numerics: dtype, threads and device, as JSON."""
-    arithmetic = loop.read_numerics(numerics)
+    arithmetic = loop.apply_numeric_settings(numerics)
     dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
     seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
@@ -112,7 +112,7 @@ def compute_last_layer_outputs(
     numerics: dtype of the computation."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
-    with record_states_and_scores(model) as seen, loop.use_dtype(numerics):
+    with record_states_and_attention_scores(model) as seen, loop.use_dtype(numerics):
         get_encoder(model)(**make_batch(encoded, [row_index], device=loop.get_device()))
     output = seen["ffn"][-1].float()
     if projection:

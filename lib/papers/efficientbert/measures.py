@@ -48,7 +48,7 @@ def compute_share_of_steps_to_match_loss(
     )
 
 
-def compute_step_shares_by_seed(
+def compute_share_of_steps_to_match_by_seed(
     runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
     """Return for each seed how early a warm start reaches the loss from scratch.
@@ -85,7 +85,7 @@ def list_shares_of_steps_to_match_loss(
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).
     unused_columns: not used; all functions that measure runs take this argument."""
-    share = runs_frame["seed"].map(compute_step_shares_by_seed(runs_frame))
+    share = runs_frame["seed"].map(compute_share_of_steps_to_match_by_seed(runs_frame))
     return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
@@ -103,7 +103,7 @@ def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[
     ]
 
 
-def estimate_speed_ups(latency_run: Run) -> dict[str, paired.Estimate]:
+def estimate_speed_up_by_model(latency_run: Run) -> dict[str, paired.Estimate]:
     """Return how many times as fast as a reference each of some models is.
 
     The result is {model: Estimate}, without the reference. An Estimate is the median
@@ -128,8 +128,9 @@ def estimate_speed_up(
 ) -> paired.Estimate | None:
     """Return how many times as fast one model is as the reference, as an Estimate.
 
-    An Estimate is a ratio with its 95 % interval (`estimate_speed_ups`). The first
-    finished run that timed the models counts. The result is None where there is none.
+    An Estimate is a ratio with its 95 % interval (`estimate_speed_up_by_model`). The
+    first finished run that timed the models counts. The result is None where there is
+    none.
 
     latency_frames: a list of which only the first DataFrame is read. It has a row for
     each run, and the column "run" has the finished Run, or None.
@@ -137,7 +138,7 @@ def estimate_speed_up(
     model_name: the model, as the run that timed it calls it. Raises KeyError for
     another name, and for that of the reference."""
     runs = latency_frames[0]["run"].dropna()
-    return estimate_speed_ups(runs.iloc[0])[model_name] if len(runs) else None
+    return estimate_speed_up_by_model(runs.iloc[0])[model_name] if len(runs) else None
 
 
 MEASURES = {

@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
@@ -40,7 +40,7 @@ from lib.papers.grids import (
     DataDescriptor,
     backbone_spec,
     find_encoder_shape,
-    find_profile,
+    find_profile_settings,
     initial_checkpoint_spec,
 )
 from lib.stats import compare
@@ -141,7 +141,7 @@ def _read_networks() -> dict[str, Net]:
 NETS, HEADS = _read_networks(), 12
 # Columns with scores on development rows, as Table 3 has them.
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
-DEVIATIONS = published.read_deviations_by_profile("efficientbert")
+DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
 
 def find_proxy_task(profile: str) -> str:
@@ -150,10 +150,10 @@ def find_proxy_task(profile: str) -> str:
     It is one task in place of all tasks, such as "SST-2" at mini.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    return grids.select_tasks(profile, by_profile={profile: (PROXY[profile],)})[0]
+    return grids.select_tasks(profile, tasks_by_profile={profile: (PROXY[profile],)})[0]
 
 
-together = partial(grids.select_tasks, by_profile=MULTITASK)
+together = partial(grids.select_tasks, tasks_by_profile=MULTITASK)
 
 
 def find_network(network_name: str) -> Net:
@@ -298,12 +298,12 @@ def _seed_independent_spec(
     step_arguments: further arguments of the step."""
     step_arguments = step_arguments | {
         "net": net.to_json(),
-        "numerics": find_profile(profile).numerics,
+        "numerics": find_profile_settings(profile).numerics,
     }
     return Spec(step_name, step_arguments, inputs_by_name, seed=0)
 
 
-@reuse_result
+@cache_result_within_block
 def pretraining_spec(
     profile: str,
     net: Net,
@@ -357,7 +357,7 @@ def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
     )
 
 
-def stages_1_and_2_supernet_spec(profile: str) -> Spec:
+def search_stages_1_and_2_supernet_spec(profile: str) -> Spec:
     """Describe the run that pre-trains the supernet for search stages 1 and 2.
 
     The supernet is the largest network of the search space, from which the candidates
@@ -369,7 +369,7 @@ def stages_1_and_2_supernet_spec(profile: str) -> Spec:
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
-@reuse_result
+@cache_result_within_block
 def pretrained_network_spec(
     profile: str, network_name: str, corpus_name: str = TEXT
 ) -> Spec:
@@ -412,7 +412,7 @@ def pretrained_network_spec(
     )
 
 
-@reuse_result
+@cache_result_within_block
 def teacher_spec(profile: str, task: str) -> Spec:
     """Describe the run that fine-tunes a task's teacher, from which all students learn.
 
@@ -421,7 +421,9 @@ def teacher_spec(profile: str, task: str) -> Spec:
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     train = make_finetuning_settings(TEACHER, profile, task)
-    return grids.teacher_spec(profile, task, train=train, passage_cuts_by_profile=SPAN)
+    return grids.teacher_spec(
+        profile, task, train=train, passage_window_settings_by_profile=SPAN
+    )
 
 
 def make_finetuning_settings(
@@ -443,13 +445,13 @@ def make_finetuning_settings(
     return replace(train, **OF_TASK[profile].get(task, {}))
 
 
-@reuse_result
+@cache_result_within_block
 def task_distillation_spec(
     profile: str,
     task: str,
     net: Net,
     initial_model: Spec | None,
-    classifier_task: str | None = None,
+    inherited_head_task: str | None = None,
     train: Train | None = None,
     data_descriptor: DataDescriptor | None = None,
     prediction_loss_weight: float = 1.0,
@@ -463,7 +465,7 @@ def task_distillation_spec(
     net: description of the network.
     initial_model: Spec of a run whose model gives the first weights; None draws them at
     random.
-    classifier_task: the task whose classification head is inherited too, where
+    inherited_head_task: the task whose classification head is inherited too, where
     `initial_model` was trained on several tasks; None draws a new head.
     train: training settings; None takes the usual ones of profile and task.
     data_descriptor: the dict that says which rows are used; None takes the profile's.
@@ -476,19 +478,27 @@ def task_distillation_spec(
     train = replace(
         train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
-    args: Json = {"net": net.to_json(), "classifier": classifier_task, "train": train}
+    args: Json = {
+        "net": net.to_json(),
+        "classifier": inherited_head_task,
+        "train": train,
+    }
     args["warmup"] = replace(TAUGHT[profile], prediction=prediction_loss_weight)
     inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
     return Spec(
         "warmup",
         grids.make_common_run_arguments(
-            profile, task, data_descriptor, passage_cuts_by_profile=SPAN, **args
+            profile,
+            task,
+            data_descriptor,
+            passage_window_settings_by_profile=SPAN,
+            **args,
         ),
         inputs,
     )
 
 
-@reuse_result
+@cache_result_within_block
 def student_spec(
     profile: str,
     task: str,
@@ -530,7 +540,7 @@ def student_spec(
         profile,
         task,
         net,
-        stage_3_supernet_spec(profile),
+        search_stage_3_supernet_spec(profile),
         classifier,
         **training_changes,
     )
@@ -573,7 +583,7 @@ def make_split_descriptor(
     )
 
 
-def stage_3_supernet_spec(profile: str) -> Spec:
+def search_stage_3_supernet_spec(profile: str) -> Spec:
     """Describe the run that trains the supernet of search stage 3 on several tasks.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -586,7 +596,7 @@ def stage_3_supernet_spec(profile: str) -> Spec:
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 
-    def describe_task_rows(task: str) -> DataDescriptor:
+    def make_task_data_descriptor(task: str) -> DataDescriptor:
         if profile != "paper":
             return grids.make_profile_data_descriptor(profile, task)
         return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
@@ -605,7 +615,7 @@ def stage_3_supernet_spec(profile: str) -> Spec:
         profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
     )
     args = {
-        "data": {task: describe_task_rows(task) for task in names},
+        "data": {task: make_task_data_descriptor(task) for task in names},
         "train": TOGETHER[profile],
     }
     return _seed_independent_spec(
@@ -613,8 +623,8 @@ def stage_3_supernet_spec(profile: str) -> Spec:
     )
 
 
-@reuse_result
-def candidate_spec(
+@cache_result_within_block
+def search_candidate_spec(
     profile: str,
     net: Net,
     inherits_from_supernet: bool = True,
@@ -639,7 +649,9 @@ def candidate_spec(
     `prediction_loss_weight`, the weight of the loss on logits."""
     task, start = (
         find_proxy_task(profile),
-        stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None,
+        search_stages_1_and_2_supernet_spec(profile)
+        if inherits_from_supernet
+        else None,
     )
     if profile in BRIEF:
         start = pretraining_spec(
@@ -670,10 +682,12 @@ TURNS = {
 }
 
 
-# f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass by_profile=PAIRED.
-tasks = partial(grids.select_tasks, by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass by_profile=HEADLINES.
-seeds = partial(grids.select_seeds, by_profile=SEEDS)
+# f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass
+# tasks_by_profile=PAIRED.
+tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
+# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass
+# seeds_by_profile=HEADLINES.
+seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 
 def read_printed_table(table_name: str) -> ScoreTable:
@@ -701,7 +715,9 @@ def format_model_name(row_name: str, profile: str) -> str:
 
     row_name: the name in EfficientBERT's tables.
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    return row_name.replace(TEACHER_ROW, f"{grids.get_encoder_name(profile)} (teacher)")
+    return row_name.replace(
+        TEACHER_ROW, f"{grids.get_encoder_display_name(profile)} (teacher)"
+    )
 
 
 def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
@@ -714,7 +730,7 @@ def rename_teacher_row(table: pd.DataFrame) -> pd.DataFrame:
     return table.rename(index={TEACHER_ROW: "teacher (printed: BERT_BASE)"})
 
 
-def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
+def rename_teacher_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
     """Return the same estimates, with the actual name of the teacher in their keys.
 
     The estimates are {(source, model): Estimate}, an Estimate being a number with its
@@ -731,7 +747,7 @@ def rename_models_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
 def make_table_of_scores(
     printed_rows: ScoreTable,
     runs: Any,
-    further_networks: Iterable[str] = (),
+    further_network_names: Iterable[str] = (),
     columns: Collection[Column] = COLUMNS,
 ) -> pd.DataFrame:
     """Return a table of EfficientBERT with our scores beside the printed ones.
@@ -743,15 +759,15 @@ def make_table_of_scores(
 
     printed_rows: {row: {("published", column): value}}, as `read_printed_table` returns
     it.
-    runs: our results; its `source_frames` has for each set of runs (source, DataFrame
-    with a row for each run, profile, which is the size of the experiment).
-    further_networks: rows that the printed table lacks.
+    runs: our results; its `result_frames_with_source` has for each set of runs (source,
+    DataFrame with a row for each run, profile, which is the size of the experiment).
+    further_network_names: rows that the printed table lacks.
     columns: the metrics that are shown, each with its task."""
-    parts = [printed_rows, dict.fromkeys(further_networks, {})]
-    for source, frame, profile in runs.source_frames:
+    parts = [printed_rows, dict.fromkeys(further_network_names, {})]
+    for source, frame, profile in runs.result_frames_with_source:
         parts.append(
             compare.make_score_table_by_task(
-                frame, grids.list_columns_by_task(profile, columns), source
+                frame, grids.select_score_columns_by_task(profile, columns), source
             )
         )
         counts = (
@@ -767,7 +783,7 @@ def make_table_of_scores(
 
 def latency_spec(
     batch_size: int,
-    timed_runs: int,
+    timed_pass_count: int,
     network_names: Iterable[str] = TIMED[1:],
     token_count: int = 128,
 ) -> Spec:
@@ -779,20 +795,20 @@ def latency_spec(
     seed 0. Raises Refused for an unknown network.
 
     batch_size: sequences of a pass.
-    timed_runs: number of timed passes of each network.
+    timed_pass_count: number of timed passes of each network.
     network_names: names in EfficientBERT's tables, or formulas of a feed-forward
     network (FFN), such as "W2 gelu(W1 x)".
     token_count: tokens of a sequence."""
     models = {"BERT_BASE": {"shape": "bert-base"}}
     models |= {name: {"net": find_network(name).to_json()} for name in network_names}
     args = {"models": models, "reference": "BERT_BASE"} | grids.make_latency_arguments(
-        timed_runs, token_count, batch_size
+        timed_pass_count, token_count, batch_size
     )
     return Spec("latency", args, seed=0)
 
 
 def attention_maps_spec(
-    profile: str, task: str, further_networks: Iterable[str] = ()
+    profile: str, task: str, further_network_names: Iterable[str] = ()
 ) -> Spec:
     """Describe the run that compares students' last layers with the teacher's.
 
@@ -802,9 +818,9 @@ def attention_maps_spec(
     description of this run, at seed 0, which the caller may change.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    further_networks: names of networks in EfficientBERT's tables, in addition to the
-    three that the paper draws."""
-    names = ("EfficientBERT", *OTHER_BASE, *further_networks)
+    further_network_names: names of networks in EfficientBERT's tables, in addition to
+    the three that the paper draws."""
+    names = ("EfficientBERT", *OTHER_BASE, *further_network_names)
     inputs = {f"model:{name}": student_spec(profile, task, name) for name in names}
     inputs["reference"] = teacher_spec(profile, task)
     args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -26,7 +26,7 @@ from lib.papers.efficientbert.options import Search
 from lib.papers.efficientbert.recipes import BRIEF, PART, READ, TAUGHT, TOGETHER
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.net import Net
-from lib.papers.grids import backbone_spec, find_profile
+from lib.papers.grids import backbone_spec, find_profile_settings
 
 SINGLE, LAST = "single", "stage3"
 S = efficientbert.S
@@ -44,7 +44,7 @@ CANDIDATES: dict[str, int] = S.CANDIDATES
 STAGES: dict[str, str] = S.STAGES
 SHOWN: dict[str, tuple[str, ...]] = S.SHOWN
 ENDS: dict[str, str] = S.ENDS
-DEVIATIONS = published.read_deviations_by_profile("efficientbert", "search")
+DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert", "search")
 
 
 def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
@@ -68,7 +68,7 @@ def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
 
 
 def make_search_settings(
-    profile: str, stage: str, method: str = "", evaluation_factor: int = 1
+    profile: str, stage: str, method: str = "", candidate_count_factor: int = 1
 ) -> Search:
     """Return the settings of a stage of the search: its method, budget and score.
 
@@ -79,10 +79,10 @@ def make_search_settings(
     networks), "stage2" (formulas), "stage3" (sizes) or "single" (both, in one search).
     method: how candidates are proposed: "random", "cascade" (random draws that
     classifiers accept) or "evolution"; "" takes the profile's.
-    evaluation_factor: factor on the profile's number of evaluated candidates."""
+    candidate_count_factor: factor on the profile's number of evaluated candidates."""
     method, budget = (
         method or METHOD[profile],
-        evaluation_factor * BUDGET[profile][stage],
+        candidate_count_factor * BUDGET[profile][stage],
     )
     check_known_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
@@ -114,9 +114,9 @@ def find_base_network(profile: str) -> Net:
     return efficientbert.scale_network_to_profile("Base Model", profile)
 
 
-@reuse_result
+@cache_result_within_block
 def search_spec(
-    profile: str, stage: str, method: str = "", evaluation_factor: int = 1
+    profile: str, stage: str, method: str = "", candidate_count_factor: int = 1
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
 
@@ -130,18 +130,18 @@ def search_spec(
     stage: "stage1" (formulas such as "W2 gelu(W1 x)" and sizes of the feed-forward
     networks), "stage2" (formulas), "stage3" (sizes), or "single" (both in one search).
     method: "random", "cascade" or "evolution"; "" takes the profile's.
-    evaluation_factor: factor on the profile's number of evaluated candidates."""
+    candidate_count_factor: factor on the profile's number of evaluated candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
     task, inputs, how = (
         efficientbert.find_proxy_task(profile),
         {},
-        (method, evaluation_factor),
+        (method, candidate_count_factor),
     )
     args: Json = {
         "space": make_search_space(profile, stage),
-        "search": make_search_settings(profile, stage, method, evaluation_factor),
+        "search": make_search_settings(profile, stage, method, candidate_count_factor),
     }
-    args["numerics"] = find_profile(profile).numerics
+    args["numerics"] = find_profile_settings(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
     if before:
         inputs["before"] = search_spec(profile, before, *how)
@@ -152,13 +152,15 @@ def search_spec(
         count = grids.ROWS[profile].get(task)
         args["data"] = make_proxy_task_descriptor(profile, count, HELD_OUT[profile])
         args |= {"train": TOGETHER[profile], "classifier": task}
-        inputs["start"] = supernet_from_search_spec(profile, inputs["before"])
+        inputs["start"] = supernet_with_searched_formulas_spec(
+            profile, inputs["before"]
+        )
         if SCORE[profile] == "loss":
             inputs["teacher"] = efficientbert.teacher_spec(profile, task)
         return Spec("search", args, inputs)
     args["data"] = make_proxy_task_descriptor(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
-    inputs["start"] = efficientbert.stages_1_and_2_supernet_spec(profile)
+    inputs["start"] = efficientbert.search_stages_1_and_2_supernet_spec(profile)
     inputs["teacher"] = efficientbert.teacher_spec(profile, task)
     if profile in BRIEF:
         args["corpus"] = efficientbert.make_short_corpus_descriptor(profile)
@@ -167,7 +169,7 @@ def search_spec(
     return Spec("search", args, inputs)
 
 
-def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
+def supernet_with_searched_formulas_spec(profile: str, search: Spec) -> Spec:
     """Describe the run that trains a supernet for the last stage of a search.
 
     A supernet is a network whose leading parts are smaller networks with shared
@@ -177,21 +179,25 @@ def supernet_from_search_spec(profile: str, search: Spec) -> Spec:
 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of that earlier stage."""
-    spec = efficientbert.stage_3_supernet_spec(profile)
-    args = {"network_output": "supernet", "shared": Output("search", "shared")}
-    return use_searched_network(
+    spec = efficientbert.search_stage_3_supernet_spec(profile)
+    args = {"network_output_name": "supernet", "shared": Output("search", "shared")}
+    return replace_network_by_searched_network(
         spec,
         search,
-        {"start": use_searched_network(spec.inputs["start"], search, **args)},
+        {
+            "start": replace_network_by_searched_network(
+                spec.inputs["start"], search, **args
+            )
+        },
         **args,
     )
 
 
-def use_searched_network(
+def replace_network_by_searched_network(
     spec: Spec,
     search: Spec,
     further_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
-    network_output: str = "net",
+    network_output_name: str = "net",
     **changed_arguments: Any,
 ) -> Spec:
     """Change a run's description so that it trains the network that a search finds.
@@ -203,12 +209,12 @@ def use_searched_network(
     spec: Spec of a run that trains some network.
     search: Spec of the search.
     further_inputs: {name: Spec} of input runs to add or replace.
-    network_output: which result of the search is the network: "net", the best one, or
-    "supernet", a network with the same functions of feed-forward networks at full size,
-    which contains all smaller ones.
+    network_output_name: which result of the search is the network: "net", the best one,
+    or "supernet", a network with the same functions of feed-forward networks at full
+    size, which contains all smaller ones.
     changed_arguments: further arguments of the run with other values."""
     changed_arguments = (
-        spec.args | {"net": Output("search", network_output)} | changed_arguments
+        spec.args | {"net": Output("search", network_output_name)} | changed_arguments
     )
     return Spec(
         spec.step,
@@ -217,7 +223,7 @@ def use_searched_network(
     )
 
 
-@reuse_result
+@cache_result_within_block
 def retraining_spec(
     profile: str, task: str, search: Spec, **training_changes: Any
 ) -> Spec:
@@ -230,10 +236,10 @@ def retraining_spec(
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of the search.
     training_changes: training settings with other values, such as epochs=3."""
-    start = use_searched_network(
+    start = replace_network_by_searched_network(
         efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
-    return use_searched_network(
+    return replace_network_by_searched_network(
         efficientbert.task_distillation_spec(
             profile, task, find_base_network(profile), start, **training_changes
         ),
@@ -241,7 +247,7 @@ def retraining_spec(
     )
 
 
-@reuse_result
+@cache_result_within_block
 def final_training_spec(
     profile: str, task: str, net: Net | None = None, search: Spec | None = None
 ) -> Spec:
@@ -264,10 +270,10 @@ def final_training_spec(
         start = efficientbert.pretraining_spec(profile, net, start)
     net, train = net or find_base_network(profile), FINAL.get(profile)
     spec = efficientbert.task_distillation_spec(profile, task, net, start, train=train)
-    return use_searched_network(spec, search) if search else spec
+    return replace_network_by_searched_network(spec, search) if search else spec
 
 
-@reuse_result
+@cache_result_within_block
 def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
     """Describe the run that trains a network as briefly as the search does.
 
@@ -283,13 +289,17 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
         "train": BRIEFLY[profile],
         "data_descriptor": make_proxy_task_descriptor(profile, *PART[profile]),
     }
-    spec = efficientbert.candidate_spec(profile, net, **defaults | training_changes)
+    spec = efficientbert.search_candidate_spec(
+        profile, net, **defaults | training_changes
+    )
     score = {"score": SCORE[profile]} if SCORE[profile] else {}
     return replace(spec, args=spec.args | score)
 
 
 @cache
-def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
+def sample_stage_1_candidates(
+    profile: str, candidate_count: int = 0
+) -> tuple[Net, ...]:
     """Return different random networks of search stage 1, always the same ones.
 
     Stage 1 searches the formulas and sizes of all feed-forward networks. The networks
@@ -307,6 +317,6 @@ def draw_candidates(profile: str, candidate_count: int = 0) -> tuple[Net, ...]:
     )
     nets, rng = {}, np.random.default_rng(derive_seed(0, "candidates"))
     while len(nets) < (candidate_count or CANDIDATES[profile]):
-        net = where.draw_candidate(rng)
-        nets.setdefault(where.make_duplicate_key(net), net)
+        net = where.sample_candidate(rng)
+        nets.setdefault(where.make_deduplication_key(net), net)
     return tuple(nets.values())

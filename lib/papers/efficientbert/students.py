@@ -41,9 +41,9 @@ from lib.train.learn import TaskTraining
 from lib.train.matching import (
     Match,
     PredictionLoss,
-    build_matching_loss_of_teacher,
+    build_matching_loss_running_teacher,
     make_projection,
-    map_layers,
+    pair_student_with_teacher_layers,
 )
 from lib.train.steps.distilling import SURGERY
 
@@ -81,11 +81,13 @@ def list_state_matches(
     distillation: options; `mask` and `zero` say how padded tokens count.
     kept_teacher_heads: for each layer of a student with pruned heads, the indices of
     the teacher's heads that it still has; () means all."""
-    pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
+    pairs = pair_student_with_teacher_layers(
+        len(get_layers(student)), len(get_layers(teacher))
+    )
     distance = (
-        losses.compute_attention_error_zero_padded
+        losses.compute_attention_error_zeroing_padding
         if distillation.zero
-        else losses.compute_attention_error_over_tokens
+        else losses.compute_attention_mean_squared_error
     )
     return [
         Match("hidden", "ffn", pairs, distillation.mask, projected=True),
@@ -145,7 +147,7 @@ def make_teacher_agreement_scorer(
 
     def compute_teacher_agreement() -> float:
         assert encoded.labels is not None
-        logits = torch.from_numpy(training.predict(model, encoded))
+        logits = torch.from_numpy(training.predict_logits(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
         loss = losses.compute_prediction_losses(
             logits, encoded.labels, Targets("soft"), teacher_logits
@@ -166,10 +168,13 @@ def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss
     rows."""
 
     def compute_loss(
-        logits: Tensor, teacher_logits: Tensor, row_numbers: np.ndarray
+        logits: Tensor, teacher_logits: Tensor, training_row_numbers: np.ndarray
     ) -> Tensor:
         return compute_prediction_loss(
-            logits, teacher_logits, labels[row_numbers].to(logits.device), distillation
+            logits,
+            teacher_logits,
+            labels[training_row_numbers].to(logits.device),
+            distillation,
         )
 
     return (distillation.prediction, compute_loss) if distillation.prediction else None
@@ -202,7 +207,7 @@ def make_distillation_objective(
         if labels is None
         else (compute_logits, make_prediction_loss(labels, distillation))
     )
-    return build_matching_loss_of_teacher(
+    return build_matching_loss_running_teacher(
         student,
         teacher,
         list_state_matches(student, teacher, distillation, kept_teacher_heads),
@@ -212,7 +217,7 @@ def make_distillation_objective(
 
 
 def compute_logits(
-    model: PreTrainedModel, batch: loop.Batch, row_indices: np.ndarray
+    model: PreTrainedModel, batch: loop.Batch, unused_row_indices: np.ndarray
 ) -> Tensor:
     return loop.compute_logits(model, batch)
 
@@ -238,10 +243,12 @@ def make_student_for_task(
     start = run.inputs.get("start")
     if student_architecture is None and start and (start.folder / SURGERY).exists():
         seed = derive_seed(run.seed, "head")
-        # `load_network` seeds only where it draws a head; the projection needs a seed
-        # in any case.
+        # `load_task_model_and_tokenizer` seeds only where it draws a head; the
+        # projection needs a seed in any case.
         torch.manual_seed(seed)
-        model = heads.load_network(start.model_folder, task, dropout, seed)[0]
+        model = heads.load_task_model_and_tokenizer(
+            start.model_folder, task, dropout, seed
+        )[0]
         model.projection = make_projection(
             model.config.hidden_size, teacher.config.hidden_size
         )
@@ -458,8 +465,10 @@ class SubnetworkTraining(loop.Callback):
     EfficientBERT's search). The training loop calls the methods. When the training
     ends, the whole supernet is active again."""
 
-    def __init__(self, student: PreTrainedModel, sharing: Shared, seed: int) -> None:
-        self.student, self.shared, self.seed = student, sharing, seed
+    def __init__(
+        self, student: PreTrainedModel, subnetwork_options: Shared, seed: int
+    ) -> None:
+        self.student, self.shared, self.seed = student, subnetwork_options, seed
         self.supernet = from_json(supernet.read_net_of_model(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)
@@ -468,7 +477,9 @@ class SubnetworkTraining(loop.Callback):
     def before_forward_pass(self, step: int, step_count: int) -> None:
         supernet.activate_subnetwork(
             self.student,
-            draw_subnetwork(self.supernet, self.shared, self.seed, step, **self.tables),
+            sample_subnetwork(
+                self.supernet, self.shared, self.seed, step, **self.tables
+            ),
         )
 
     def after_last_step(self) -> Metrics:
@@ -477,7 +488,7 @@ class SubnetworkTraining(loop.Callback):
 
 
 def list_embedding_sizes(
-    config: PreTrainedConfig, teacher_width: int
+    config: PreTrainedConfig, teacher_hidden_size: int
 ) -> EmbeddingSizes:
     """Return the sizes outside the layers that a count of parameters needs.
 
@@ -486,17 +497,21 @@ def list_embedding_sizes(
     arguments.
 
     config: configuration of the model.
-    teacher_width: hidden size of the teacher."""
+    teacher_hidden_size: hidden size of the teacher."""
     return {
-        "teacher": teacher_width,
+        "teacher": teacher_hidden_size,
         "vocab": config.vocab_size,
         "positions": config.max_position_embeddings,
         "types": config.type_vocab_size,
     }
 
 
-def draw_subnetwork(
-    full_net: Net, sharing: Shared, seed: int, step: int, **embedding_sizes: int
+def sample_subnetwork(
+    full_net: Net,
+    subnetwork_options: Shared,
+    seed: int,
+    step: int,
+    **embedding_sizes: int,
 ) -> Net:
     """Return the random subnetwork of a supernet that one training step trains.
 
@@ -507,8 +522,8 @@ def draw_subnetwork(
     bounds, as in EfficientBERT's code. Raises Refused after 10,000 failed draws.
 
     full_net: description of the supernet.
-    sharing: `choices` has the pairs (k, q) of each layer, and `window` the least and
-    most parameters.
+    subnetwork_options: `choices` has the pairs (k, q) of each layer, and `window` the
+    least and most parameters.
     embedding_sizes: rows of the embedding tables and the teacher's hidden size, as
     `list_embedding_sizes` returns them."""
     dice = random.Random(derive_seed(seed, f"part:{step}"))
@@ -516,13 +531,15 @@ def draw_subnetwork(
         layers = tuple(
             replace(layer, stack=k, q=q)
             for layer, (k, q) in zip(
-                full_net.layers, map(dice.choice, sharing.choices), strict=True
+                full_net.layers,
+                map(dice.choice, subnetwork_options.choices),
+                strict=True,
             )
         )
         net = replace(full_net, layers=layers)
         size = count_net_parameters(net, "with projection", **embedding_sizes)
-        if sharing.window[0] <= size <= sharing.window[1]:
+        if subnetwork_options.window[0] <= size <= subnetwork_options.window[1]:
             return net
     raise Refused(
-        f"Shared.window is {sharing.window}; none of {DRAWS} draws is in it: move it"
+        f"Shared.window is {subnetwork_options.window}; none of {DRAWS} draws is in it: move it"
     )

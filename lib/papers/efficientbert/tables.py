@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 MANY = 8
 
 
-class RunMaps(NamedTuple):
+class LastLayerOutputs(NamedTuple):
     run_row: Mapping[Any, Any]  # Metrics and labels of a run.
     arrays_by_network: Arrays  # {"teacher" or the name of a network: [4, ...]}.
     token_counts: np.ndarray  # [4].
 
 
-def make_rows_of_attention_maps(
+def list_rows_of_attention_map_runs(
     profile: str,
     tasks: Sequence[str],
     seeds: Sequence[int],
-    network_names: Sequence[str],
+    further_network_names: Sequence[str],
 ) -> list[Row]:
     """Return a Row for each seed, the experiments of EfficientBERT's Figure 7 or 8.
 
@@ -49,13 +49,13 @@ def make_rows_of_attention_maps(
     profile: size of the experiment, "toy", "mini" or "paper".
     tasks: chosen tasks, of which only the first is taken; empty takes the profile's.
     seeds: chosen seeds; empty takes the profile's first one.
-    network_names: names of networks in EfficientBERT's tables, in addition to those of
-    the figures."""
+    further_network_names: names of networks in EfficientBERT's tables, in addition to
+    those of the figures."""
     return [
         Row(
-            efficientbert.attention_maps_spec(profile, task, network_names).with_seed(
-                seed
-            ),
+            efficientbert.attention_maps_spec(
+                profile, task, further_network_names
+            ).with_seed(seed),
             task=task,
             seed=seed,
         )
@@ -66,19 +66,21 @@ def make_rows_of_attention_maps(
     ]
 
 
-def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
+def load_last_layer_outputs_by_source(
+    runs: Runs, layer_part: str
+) -> dict[str, list[LastLayerOutputs]]:
     """Return the saved attention maps or outputs of all finished runs, by source.
 
     A source is the heading of a set of runs, such as "recorded, mini" (results kept in
-    git, at the experiment size mini). A RunMaps has the metrics and labels (task and
-    seed) of one run, the arrays of teacher and students on four sentences, {"teacher"
-    or network: [4, A, T, T] or [4, T, H]}, and the number of tokens of each sentence
-    [4].
+    git, at the experiment size mini). A LastLayerOutputs has the metrics and labels
+    (task and seed) of one run, the arrays of teacher and students on four sentences,
+    {"teacher" or network: [4, A, T, T] or [4, T, H]}, and the number of tokens of each
+    sentence [4].
 
     runs: the results of one notebook, with a DataFrame of runs for each source.
-    map_kind: "attention" (probabilities) or "output", both of the last layer."""
-    maps, start = {}, f"{map_kind}.model:"
-    for source, frame, _ in runs.source_frames:
+    layer_part: "attention" (probabilities) or "output", both of the last layer."""
+    maps, start = {}, f"{layer_part}.model:"
+    for source, frame, _ in runs.result_frames_with_source:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
             run_arrays = row["run"].read_arrays("maps")
             keys = {
@@ -86,20 +88,21 @@ def load_attention_maps(runs: Runs, map_kind: str) -> dict[str, list[RunMaps]]:
                 for key in sorted(run_arrays)
                 if key.startswith(start)
             }
-            keys = {"teacher": f"{map_kind}.reference"} | keys
+            keys = {"teacher": f"{layer_part}.reference"} | keys
             arrays = {name: run_arrays[key] for name, key in keys.items()}
             maps.setdefault(source, []).append(
-                RunMaps(row, arrays, run_arrays["lengths"].astype(int))
+                LastLayerOutputs(row, arrays, run_arrays["lengths"].astype(int))
             )
     return maps
 
 
 def average_metric_over_runs(
-    runs_with_maps: Sequence[RunMaps], network_name: str, metric: str
+    runs_with_maps: Sequence[LastLayerOutputs], network_name: str, metric: str
 ) -> float:
     """Return the mean over runs of one student's similarity to its teacher.
 
-    runs_with_maps: the runs, as `load_attention_maps` returns them for one source.
+    runs_with_maps: the runs, as `load_last_layer_outputs_by_source` returns them for
+    one source.
     network_name: the student's name, such as "EfficientBERT".
     metric: "cka" (of the outputs), "kl" (divergence of each head's attention) or
     "kl_mean_map" (that of the attention averaged over heads)."""
@@ -109,7 +112,7 @@ def average_metric_over_runs(
 
 
 def format_metric_lines(
-    maps: Mapping[str, list[RunMaps]],
+    outputs_by_source_heading: Mapping[str, list[LastLayerOutputs]],
     metric: str,
     metric_title: str,
 ) -> list[str]:
@@ -118,12 +121,13 @@ def format_metric_lines(
     It has the mean of a metric over runs for each student, and the number of seeds.
     Below three seeds it says that these show no order of the students.
 
-    maps: {heading of a set of runs: its runs}, as `load_attention_maps` returns it.
+    outputs_by_source_heading: {heading of a set of runs: its runs}, as
+    `load_last_layer_outputs_by_source` returns it.
     metric: "cka" (of the outputs), "kl" (divergence of each head's attention) or
     "kl_mean_map" (that of the attention averaged over heads).
     metric_title: the metric's name in the sentence."""
     lines = []
-    for source, made in maps.items():
+    for source, made in outputs_by_source_heading.items():
         texts = [
             f"{name} {average_metric_over_runs(made, name, metric):.3f}"
             for name in list(made[0][1])[1:]
@@ -135,12 +139,12 @@ def format_metric_lines(
     return lines
 
 
-def show_distances(
+def show_student_teacher_distances(
     page: Page,
-    maps: Mapping[str, list[RunMaps]],
+    outputs_by_source_heading: Mapping[str, list[LastLayerOutputs]],
     measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
     distance_name: str,
-    metric_titles: Mapping[str, str],
+    title_by_metric: Mapping[str, str],
 ) -> pd.DataFrame:
     """Show how far each student is from its teacher, in a table and a figure of a page.
 
@@ -149,11 +153,12 @@ def show_distances(
     student has fewer than 8 of them.
 
     page: the page of results that is being made.
-    maps: {heading of a set of runs: its runs}, as `load_attention_maps` returns it.
+    outputs_by_source_heading: {heading of a set of runs: its runs}, as
+    `load_last_layer_outputs_by_source` returns it.
     measure_distances: f({"teacher" or student: its attention maps or outputs}, number
     of tokens of each sentence, student) -> distances, such as one for each head.
     distance_name: the label of the figure's axis.
-    metric_titles: {metric of the runs, such as "cka": title of its column in the
+    title_by_metric: {metric of the runs, such as "cka": title of its column in the
     table}."""
     # Imported here, so that a list of runs is built without loading pandas.
     import pandas as pd
@@ -162,7 +167,7 @@ def show_distances(
     from lib.report import plot
 
     lines, table = [], {}
-    for source, made in maps.items():
+    for source, made in outputs_by_source_heading.items():
         for name in list(made[0][1])[1:]:
             parts = [
                 one
@@ -172,7 +177,7 @@ def show_distances(
             lines += [
                 {"source": source, "model": name, "distance": part} for part in parts
             ]
-            for key, title in metric_titles.items():
+            for key, title in title_by_metric.items():
                 mean = average_metric_over_runs(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.show_table(
@@ -181,7 +186,7 @@ def show_distances(
     data = pd.DataFrame(lines, columns=["source", "model", "distance"])
     if data.groupby(["source", "model"]).size().max() < MANY:
         return data
-    figure, axes = plot.make_panels(maps, 7, 2.9)
+    figure, axes = plot.make_panels(outputs_by_source_heading, 7, 2.9)
     parts: Any = data.groupby("source", sort=False)
     for axis, (source, part) in zip(axes, parts, strict=False):
         means = part.groupby("model", sort=False)["distance"].mean()
@@ -198,7 +203,8 @@ def show_distances(
             label="a head",
         )
         heads = part.groupby("model")["distance"].agg(np.ptp)
-        seeds = f"{len(maps[source])} seed{'s' * (len(maps[source]) > 1)}"
+        run_count = len(outputs_by_source_heading[source])
+        seeds = f"{run_count} seed{'s' * (run_count > 1)}"
         axis.set_title(
             f"Means of the networks lie {np.ptp(means):.2f} apart, heads of one network up "
             f"to {heads.max():.2f}\n({source}, four sentences, {seeds})"

@@ -23,13 +23,13 @@ from lib.data import Split, texts, tokens, toy
 from lib.model import backbone, stack
 from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
-from lib.papers.efficientbert.corpus import EPOCHS, make_segment_pairs
+from lib.papers.efficientbert.corpus import EPOCHS, iterate_encoded_segment_pairs
 from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
 from lib.stats.metrics import Metrics
 from lib.train import loop
-from lib.train.batches import Encoded, encode_split, order_batches
-from lib.train.learn import TaskTraining, save_predictions, train_and_save
-from lib.train.matching import build_matching_loss, open_teacher_forward
+from lib.train.batches import Encoded, encode_split, shuffle_row_numbers_into_batches
+from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
+from lib.train.matching import build_matching_loss, build_teacher_forward
 from lib.train.steps.pretrain import sample_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
@@ -136,7 +136,7 @@ def predistil(
     shared: fields of the options Shared. With them the student is a supernet, and each
     step trains one random subnetwork of it (stage 3 of EfficientBERT's search). None
     trains the whole student."""
-    arithmetic, training = loop.read_numerics(numerics), Train(**train)
+    arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
     student = students.make_student(
@@ -191,7 +191,7 @@ def multitask(
         name: TaskTraining(run, descriptor, train, numerics)
         for name, descriptor in data.items()
     }
-    arithmetic, settings = loop.read_numerics(numerics), Train(**train)
+    arithmetic, settings = loop.apply_numeric_settings(numerics), Train(**train)
     teachers = {
         name: backbone.load(run.inputs[f"teacher:{name}"].model_folder)
         for name in trainings
@@ -221,26 +221,30 @@ def multitask(
     def compute_logits(
         model: transformers.PreTrainedModel,
         batch: dict[str, torch.Tensor],
-        row_numbers: np.ndarray,
+        training_row_numbers: np.ndarray,
     ) -> torch.Tensor:
         pooled = dropout(model(**batch).pooler_output)
-        return classifiers[names[row_numbers[0]]](pooled)
+        return classifiers[names[training_row_numbers[0]]](pooled)
 
-    def run_task_teacher(
-        batch: dict[str, torch.Tensor], row_numbers: np.ndarray
+    def compute_teacher_outputs_and_logits(
+        batch: dict[str, torch.Tensor], training_row_numbers: np.ndarray
     ) -> tuple[Mapping[str, Any], torch.Tensor | None]:
-        return teaches[names[row_numbers[0]]](batch, row_numbers)
+        return teaches[names[training_row_numbers[0]]](batch, training_row_numbers)
 
     with ExitStack() as held:
         teaches = {
             name: held.enter_context(
-                open_teacher_forward(model, arithmetic, students.compute_logits)
+                build_teacher_forward(model, arithmetic, students.compute_logits)
             )
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(
             build_matching_loss(
-                encoder, run_task_teacher, matches, compute_logits, prediction
+                encoder,
+                compute_teacher_outputs_and_logits,
+                matches,
+                compute_logits,
+                prediction,
             )
         )
         result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
@@ -252,7 +256,9 @@ def multitask(
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
         model = students.join_encoder_and_head(encoder, head.weight, head.bias)
-        result |= save_predictions(run, training.build_split_scorers(model), name)
+        result |= score_and_save_predictions(
+            run, training.build_split_scorers(model), name
+        )
     return result | count_parameters(encoder)
 
 
@@ -288,8 +294,12 @@ def join_training_rows_of_tasks(
         every = [
             start + rows
             for start, part in zip(starts, parts, strict=False)
-            for rows in order_batches(
-                part.lengths(), train.batch, seed, epoch, by_length=not train.pad_to
+            for rows in shuffle_row_numbers_into_batches(
+                part.compute_row_lengths(),
+                train.batch,
+                seed,
+                epoch,
+                groups_similar_lengths=not train.pad_to,
             )
         ]
         dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
@@ -327,15 +337,17 @@ def encode_corpus(
         return EncodedCorpus(encode_split(tokenizer, split, train.max_length), None)
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
-    read = partial(tokenise_documents, corpus, tokenizer)
+    read = partial(iterate_document_token_ids, corpus, tokenizer)
     # Tokenising is slow, so the result is cached: it is the same for all runs, epochs
     # and seeds.
-    documents = tokens.cache_rows(key, read, ("ids",))["ids"]
+    documents = tokens.load_or_compute_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
-    made = partial(make_segment_pairs, documents, special, train.max_length, seed)
+    made = partial(
+        iterate_encoded_segment_pairs, documents, special, train.max_length, seed
+    )
     key = disk.digest_values(key, train.max_length, seed, len(epochs))
-    cached_columns = tokens.cache_rows(
+    cached_columns = tokens.load_or_compute_rows(
         key, lambda: chain.from_iterable(map(made, epochs)), names
     )
     columns = {
@@ -347,20 +359,20 @@ def encode_corpus(
         Encoded(columns, None, tokenizer.pad_token_id),
         len(documents),
     )
-    lengths = encoded.lengths()
+    lengths = encoded.compute_row_lengths()
 
     def order_epoch_batches(epoch: int) -> list[np.ndarray]:
         start = epoch % len(epochs) * rows_per_epoch
         part = lengths[start : start + rows_per_epoch]
-        row_batches = order_batches(
-            part, train.batch, seed, epoch, by_length=not train.pad_to
+        row_batches = shuffle_row_numbers_into_batches(
+            part, train.batch, seed, epoch, groups_similar_lengths=not train.pad_to
         )
         return [start + chosen for chosen in row_batches]
 
     return EncodedCorpus(encoded, order_epoch_batches)
 
 
-def tokenise_documents(
+def iterate_document_token_ids(
     corpus: CorpusDescriptor, tokenizer: transformers.PreTrainedTokenizerFast
 ) -> Iterator[dict[str, list[int]]]:
     """Yield {"ids": token ids} for each document of a text, without [CLS] and [SEP].
@@ -370,7 +382,9 @@ def tokenise_documents(
 
     corpus: {"text": name, "digest", "documents": count}, which names text in files
     (lib.data.texts)."""
-    for part in tokens.split_chunks(map(" ".join, texts.load(corpus))):
+    for part in tokens.split_into_chunks(
+        map(" ".join, texts.iterate_verified_documents(corpus))
+    ):
         token_ids = tokenizer(part, add_special_tokens=False, verbose=False)[
             "input_ids"
         ]

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
@@ -92,17 +92,17 @@ ONE_LENGTH: dict[str, int] = S.ONE_LENGTH
 GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
-DEVIATIONS = published.read_deviations_by_profile("ghostbert")
+DEVIATIONS = published.read_deviation_sentences_by_profile("ghostbert")
 # Suffixes of rows whose training differs: another learning rate of the kernels, a longer
 # distillation, and both stages on labels.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
-tasks = partial(grids.select_tasks, by_profile=TASKS)
-picked = grids.pick_values
-seeds = partial(grids.select_seeds, by_profile=SEEDS)
-sampled = partial(grids.select_tasks, by_profile=SAMPLED)
-swept = partial(grids.select_tasks, by_profile=SWEPT)
-swept_seeds = partial(grids.select_seeds, by_profile=SWEPT_SEEDS)
+tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
+picked = grids.select_values_by_label
+seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
+sampled = partial(grids.select_tasks, tasks_by_profile=SAMPLED)
+swept = partial(grids.select_tasks, tasks_by_profile=SWEPT)
+swept_seeds = partial(grids.select_seeds, seeds_by_profile=SWEPT_SEEDS)
 
 
 def select_ablation_tasks(
@@ -133,8 +133,8 @@ def select_table_widths(
     return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
-def list_swept_widths(
-    profile: str, widths_in_twelfths: Sequence[int] = ()
+def select_swept_widths(
+    profile: str, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that vary one setting at a time.
 
@@ -143,9 +143,7 @@ def list_swept_widths(
     would keep no whole number of heads. Raises Refused where none is left.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    return select_possible_widths(
-        profile, tuple(widths_in_twelfths) or SWEPT_CUT[profile]
-    )
+    return select_possible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
 
 
 def make_ghost_options(profile: str, **changes: Any) -> Ghost:
@@ -159,8 +157,8 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
-def make_control_specs_of_table_4(
-    profile: str, ghosts: Ghost, learning_rate: float = 0.0
+def list_control_spec_makers_of_table_4(
+    profile: str, ghost_options: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
     """Return controls for GhostBERT's ablation (Table 4) that the paper lacks.
 
@@ -171,7 +169,7 @@ def make_control_specs_of_table_4(
     where an experiment of this size has no such controls.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    ghosts: settings of the ghost modules.
+    ghost_options: settings of the ghost modules.
     learning_rate: of the first stage; 0 means that of the profile."""
     made = {
         "Prune": partial(student_spec, learning_rate=learning_rate),
@@ -179,13 +177,15 @@ def make_control_specs_of_table_4(
             student_trained_on_labels_spec, learning_rate=learning_rate
         ),
         f"GhostBERT{AGAIN}": partial(
-            student_trained_on_labels_spec, ghosts=ghosts, learning_rate=learning_rate
+            student_trained_on_labels_spec,
+            ghost_options=ghost_options,
+            learning_rate=learning_rate,
         ),
     }
     return made if TWICE[profile] else {}
 
 
-def make_control_specs_of_figure_1(
+def list_control_spec_makers_of_figure_1(
     profile: str,
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
@@ -206,7 +206,7 @@ def make_control_specs_of_figure_1(
     }
 
 
-def make_control_specs_of_table_3(
+def list_control_spec_makers_of_table_3(
     profile: str, widths_in_twelfths: Iterable[int]
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Table 3 that are trained longer or otherwise.
@@ -259,7 +259,7 @@ def list_rows_of_data_augmentation_runs(
     ]
 
 
-@reuse_result
+@cache_result_within_block
 def named_model_spec(
     profile: str,
     task: str,
@@ -288,25 +288,26 @@ def named_model_spec(
     )
 
 
-def undistilled_spec(
-    profile: str, task: str, kept_heads: int, ghosts: Ghost | None
+def pruned_undistilled_model_spec(
+    profile: str, task: str, width_in_twelfths: int, ghost_options: Ghost | None
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned model trained on labels alone.
 
     It is a control: compared with distilled models it shows what the teacher brings.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    kept_heads: width of the model, kept heads of 12.
-    ghosts: settings of the ghost modules (added convolutions), or None for none."""
+    width_in_twelfths: width of the model, kept heads of 12.
+    ghost_options: settings of the ghost modules (added convolutions), or None for
+    none."""
     return finetuned_spec(
         profile,
         task,
-        untrained_student_spec(profile, task, kept_heads, ghosts),
-        ghosts.tokens if ghosts else 0,
+        untrained_student_spec(profile, task, width_in_twelfths, ghost_options),
+        ghost_options.tokens if ghost_options else 0,
     )
 
 
-def get_convolution_options_by_row(profile: str) -> dict[str, GhostFields]:
+def make_convolution_options_of_table_5(profile: str) -> dict[str, GhostFields]:
     """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
     The table compares kinds of ghost modules, convolutions that add features to a
@@ -346,7 +347,7 @@ def list_rows_of_table_1(
     return lines
 
 
-def make_full_width_label(family: str) -> dict[str, int]:
+def make_head_count_label(family: str) -> dict[str, int]:
     """Return {"of": number of heads} of an encoder, or {} where the number is 12.
 
     It is added to the labels of a run, so that tables show the width of a pruned model
@@ -359,7 +360,7 @@ def make_full_width_label(family: str) -> dict[str, int]:
 
 
 def count_paper_and_true_costs(
-    family: str, model_name: str, kept_heads: int
+    family: str, model_name: str, kept_heads_per_layer: int
 ) -> PaperAndTrueCosts:
     """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 
@@ -369,16 +370,18 @@ def count_paper_and_true_costs(
     family: family of encoders, such as "bert".
     model_name: "Ghost" for a model with ghost modules (added convolutions); any other
     name is one without.
-    kept_heads: number of heads that are left in each layer."""
+    kept_heads_per_layer: number of heads that are left in each layer."""
     base, module = (
         find_encoder_shape("paper", family),
         make_ghost_options("paper") if model_name == "Ghost" else None,
     )
-    printed = cost.flops(base, heads=kept_heads, ghost=module, convention="token head")
+    printed = cost.flops(
+        base, heads=kept_heads_per_layer, ghost=module, convention="token head"
+    )
     return PaperAndTrueCosts(
         printed,
-        cost.flops(base, heads=kept_heads, ghost=module),
-        cost.parameters(base, kept_heads, module),
+        cost.flops(base, heads=kept_heads_per_layer, ghost=module),
+        cost.parameters(base, kept_heads_per_layer, module),
     )
 
 
@@ -415,7 +418,7 @@ def format_cost_cells(
 
 
 def make_module_cost_table(
-    ghosts_by_label: Mapping[str, Ghost],
+    ghost_options_by_label: Mapping[str, Ghost],
     kept_head_counts: Iterable[int],
     printed_table: pd.DataFrame,
 ) -> dict[tuple[str, str], CostCells]:
@@ -426,13 +429,16 @@ def make_module_cost_table(
     parameters, each as printed, by the paper's rule and true, and the parameters of the
     ghost modules alone.
 
-    ghosts_by_label: {label: settings of a ghost module}.
+    ghost_options_by_label: {label: settings of a ghost module}.
     kept_head_counts: numbers of kept heads of 12.
     printed_table: a printed table with the columns "FLOPs(G)" and "#params(M)", indexed
     by (width such as "1/12", label)."""
     base, table = cost.SHAPES["bert-base"], {}
-    for m, label in product(kept_head_counts, ghosts_by_label):
-        key, variant = (f"{m}/12", label), {"heads": m, "ghost": ghosts_by_label[label]}
+    for m, label in product(kept_head_counts, ghost_options_by_label):
+        key, variant = (
+            (f"{m}/12", label),
+            {"heads": m, "ghost": ghost_options_by_label[label]},
+        )
         gflops, weights = (
             str(printed_table[name].get(key, "–"))
             for name in ("FLOPs(G)", "#params(M)")
@@ -444,6 +450,6 @@ def make_module_cost_table(
         number = cost.parameters(base, **variant)
         table[key] = format_cost_cells("GFLOPs", gflops, *counts)
         table[key] |= format_cost_cells("M parameters", weights, number, number)
-        ghosts = cost.ghost_parameters(base, ghosts_by_label[label], m) / 1e6
+        ghosts = cost.ghost_parameters(base, ghost_options_by_label[label], m) / 1e6
         table[key]["M parameters", "ghosts"] = f"{ghosts:.4f}"
     return table

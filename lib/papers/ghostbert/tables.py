@@ -9,7 +9,7 @@ import pandas as pd
 
 from lib.core import paths
 from lib.core.rows import Row
-from lib.core.store import Run, read_run_index
+from lib.core.store import Run, read_runs_csv
 from lib.papers import grids
 from lib.report.artefact import Page
 from lib.report.tables import Runs
@@ -43,9 +43,9 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         for row in runs.current.to_dict("records")
     ]
     distillations = {
-        row.spec: row for row in grids.list_distillation_rows_of_students(students)
+        row.spec: row for row in grids.list_distillations_of_students(students)
     }
-    frame = page.collect_frame(list(distillations.values()), if_missing="skip")
+    frame = page.collect_result_frame(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
         f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
@@ -66,8 +66,8 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
             "Development score of the teacher minus that of the student before any training, in "
             "points; distillation loss in the last tenth of its steps; mean change of a tap. Means "
             "over seeds (their number)",
-            name="mending",
-            index="model",
+            file_suffix="mending",
+            index_names="model",
         )
 
 
@@ -83,7 +83,7 @@ def read_forward_times(
 
     profile: size of the experiment whose models were timed, such as "mini"."""
     times = {}
-    for line in read_run_index():
+    for line in read_runs_csv():
         ours = (line["page"], line["profile"]) == (FRONTIER, profile)
         run = Run(paths.records_root() / line["run"], "record")
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
@@ -119,8 +119,8 @@ def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
             table,
             f"Time of 8 sentences of 128 tokens in the networks of {profile}, on one thread "
             f"of a CPU (from {FRONTIER})",
-            name="times",
-            index="m",
+            file_suffix="times",
+            index_names="m",
         )
 
 

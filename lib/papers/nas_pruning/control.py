@@ -114,9 +114,9 @@ def make_encoder_flops_function(
     layers and kinds that the argument of the function leaves out.
     token_count: T, the length of the one sequence that is counted."""
 
-    def count_flops(mask_sums: Mapping[Region, float]) -> float:
+    def count_flops(mask_sum_by_region: Mapping[Region, float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
-        for (layer, kind), number in mask_sums.items():
+        for (layer, kind), number in mask_sum_by_region.items():
             widths[layer][kind] = number
         return gated.flops(hidden_size, head_size, widths, token_count)
 
@@ -169,7 +169,7 @@ class Control:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
 
-    def find_active_gates(self, alphas: np.ndarray) -> np.ndarray:
+    def find_active_gates(self, alphas: np.ndarray) -> GateMask:
         return alphas > EDGE
 
     def sum_masks_by_region(self, masks: np.ndarray) -> dict[Region, float]:
@@ -199,7 +199,7 @@ class Control:
         alphas: the parameters of all gates [N]."""
         return self.compute_cost_ratio_of_gates(self.find_active_gates(alphas))
 
-    def compute_log_cost_slope(self, alphas: np.ndarray) -> np.ndarray:
+    def compute_log_cost_gradient(self, alphas: np.ndarray) -> np.ndarray:
         """Return d log E / d alpha [N], the slope of the log of the expected cost E.
 
         E is the cost with the soft masks sigmoid(alpha) of N gates. The slope is the
@@ -239,7 +239,7 @@ class Control:
         moving_average_gradient = (
             options.memory * moving_average_gradient + (1 - options.memory) * gradient
         )
-        wish = self.replace_near_zero_gradients(
+        wish = self.replace_small_gradients_by_infinity(
             moving_average_gradient / (1 - options.memory ** (step + 1))
         )
         goal = self.full * compute_target_cost_ratio(
@@ -248,7 +248,7 @@ class Control:
         if sign := find_sign_of_cost_loss(
             self.cost(self.sum_masks_by_region(on)), goal, options.tolerance
         ):
-            wish = wish + options.weight * sign * self.compute_log_cost_slope(alphas)
+            wish = wish + options.weight * sign * self.compute_log_cost_gradient(alphas)
         if options.landing == "steps":
             dice = np.random.default_rng(derive_seed(self.seed, f"gates:{step}"))
             starts = dice.random(len(self.sizes))
@@ -260,7 +260,7 @@ class Control:
             new = alphas.copy()
             new[taken] = np.where(on[taken], -LIMIT, LIMIT)
         else:
-            new = self.switch_gates_with_largest_gradients(alphas, wish)
+            new = self.switch_alphas_with_largest_gradients(alphas, wish)
         switched = self.find_active_gates(new)
         note = [
             goal / self.full,
@@ -271,7 +271,7 @@ class Control:
         note = np.array(note, dtype=np.float64)
         return AlphaUpdate(new, moving_average_gradient, note)
 
-    def replace_near_zero_gradients(self, gradients: np.ndarray) -> np.ndarray:
+    def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
 
         So these gates, masks on parts of a model, switch off first in a pruning search.
@@ -286,7 +286,7 @@ class Control:
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
 
-    def switch_gates_with_largest_gradients(
+    def switch_alphas_with_largest_gradients(
         self, alphas: np.ndarray, gradients: np.ndarray
     ) -> np.ndarray:
         """Return the alphas [N] after a step of the original switching rule.
@@ -301,7 +301,7 @@ class Control:
 
         gradients: of the loss by alpha [N]."""
         new = alphas.copy()
-        for chosen in self.select_gates_with_largest_gradients(
+        for chosen in self.select_top_gates_per_group(
             np.abs(gradients), self.options.share
         ):
             new[chosen] -= JUMP * np.sign(gradients[chosen])
@@ -316,9 +316,9 @@ class Control:
             new[last] = alphas[last]
         return new
 
-    def select_gates_with_largest_gradients(
-        self, gradient_magnitudes: np.ndarray, selected_share: float
-    ) -> list[np.ndarray]:
+    def select_top_gates_per_group(
+        self, gate_priorities: np.ndarray, selected_share: float
+    ) -> list[GateNumbers]:
         """Return for each group of gates the indices of those with the largest values.
 
         A gate is a mask on a part of a model. A group is the gates of one kind in one
@@ -326,10 +326,10 @@ class Control:
         ceil(selected_share * n) largest, largest first, as indices into all N gates.
         One step of a pruning search may switch only these.
 
-        gradient_magnitudes: the values by which gates are ranked [N]."""
+        gate_priorities: the values by which gates are ranked [N]."""
         return [
             group[
-                np.argsort(-gradient_magnitudes[group], kind="stable")[
+                np.argsort(-gate_priorities[group], kind="stable")[
                     : math.ceil(selected_share * len(group))
                 ]
             ]
@@ -341,8 +341,8 @@ class Control:
         is_on: GateMask,
         gate_alphas: np.ndarray,
         gate_gradients: np.ndarray,
-        region_offsets: np.ndarray,
-        max_share_of_group: float,
+        interleaving_offset_by_region: np.ndarray,
+        max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch off, as an ordered array.
 
@@ -353,19 +353,23 @@ class Control:
         gates follow, the largest gradient per cost saved first.
 
         is_on, gate_alphas, gate_gradients: of all gates [N].
-        region_offsets: a random number in [0, 1) for each region, which shifts its
-        turns in the alternation.
-        max_share_of_group: largest share that may switch of the gates of one region, or
-        of all gates, by `options.quota`."""
+        interleaving_offset_by_region: a random number in [0, 1) for each region, which
+        shifts its turns in the alternation.
+        max_switched_share_per_group: largest share that may switch of the gates of one
+        region, or of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, gate_gradients, -np.inf)
         may = np.concatenate(
-            self.select_gates_with_largest_gradients(gate_gradients, max_share_of_group)
+            self.select_top_gates_per_group(
+                gate_gradients, max_switched_share_per_group
+            )
         )
         first = self.interleave_gates_of_regions(
-            np.flatnonzero(gate_gradients > 0), gate_gradients, region_offsets
+            np.flatnonzero(gate_gradients > 0),
+            gate_gradients,
+            interleaving_offset_by_region,
         )
         rest = may[is_on[may] & (gate_gradients[may] <= 0)]
-        price = gate_gradients[rest] / self.compute_log_cost_slope(gate_alphas)[rest]
+        price = gate_gradients[rest] / self.compute_log_cost_gradient(gate_alphas)[rest]
         return np.concatenate(
             [first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]]
         )
@@ -374,8 +378,8 @@ class Control:
         self,
         is_on: GateMask,
         gate_gradients: np.ndarray,
-        region_offsets: np.ndarray,
-        max_share_of_group: float,
+        interleaving_offset_by_region: np.ndarray,
+        max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch on, as an ordered array.
 
@@ -386,20 +390,22 @@ class Control:
         region the most negative gradient is first.
 
         is_on, gate_gradients: of all gates [N].
-        region_offsets: a random number in [0, 1) for each region, which shifts its
-        turns in the alternation.
-        max_share_of_group: largest share that may switch of the gates of one kind in
-        one layer, or of all gates, by `options.quota`."""
+        interleaving_offset_by_region: a random number in [0, 1) for each region, which
+        shifts its turns in the alternation.
+        max_switched_share_per_group: largest share that may switch of the gates of one
+        kind in one layer, or of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, np.inf, gate_gradients)
         first = self.interleave_gates_of_regions(
-            np.flatnonzero(gate_gradients < 0), -gate_gradients, region_offsets
+            np.flatnonzero(gate_gradients < 0),
+            -gate_gradients,
+            interleaving_offset_by_region,
         )
         return first[
             np.isin(
                 first,
                 np.concatenate(
-                    self.select_gates_with_largest_gradients(
-                        -gate_gradients, max_share_of_group
+                    self.select_top_gates_per_group(
+                        -gate_gradients, max_switched_share_per_group
                     )
                 ),
             )
@@ -409,7 +415,7 @@ class Control:
         self,
         gate_numbers: GateNumbers,
         gate_priorities: np.ndarray,
-        region_offsets: np.ndarray,
+        interleaving_offset_by_region: np.ndarray,
     ) -> GateNumbers:
         """Return gate indices in an order that alternates between layers and kinds.
 
@@ -421,7 +427,7 @@ class Control:
 
         gate_numbers: indices of the gates to order, from 0 to N - 1.
         gate_priorities: of all gates [N].
-        region_offsets: a random number in [0, 1) for each region."""
+        interleaving_offset_by_region: a random number in [0, 1) for each region."""
         gate_numbers = gate_numbers[
             np.lexsort((-gate_priorities[gate_numbers], self.region[gate_numbers]))
         ]
@@ -429,7 +435,10 @@ class Control:
         number = np.bincount(region, minlength=len(self.sizes))
         place = np.arange(len(gate_numbers)) - (np.cumsum(number) - number)[region]
         return gate_numbers[
-            np.argsort((place + region_offsets[region]) / number[region], kind="stable")
+            np.argsort(
+                (place + interleaving_offset_by_region[region]) / number[region],
+                kind="stable",
+            )
         ]
 
     def select_gates_to_switch(
@@ -496,7 +505,7 @@ class Control:
             self.full * self.options.ratio,
             self.options.tolerance,
         ):
-            wish = self.replace_near_zero_gradients(average_gradients)
+            wish = self.replace_small_gradients_by_infinity(average_gradients)
             leaving = self.order_gates_to_switch_off(
                 on, gate_alphas, wish, np.full(len(self.sizes), 0.5), 1.0
             )
@@ -565,7 +574,7 @@ def sample_random_gates(
     )
 
 
-def sample_random_gates_of_counts(
+def sample_random_gates_per_region(
     gate_count_by_region: dict[Any, int],
     kept_count_of_each_region: list[int],
     seed: int,

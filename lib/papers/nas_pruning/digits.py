@@ -19,7 +19,7 @@ import numpy as np
 from lib.core.names import Absent, derive_seed
 from lib.core.types import Json
 from lib.data import check_digest
-from lib.data.lines import make_content_error
+from lib.data.lines import make_file_content_error
 
 DigitsDescriptor: TypeAlias = Json  # {"kind", "digest"}.
 # {"train", "test": (images uint8 [N, height, width], labels int64 [N])}.
@@ -114,7 +114,7 @@ def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.nda
             .copy()
         )
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise make_content_error(
+        raise make_file_content_error(
             path, error, f"a whole idx file of {dimension_count} dimension(s)"
         ) from None
 

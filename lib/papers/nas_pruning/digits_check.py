@@ -48,7 +48,7 @@ def digits(
     and a hash of the data set.
     perceptron, gates, numerics: fields of the options Perceptron, Gates and
     Numerics."""
-    loop.read_numerics(numerics)
+    loop.apply_numeric_settings(numerics)
     options, gate_options = Perceptron(**perceptron), Gates(**gates)
     arrays = images_of.load_digits_of_descriptor(paths.data_root() / "mnist", images)
     splits = {

@@ -9,7 +9,7 @@ from lib.papers.nas_pruning import recipes
 from lib.papers.points import Method, searched_student_spec
 
 
-def search_spec_at_budget(
+def architecture_search_spec_at_budget(
     profile: str, task: str, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a pruning search at a FLOPs budget.
@@ -21,7 +21,7 @@ def search_spec_at_budget(
     flops_budget_in_twelfths: m, where the pruned network has m/12 of the teacher's
     FLOPs."""
     teacher = grids.teacher_spec(profile, task)
-    return recipes.search_spec(
+    return recipes.architecture_search_spec(
         profile, task, teacher, ratio=flops_budget_in_twelfths / students.HEADS
     )
 
@@ -46,9 +46,11 @@ def random_architecture_spec_at_budget(
 POINTS = {
     "NAS": Method(
         "paper",
-        partial(searched_student_spec, make_search_spec=search_spec_at_budget),
+        partial(
+            searched_student_spec, make_search_spec=architecture_search_spec_at_budget
+        ),
         "found",
-        least=recipes.compute_least_reachable_share,
+        least=recipes.compute_least_reachable_flops_ratio,
     ),
     "Random": Method(
         "control",
@@ -56,6 +58,6 @@ POINTS = {
             searched_student_spec, make_search_spec=random_architecture_spec_at_budget
         ),
         "found",
-        least=recipes.compute_least_reachable_share,
+        least=recipes.compute_least_reachable_flops_ratio,
     ),
 }

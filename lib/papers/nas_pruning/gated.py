@@ -35,8 +35,8 @@ REPORTED = {
 }
 
 
-def masked_flops(
-    shape: Shape, mask_of_every_part: float = 1.0, token_count: int = TOKENS
+def count_masked_encoder_flops(
+    shape: Shape, mask_of_heads_and_neurons: float = 1.0, token_count: int = TOKENS
 ) -> float:
     """Return the FLOPs of an encoder where all heads and neurons have the same mask.
 
@@ -45,11 +45,11 @@ def masked_flops(
     checked. Counted are the matrix products and the pooler, for one sequence.
 
     shape: sizes of the encoder.
-    mask_of_every_part: from 0 to 1; 1 is the whole encoder.
+    mask_of_heads_and_neurons: from 0 to 1; 1 is the whole encoder.
     token_count: T, the length of the sequence."""
     width = {
-        "heads": mask_of_every_part * shape.heads,
-        "ffn": mask_of_every_part * shape.ffn,
+        "heads": mask_of_heads_and_neurons * shape.heads,
+        "ffn": mask_of_heads_and_neurons * shape.ffn,
     }
     return flops(
         shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, token_count
@@ -78,7 +78,9 @@ def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
     return layer(hidden_size, hidden_size, 0, 0, 1, token_count)
 
 
-def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
+def compute_flops_share_by_part(
+    shape: Shape, token_count: int = TOKENS
+) -> dict[str, float]:
     """Return the share of an encoder's FLOPs, 0 to 1, of each kind of matrix product.
 
     The keys are "projections" (queries, keys, values and output), "attention products"
@@ -97,6 +99,6 @@ def shares(shape: Shape, token_count: int = TOKENS) -> dict[str, float]:
         "pooler": 2 * h * h,
     }
     return {
-        name: part / masked_flops(shape, token_count=token_count)
+        name: part / count_masked_encoder_flops(shape, token_count=token_count)
         for name, part in parts.items()
     }

@@ -160,7 +160,7 @@ class GateSearch(GateTraining):
             run,
             model,
             alphas,
-            *count_gates_and_make_flops(model, options.regions),
+            *make_gate_costs(model, options.regions),
             options,
         )
 
@@ -201,9 +201,7 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
             tensor.copy_(torch.from_numpy(values_of_tensor))
 
 
-def count_gates_and_make_flops(
-    model: PreTrainedModel, gate_kinds: Iterable[str]
-) -> GateCosts:
+def make_gate_costs(model: PreTrainedModel, gate_kinds: Iterable[str]) -> GateCosts:
     """Return how many gates a model can have, and a function for its FLOPs with masks.
 
     A gate is a trained mask on a head, a neuron or another part. The GateCosts that is
@@ -214,7 +212,7 @@ def count_gates_and_make_flops(
     gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(get_layers(model)):
-        planned = gates.plan_gates(layer, gate_kinds)
+        planned = gates.plan_gates_by_kind(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         layer_widths.append(
             {kind: count_layer_parts_by_kind(layer)[kind] for kind in ("heads", "ffn")}

@@ -54,7 +54,7 @@ def list_epochs_to_target_flops(
     return epochs
 
 
-def list_final_flops_deviations(
+def list_final_flops_standard_deviations(
     runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> list[float]:
     """Return for each run how much the FLOPs of its pruning search still fluctuate.
@@ -87,6 +87,7 @@ MEASURES = {
     "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
     "size": Measure("times the target", "before_trim / target", null=1.0),
     "swing": Measure(
-        "points of FLOPs, from step to step", by_run=list_final_flops_deviations
+        "points of FLOPs, from step to step",
+        by_run=list_final_flops_standard_deviations,
     ),
 }

@@ -17,8 +17,12 @@ from lib.core.options import Targets
 from lib.model.parts import get_layers, get_surgery_operations
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
-from lib.train.matching import Match, build_matching_loss_of_teacher, map_layers
-from lib.train.objectives import TaskTraining, build_target_objective
+from lib.train.matching import (
+    Match,
+    build_matching_loss_running_teacher,
+    pair_student_with_teacher_layers,
+)
+from lib.train.objectives import TaskTraining, build_label_or_teacher_objective
 
 
 def make_objective(
@@ -40,7 +44,9 @@ def make_objective(
     if options.kind == "two_stage":
         return make_two_stage_objective(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
-    return build_target_objective(training, model, Targets("soft" if soft else "hard"))
+    return build_label_or_teacher_objective(
+        training, model, Targets("soft" if soft else "hard")
+    )
 
 
 def make_logit_error_objective(
@@ -55,13 +61,17 @@ def make_logit_error_objective(
     model: the model that is trained."""
     teacher = training.teacher_logits
 
-    def loss(batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
+    def compute_loss_terms(
+        batch: loop.Batch, training_row_numbers: np.ndarray
+    ) -> dict[str, Tensor]:
         made = loop.compute_logits(model, batch).float()
         return {
-            "loss": nn.functional.mse_loss(made, teacher[row_numbers].to(made.device))
+            "loss": nn.functional.mse_loss(
+                made, teacher[training_row_numbers].to(made.device)
+            )
         }
 
-    return nullcontext(loss)
+    return nullcontext(compute_loss_terms)
 
 
 @contextmanager
@@ -80,7 +90,9 @@ def make_hidden_state_objective(
 
     training: the task's rows and the teacher."""
     teacher, _ = training.teacher
-    pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
+    pairs = pair_student_with_teacher_layers(
+        len(get_layers(student)), len(get_layers(teacher))
+    )
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
     mask, between = options.mask, narrow != wide
     matches = [
@@ -90,7 +102,7 @@ def make_hidden_state_objective(
     if options.attention:
         heads, over = (
             list_kept_teacher_heads(student),
-            losses.compute_attention_error_over_keys,
+            losses.compute_attention_error_masking_keys,
         )
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
@@ -101,7 +113,9 @@ def make_hidden_state_objective(
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
         yield held.enter_context(
-            build_matching_loss_of_teacher(student, teacher, matches, training.numerics)
+            build_matching_loss_running_teacher(
+                student, teacher, matches, training.numerics
+            )
         )
 
 
@@ -139,8 +153,10 @@ class LossSwitchedHalfway(loop.Callback):
     def before_forward_pass(self, step: int, step_count: int) -> None:
         self.now = self.first if step < step_count // 2 else self.later
 
-    def __call__(self, batch: loop.Batch, row_numbers: np.ndarray) -> dict[str, Tensor]:
-        return self.now(batch, row_numbers)
+    def __call__(
+        self, batch: loop.Batch, training_row_numbers: np.ndarray
+    ) -> dict[str, Tensor]:
+        return self.now(batch, training_row_numbers)
 
 
 def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lib.core.memo import reuse_result
+from lib.core.memo import cache_result_within_block
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -71,17 +71,19 @@ REPORTED: Json = S.REPORTED
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 
-DEVIATIONS = published.read_deviations_by_profile("nas_pruning")
-SMALL_TEACHER = published.read_deviations_by_profile("nas_pruning", "small_teacher")
-DIGITS = published.read_deviations_by_profile("nas_pruning", "digits")
+DEVIATIONS = published.read_deviation_sentences_by_profile("nas_pruning")
+SMALL_TEACHER = published.read_deviation_sentences_by_profile(
+    "nas_pruning", "small_teacher"
+)
+DIGITS = published.read_deviation_sentences_by_profile("nas_pruning", "digits")
 
 
-# f(profile, chosen tasks) -> tasks of a table. Some tables pass another `by_profile`, such
+# f(profile, chosen tasks) -> tasks of a table. Some tables pass other tasks, such
 # as RANDOM, PAIR, TRIO or TEST.
-tasks = partial(grids.select_tasks, by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Some tables pass `by_profile=HEADLINES` or
-# REPEATS.
-seeds = partial(grids.select_seeds, by_profile=SEEDS)
+tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
+# f(profile, chosen seeds) -> seeds of a table. Some tables pass
+# `seeds_by_profile=HEADLINES` or REPEATS.
+seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 
 def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
@@ -96,7 +98,7 @@ def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
     return Gates(ratio=ratio, **GATES | changed_fields)
 
 
-def untrained_spec(profile: str, model: str = MAIN) -> Spec:
+def pretrained_model_spec(profile: str, model: str = MAIN) -> Spec:
     """Return the Spec (description of a run) of a pre-trained encoder, before any task.
 
     It is the model that fine-tuning or distillation starts from. At sizes other than
@@ -118,7 +120,7 @@ def untrained_spec(profile: str, model: str = MAIN) -> Spec:
     return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
 
 
-@reuse_result
+@cache_result_within_block
 def finetuned_unpruned_spec(
     profile: str, task: str, model: str = MAIN, epoch_count: int | None = None
 ) -> Spec:
@@ -137,10 +139,10 @@ def finetuned_unpruned_spec(
         TEACHER, profile, task, () if task in TEN else LONG, epochs=epoch_count
     )
     spec = grids.teacher_spec(profile, task, train=train)
-    return replace(spec, inputs={"start": untrained_spec(profile, model)})
+    return replace(spec, inputs={"start": pretrained_model_spec(profile, model)})
 
 
-@reuse_result
+@cache_result_within_block
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
 ) -> Spec:
@@ -155,7 +157,7 @@ def distilled_spec(
     model: name of the TinyBERT, such as "TinyBERT-4L".
     epochs_of_stages: epochs of the two stages; () means those of the profile."""
     start, guide = (
-        untrained_spec(profile, model),
+        pretrained_model_spec(profile, model),
         finetuned_unpruned_spec(profile, task, "BERT-base"),
     )
     more = profile == "paper"
@@ -192,7 +194,7 @@ def make_train_settings(
     return grids.adapt_options_to_reader_data(profile, replace(train, **few | changes))
 
 
-def make_search_rows_descriptor(profile: str, task: str) -> Json:
+def make_pruning_data_descriptor(profile: str, task: str) -> Json:
     """Return a dict that says which rows searches and pruned models train on.
 
     It names the data set of the task, with a digest of all its rows, and the number of
@@ -205,7 +207,7 @@ def make_search_rows_descriptor(profile: str, task: str) -> Json:
     return grids.make_profile_data_descriptor(profile, task)
 
 
-def make_states_objective(
+def make_hidden_state_objective_settings(
     profile: str, objective_kind: Literal["intermediate", "two_stage"] = "intermediate"
 ) -> Objective:
     """Return the settings of the loss on a teacher's states and attention scores.
@@ -219,26 +221,26 @@ def make_states_objective(
 
 
 def augmentation_spec_or_none(
-    profile: str, task: str, is_augmented: bool = True
+    profile: str, task: str, is_augmentation_requested: bool = True
 ) -> Spec | None:
     """Return the Spec (description of a run) that augments training rows, or None.
 
     The rows are those on which searches and pruned models of the task are trained. The
-    result is None where `is_augmented` is false, so that it can be passed on as an
-    optional input of a run.
+    result is None where `is_augmentation_requested` is false, so that it can be passed
+    on as an optional input of a run.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return (
         grids.augmented_rows_spec(
-            profile, task, make_search_rows_descriptor(profile, task)
+            profile, task, make_pruning_data_descriptor(profile, task)
         )
-        if is_augmented
+        if is_augmentation_requested
         else None
     )
 
 
-@reuse_result
-def search_spec(
+@cache_result_within_block
+def architecture_search_spec(
     profile: str,
     task: str,
     initial_model: Spec | None = None,
@@ -280,7 +282,7 @@ def search_spec(
     args = grids.make_common_run_arguments(
         profile,
         task,
-        make_search_rows_descriptor(profile, task),
+        make_pruning_data_descriptor(profile, task),
         gates=make_gate_settings(**gate_settings),
         **args,
     )
@@ -292,7 +294,7 @@ def search_spec(
     )
 
 
-@reuse_result
+@cache_result_within_block
 def random_architecture_spec(
     initial_model: Spec,
     search_with_same_sizes: Spec | None = None,
@@ -315,7 +317,7 @@ def random_architecture_spec(
     )
 
 
-@reuse_result
+@cache_result_within_block
 def two_stage_distillation_spec(
     profile: str,
     task: str,
@@ -340,7 +342,7 @@ def two_stage_distillation_spec(
     epochs_of_stages: epochs of the two stages; () means those of the profile.
     second_stage_objective: the loss of the last stage, by default on logits."""
     args = grids.make_common_run_arguments(
-        profile, task, make_search_rows_descriptor(profile, task)
+        profile, task, make_pruning_data_descriptor(profile, task)
     )
     one, two = (
         args | {"train": make_train_settings(settings, profile, task, epochs=number)}
@@ -353,7 +355,10 @@ def two_stage_distillation_spec(
         "augmented": augmentation_spec_or_none(profile, task, is_augmented),
     }
     architecture = Output("search", "architecture") if architecture_search else None
-    one |= {"objective": make_states_objective(profile), "architecture": architecture}
+    one |= {
+        "objective": make_hidden_state_objective_settings(profile),
+        "architecture": architecture,
+    }
     first = Spec(
         "retrain", one, inputs | {"start": initial_model, "search": architecture_search}
     )
@@ -364,7 +369,7 @@ def two_stage_distillation_spec(
     )
 
 
-@reuse_result
+@cache_result_within_block
 def pruned_spec(
     profile: str,
     task: str,
@@ -389,7 +394,7 @@ def pruned_spec(
     search_settings: further arguments of `search_spec`, such as the target FLOPs
     `ratio`."""
     fine_tuned = finetuned_unpruned_spec(profile, task, model)
-    search = search_spec(
+    search = architecture_search_spec(
         profile, task, fine_tuned, objective=objective, **search_settings
     )
     return two_stage_distillation_spec(
@@ -402,8 +407,8 @@ def pruned_spec(
     )
 
 
-@reuse_result
-def random_architecture_retrained_spec(
+@cache_result_within_block
+def retrained_random_architecture_spec(
     profile: str,
     task: str,
     keeps_searched_sizes: bool = False,
@@ -426,7 +431,7 @@ def random_architecture_retrained_spec(
     `ratio`."""
     fine_tuned = finetuned_unpruned_spec(profile, task)
     search = (
-        search_spec(
+        architecture_search_spec(
             profile,
             task,
             fine_tuned,
@@ -453,8 +458,8 @@ def random_architecture_retrained_spec(
     )
 
 
-@reuse_result
-def magnitude_spec(
+@cache_result_within_block
+def magnitude_pruned_spec(
     profile: str,
     task: str,
     kept_share: float,
@@ -475,7 +480,7 @@ def magnitude_spec(
     learns_from_teacher: whether each round learns the logits of the dense fine-tuned
     model, as a searched network does, instead of the labels."""
     check_known_name("kept share", kept_share, ROUNDS[profile])
-    origin = untrained_spec(profile, model)
+    origin = pretrained_model_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = teacher = replace(dense, inputs={"start": origin})
@@ -493,7 +498,7 @@ def magnitude_spec(
     return spec
 
 
-@reuse_result
+@cache_result_within_block
 def model_spec(profile: str, task: str, model_label: str) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 
@@ -517,18 +522,18 @@ def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") 
     return f"{100 * flops_ratio:.0f} % {method_or_model}"
 
 
-def sample_model_entry_for_latency(
-    flops_ratio: float, shape_of_whole_model: str
+def make_random_pruned_model_config(
+    flops_ratio: float, unpruned_shape_name: str
 ) -> Json:
     """Return a random pruned model as a description for a measurement of speed.
 
-    The result is {"shape": `shape_of_whole_model`, "surgery": [operation that prunes
+    The result is {"shape": `unpruned_shape_name`, "surgery": [operation that prunes
     it]}. The measurement builds the model with random weights and times its forward
     passes.
 
     flops_ratio: FLOPs of the pruned model as a share of the whole model's, 0 to 1.
-    shape_of_whole_model: a key of lib.stats.cost.SHAPES, such as "tinybert-4"."""
-    full = SHAPES[shape_of_whole_model]
+    unpruned_shape_name: a key of lib.stats.cost.SHAPES, such as "tinybert-4"."""
+    full = SHAPES[unpruned_shape_name]
     widths = {"heads": full.heads, "ffn": full.ffn}
     number = {
         (layer, kind): n for layer in range(full.layers) for kind, n in widths.items()
@@ -540,12 +545,12 @@ def sample_model_entry_for_latency(
     parts = np.split(on, np.cumsum([*number.values()])[:-1])
     left = [np.flatnonzero(part).tolist() for part in parts]
     return {
-        "shape": shape_of_whole_model,
+        "shape": unpruned_shape_name,
         "surgery": [{"op": "keep", "heads": left[::2], "neurons": left[1::2]}],
     }
 
 
-def compute_least_reachable_share(profile: str) -> float:
+def compute_least_reachable_flops_ratio(profile: str) -> float:
     """Return the smallest share of an encoder's FLOPs that a pruning search can reach.
 
     It is that of one head and one neuron in each layer, plus the pooler, from 0 to 1.
@@ -558,7 +563,7 @@ def compute_least_reachable_share(profile: str) -> float:
         encoder.hidden // encoder.heads,
         [{"heads": 1, "ffn": 1}] * encoder.layers,
     )
-    return one / gated.masked_flops(encoder)
+    return one / gated.count_masked_encoder_flops(encoder)
 
 
 def select_reachable_flops_ratios(
@@ -574,7 +579,7 @@ def select_reachable_flops_ratios(
     differentiable NAS."""
     requested_ratios, low = (
         requested_ratios or RATIOS,
-        compute_least_reachable_share(profile),
+        compute_least_reachable_flops_ratio(profile),
     )
     reachable_ratios = [
         ratio

@@ -65,7 +65,7 @@ def make_pruned_model_rows(
         m for m in model_labels if (m, str(profile)) != ("BERT-Mini", "mini")
     ]
     tasks, seeds = (
-        nas.tasks(profile, tasks, by_profile=nas.TEST),
+        nas.tasks(profile, tasks, tasks_by_profile=nas.TEST),
         nas.seeds(profile, seeds),
     )
     return [
@@ -80,7 +80,9 @@ def make_pruned_model_rows(
     ]
 
 
-def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> ScoreTable:
+def tabulate_search_results(
+    runs_frame: pd.DataFrame, column_group_heading: str
+) -> ScoreTable:
     """Return {model: {(source, column): text}}, a table of how pruning searches ended.
 
     Its columns are the share of the FLOPs in per cent before and after the final
@@ -89,7 +91,8 @@ def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> Score
     model. What a random draw lacks is a dash.
 
     runs_frame: a line for each search or random draw, with its metrics.
-    source_name: the heading above the columns, such as that of a size of experiment."""
+    column_group_heading: the heading above the columns, such as that of a size of
+    experiment."""
     shares: Any = 100 * runs_frame.filter(["before_trim", "ratio"])
     runs_frame = runs_frame.assign(**shares)
     columns = {
@@ -99,7 +102,7 @@ def tabulate_search_results(runs_frame: pd.DataFrame, source_name: str) -> Score
     }
     return {
         model: {
-            (source_name, name): compare.format_mean_and_deviation(part[key])
+            (column_group_heading, name): compare.format_mean_and_deviation(part[key])
             if key in part
             else "–"
             for name, key in columns.items()
@@ -121,7 +124,7 @@ def list_measured_score_tables(
     columns: the metrics that are shown."""
     frames = [
         (search_runs.find_frame(scale), source)
-        for source, _, scale in retrained_runs.source_frames
+        for source, _, scale in retrained_runs.result_frames_with_source
     ]
     return [
         *retrained_runs.tabulate_scores_by_task(columns),
@@ -129,7 +132,7 @@ def list_measured_score_tables(
     ]
 
 
-def show_scores(
+def show_score_table(
     page: Page,
     runs: Runs,
     search_runs: Runs,
@@ -145,7 +148,7 @@ def show_scores(
     runs, search_runs: results of the pruned networks, and of the searches.
     printed_scores: {model: {("published", column): value}}; () for none.
     caption: None makes one that names the examples that are scored."""
-    caption = caption or runs.make_caption(
+    caption = caption or runs.make_score_table_caption(
         closing_text="; share of the FLOPs before and after the final trim"
     )
     page.show_table(
@@ -156,11 +159,11 @@ def show_scores(
     )
 
 
-def draw_gains(
+def show_gains_forest_plot(
     page: Page,
     runs: Runs,
-    baseline_model: str,
-    gain_label: str,
+    model_name: str,
+    axis_label: str,
     columns: Sequence[Column] = nas.COLUMNS,
 ) -> None:
     """Draw on a report page how much higher one model scores than each other model.
@@ -169,13 +172,13 @@ def draw_gains(
 
     page: the page that is being made.
     runs: results of all models that are compared.
-    baseline_model: the model from which the others are subtracted.
-    gain_label: label of the axis, with the unit.
+    model_name: the model from which the others are subtracted.
+    axis_label: label of the axis, with the unit.
     columns: the metrics that are compared."""
     page.show_forest_plot(
-        runs.estimate_differences_to_other_models(baseline_model, columns),
-        axis_label=gain_label,
-        name="gains",
+        runs.estimate_differences_to_other_models(model_name, columns),
+        axis_label=axis_label,
+        file_suffix="gains",
     )
 
 
@@ -207,14 +210,16 @@ def show_test_score_table(
         "change in %": change,
     }
     more = ", share of the FLOPs before and after the trim"
-    show_scores(page, runs, search_runs, printed, runs.make_caption("test", more))
+    show_score_table(
+        page, runs, search_runs, printed, runs.make_score_table_caption("test", more)
+    )
     page.show_remarks(
         published.list_transcription_corrections(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_sharing_runs(str(page.reader_profile), model_labels[0])
-    encoder = grids.get_encoder_name(str(page.reader_profile))
+    same = list_models_with_same_runs(str(page.reader_profile), model_labels[0])
+    encoder = grids.get_encoder_display_name(str(page.reader_profile))
     place = f"{encoder} in the place of {model_labels[0]}" if same else model_labels[0]
     others = " and ".join(m for m in same if m != model_labels[0])
     text = f"{encoder} takes the place of {others} too, so its runs count once."
@@ -241,10 +246,10 @@ def show_test_score_table(
     if model_labels[0] in same[:1] or not same:
         page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
     else:
-        page.add_difference_sentences(estimates, label)
+        page.add_difference_sentences_to_answer(estimates, label)
 
 
-def list_models_sharing_runs(profile: str, model: str) -> list[str]:
+def list_models_with_same_runs(profile: str, model: str) -> list[str]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
     The tables are those of the report on pruning by differentiable NAS. In a small
@@ -256,7 +261,7 @@ def list_models_sharing_runs(profile: str, model: str) -> list[str]:
     model: name of a whole model, such as "BERT-base"."""
     if model not in TESTED:  # BERT-Mini, which shares runs with no other model.
         return []
-    task, *_ = nas.tasks(profile, (), by_profile=nas.TEST)
+    task, *_ = nas.tasks(profile, (), tasks_by_profile=nas.TEST)
     spec = nas.model_spec(profile, task, model)
     same = [m for m in TESTED if nas.model_spec(profile, task, m) == spec]
     return same if len(same) > 1 else []

@@ -18,7 +18,7 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_target_objective
+from lib.train.objectives import build_label_or_teacher_objective
 
 
 def nas_search(
@@ -103,7 +103,7 @@ def imp(
     if objective:
         learned = make_objective(training, model, Objective(**objective))
     else:
-        learned = build_target_objective(training, model, Targets("hard"))
+        learned = build_label_or_teacher_objective(training, model, Targets("hard"))
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 

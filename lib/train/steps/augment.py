@@ -43,15 +43,15 @@ def augment(
     augment: settings: sentences to draw, probability of a replacement, number of
     candidates.
     numerics: dtype, number of threads and device."""
-    arithmetic, options = loop.read_numerics(numerics), Augment(**augment)
-    if sources.task(data["source"], data["task"]).span:
+    arithmetic, options = loop.apply_numeric_settings(numerics), Augment(**augment)
+    if sources.find_task_by_name(data["source"], data["task"]).span:
         raise Refused(
             f"{data['task']} cannot be augmented: its answers are places in the text"
         )
     split = sources.load(data, run.seed)["train"]
     source = words.WordReplacer(run.inputs["language_model"].model_folder)
     texts = [*split.a, *(split.b or [])]
-    candidate_ids, report = collect_candidates(
+    candidate_ids, report = collect_replacement_candidates(
         run, texts, source, options.candidates, arithmetic
     )
     counts = []
@@ -74,7 +74,7 @@ class CandidatesAndMetrics(NamedTuple):
     metrics: Metrics
 
 
-def collect_candidates(
+def collect_replacement_candidates(
     run: Scratch,
     texts: list[str],
     replacer: words.WordReplacer,
@@ -140,7 +140,7 @@ def iterate_row_variants(
             [s[i] for s in sides],
         )
         yield [
-            words.sample_variants(
+            words.sample_text_variants(
                 text, replacer, candidates_by_text[text], augment_settings, dice
             )
             for text in texts

@@ -27,9 +27,9 @@ from lib.train.loop import SettingsJson
 from lib.train.matching import (
     Match,
     build_matching_loss,
-    build_matching_loss_of_teacher,
-    map_layers,
-    read_states_from_disk,
+    build_matching_loss_running_teacher,
+    build_teacher_forward_from_disk,
+    pair_student_with_teacher_layers,
     write_hidden_states,
 )
 
@@ -106,7 +106,12 @@ class DistillationMetrics(loop.Callback):
         arrays, before and after a training, tell how far the weights moved. The array
         is empty without ghost modules."""
         taps = [
-            kernel.compute_normalised_taps().detach().cpu().numpy().ravel().copy()
+            kernel.compute_normalised_kernel_weights()
+            .detach()
+            .cpu()
+            .numpy()
+            .ravel()
+            .copy()
             for kernel in self.kernels
         ]
         return np.concatenate(taps) if taps else np.zeros(0)
@@ -125,10 +130,10 @@ class DistillationMetrics(loop.Callback):
         return metrics | moved
 
 
-def list_matches(
+def list_hidden_state_matches(
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
-    distil: Distil,
+    distil_settings: Distil,
 ) -> list[Match]:
     """Return which hidden states GhostBERT's distillation loss L_distill compares.
 
@@ -136,12 +141,14 @@ def list_matches(
     layer, the outputs of attention and feed-forward block (section 2.3). A Match has a
     kind of state, pairs of layers and a distance.
 
-    distil: settings: whether padded tokens are left out."""
-    pairs = map_layers(len(get_layers(student)), len(get_layers(teacher)))
+    distil_settings: settings: whether padded tokens are left out."""
+    pairs = pair_student_with_teacher_layers(
+        len(get_layers(student)), len(get_layers(teacher))
+    )
     return [
-        Match("embedding", "embedding", mask=distil.mask),
-        Match("attention", "attention", pairs, distil.mask),
-        Match("ffn", "ffn", pairs, distil.mask),
+        Match("embedding", "embedding", mask=distil_settings.mask),
+        Match("attention", "attention", pairs, distil_settings.mask),
+        Match("ffn", "ffn", pairs, distil_settings.mask),
     ]
 
 
@@ -149,7 +156,7 @@ def build_distillation_objective(
     training: TaskTraining,
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
-    distil: Distil,
+    distil_settings: Distil,
 ) -> AbstractContextManager[loop.Loss]:
     """Make GhostBERT's distillation loss L_distill, a distance between hidden states.
 
@@ -159,15 +166,17 @@ def build_distillation_objective(
     augmentation.
 
     training: the rows, the run with its inputs (earlier results), and the dtype.
-    distil: settings: whether padded tokens are left out."""
-    comparisons = list_matches(student, teacher, distil)
+    distil_settings: settings: whether padded tokens are left out."""
+    comparisons = list_hidden_state_matches(student, teacher, distil_settings)
     if "states" not in training.run.inputs:
-        return build_matching_loss_of_teacher(
+        return build_matching_loss_running_teacher(
             student, teacher, comparisons, training.numerics
         )
     path = training.run.inputs["states"].model_folder / "states.safetensors"
     return build_matching_loss(
-        student, read_states_from_disk(path, len(get_layers(teacher))), comparisons
+        student,
+        build_teacher_forward_from_disk(path, len(get_layers(teacher))),
+        comparisons,
     )
 
 

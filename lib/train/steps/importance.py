@@ -44,7 +44,7 @@ def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
     run, options = training.run, Importance(**importance)
     model, tokenizer = training.teacher
     split = training.splits[options.split]
-    rows, _ = heads.encode_rows(
+    rows, _ = heads.encode_rows_and_make_scorer(
         tokenizer, split, training.task, options.max_length, training.span
     )
     rank = compute_importance_by_method if options.by else compute_taylor_importance
@@ -58,7 +58,7 @@ def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
 def compute_taylor_importance(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
-    options: Importance,
+    importance_settings: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Importances:
@@ -76,7 +76,7 @@ def compute_taylor_importance(
     from an architecture search may have.
 
     encoded: the tokenised rows with labels, over whose loss the gradients are taken.
-    options: settings, such as the size of a batch.
+    importance_settings: settings, such as the size of a batch.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
@@ -104,11 +104,14 @@ def compute_taylor_importance(
             def scale_head_outputs(
                 module: torch.nn.Module,
                 inputs: tuple[torch.Tensor, ...],
-                factor: torch.Tensor = factor,
-                size: int = attention.self.attention_head_size,
+                head_factors: torch.Tensor = factor,
+                head_size: int = attention.self.attention_head_size,
             ) -> tuple[torch.Tensor]:
                 # Scaling a head's context is the same as scaling its attention weights.
-                return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
+                return (
+                    inputs[0]
+                    * head_factors.repeat_interleave(head_size).to(inputs[0].dtype),
+                )
 
             held.enter_context(
                 attention.output.dense.register_forward_pre_hook(scale_head_outputs)
@@ -119,10 +122,10 @@ def compute_taylor_importance(
             len(layers), layers[0].intermediate.dense.out_features
         )
         for loss in iterate_batch_losses(
-            model, encoded, options, numerics, report_progress
+            model, encoded, importance_settings, numerics, report_progress
         ):
             gradients = torch.autograd.grad(loss, watched)
-            if options.cumulative:
+            if importance_settings.cumulative:
                 before = running or [0] * len(gradients)
                 gradients = running = [
                     a + b for a, b in zip(gradients, before, strict=True)
@@ -144,7 +147,7 @@ def compute_taylor_importance(
 def compute_importance_by_method(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
-    options: Importance,
+    importance_settings: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Importances:
@@ -156,22 +159,24 @@ def compute_importance_by_method(
     model is set to eval mode and gets gradients of the loss, summed over all batches.
 
     encoded: the tokenised rows with labels, over which the loss is taken.
-    options: settings: the method, and the size of a batch.
+    importance_settings: settings: the method, and the size of a batch.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
     for loss in iterate_batch_losses(
-        model, encoded, options, numerics, report_progress
+        model, encoded, importance_settings, numerics, report_progress
     ):
         loss.backward()
-    return Importances(*import_method(options.by).compute_importance_scores(model))
+    return Importances(
+        *import_method(importance_settings.by).compute_importance_scores(model)
+    )
 
 
 def iterate_batch_losses(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
-    options: Importance,
+    importance_settings: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None],
 ) -> Iterator[torch.Tensor]:
@@ -181,12 +186,12 @@ def iterate_batch_losses(
     are ranked.
 
     encoded: the tokenised rows with labels.
-    options: settings, of which the size of a batch is read.
+    importance_settings: settings, of which the size of a batch is read.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
     assert encoded.labels is not None
-    for start in range(0, len(encoded), options.batch):
-        chosen = range(start, min(start + options.batch, len(encoded)))
+    for start in range(0, len(encoded), importance_settings.batch):
+        chosen = range(start, min(start + importance_settings.batch, len(encoded)))
         batch = make_batch(encoded, chosen, device=loop.get_device())
         with loop.use_dtype(numerics):
             logits = loop.compute_logits(model, batch)

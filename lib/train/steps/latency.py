@@ -52,7 +52,7 @@ def latency(
     published architecture in lib.stats.cost.SHAPES}}, encoders with random weights.
     "surgery" may list operations on them, such as {"op": "cut", "heads": 3}.
     runs: the number of timed turns."""
-    arithmetic = loop.read_numerics(numerics)
+    arithmetic = loop.apply_numeric_settings(numerics)
     torch.manual_seed(run.seed)
     made = {
         name: build_random_encoder(description)
@@ -105,20 +105,22 @@ def read_wall_and_cpu_seconds() -> np.ndarray:
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def build_random_encoder(model_entry: Json) -> transformers.PreTrainedModel:
+def build_random_encoder(
+    architecture_description: Json,
+) -> transformers.PreTrainedModel:
     """Build an encoder with random weights, to time it.
 
     Its latency does not depend on the weights.
 
-    model_entry: {"net": JSON of an EfficientBERT architecture} or {"shape": name of a
-    published architecture in lib.stats.cost.SHAPES}; "surgery" may list operations on
-    it, such as {"op": "cut", "heads": 3}, which prunes it."""
-    if "net" in model_entry:
-        model = supernet.build_model_of_net(model_entry["net"])
+    architecture_description: {"net": JSON of an EfficientBERT architecture} or
+    {"shape": name of a published architecture in lib.stats.cost.SHAPES}; "surgery" may
+    list operations on it, such as {"op": "cut", "heads": 3}, which prunes it."""
+    if "net" in architecture_description:
+        model = supernet.build_model_of_net(architecture_description["net"])
     else:
         model = transformers.AutoModel.from_config(
-            build_transformers_config(SHAPES[model_entry["shape"]])
+            build_transformers_config(SHAPES[architecture_description["shape"]])
         )
-    for op in model_entry.get("surgery", ()):
+    for op in architecture_description.get("surgery", ()):
         apply_surgery(model, op)
     return model

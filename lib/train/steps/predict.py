@@ -30,18 +30,20 @@ def predict(
     numerics: dtype, number of threads and device.
     digest: the digest of the test rows when the run was planned.
     span: settings that say how passages are cut, for a task of answer spans."""
-    arithmetic, training = loop.read_numerics(numerics), Train(**train)
+    arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
     split = sources.read_split(data["source"], data["task"], "test")
     sources.check_digest(
         "the test file", sources.digest_splits({"rows": split}), digest
     )
     task = sources.find_described_task(data)
-    model, tokenizer = heads.load_network(
+    model, tokenizer = heads.load_task_model_and_tokenizer(
         run.inputs["model"].model_folder, task, 0.0, run.seed
     )
-    rows, marks = heads.encode_rows(tokenizer, split, task, training.max_length, span)
+    rows, marks = heads.encode_rows_and_make_scorer(
+        tokenizer, split, task, training.max_length, span
+    )
     metrics, arrays = marks(
-        loop.predict(model, rows, arithmetic, pad_to=training.pad_to)
+        loop.predict_logits(model, rows, arithmetic, pad_to=training.pad_to)
     )
     run.save_arrays("test", **arrays)
     return metrics | {"test_rows": len(split)}

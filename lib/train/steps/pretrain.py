@@ -67,10 +67,10 @@ def pretrain(
     train: settings of the training. None keeps random weights, as a control without
     pre-training."""
     arithmetic, training = (
-        loop.read_numerics(numerics),
+        loop.apply_numeric_settings(numerics),
         Train(**train) if train else None,
     )
-    tokenizer = write_tokenizer(run.folder / "vocabulary")
+    tokenizer = write_grammar_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(derive_seed(run.seed, "init"))
     layers, hidden, heads, ffn = (
@@ -106,7 +106,7 @@ def pretrain(
     return result | count_parameters(network) | {"vocabulary": len(tokenizer)}
 
 
-def write_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
+def write_grammar_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
     """Write a BERT tokenizer for generated text to a folder, and return it.
 
     It has one token for each word form of the grammar that generates the text
@@ -183,7 +183,7 @@ def build_pretraining_loss(
     first."""
 
     def compute_loss(
-        batch: dict[str, torch.Tensor], rows: np.ndarray
+        batch: dict[str, torch.Tensor], training_row_numbers: np.ndarray
     ) -> dict[str, torch.Tensor]:
         masked, true_ids, chosen = mask_tokens(batch, tokenizer, masking_shares)
         out = get_encoder(network)(**masked)
@@ -192,7 +192,7 @@ def build_pretraining_loss(
         parts = {
             "masked": functional.cross_entropy(words.float(), true_ids),
             "next": functional.cross_entropy(
-                which, next_sentence_labels[rows].to(which.device)
+                which, next_sentence_labels[training_row_numbers].to(which.device)
             ),
         }
         return {"loss": parts["masked"] + parts["next"], **parts}

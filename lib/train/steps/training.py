@@ -6,9 +6,9 @@ from lib.model import backbone, compact
 from lib.model.parts import count_parameters
 from lib.model.surgery import apply_surgery
 from lib.stats.metrics import Metrics
-from lib.train.learn import TaskTraining, save_predictions, train_and_save
+from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_target_objective
+from lib.train.objectives import build_label_or_teacher_objective
 
 
 def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
@@ -25,7 +25,9 @@ def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
     both."""
     model = training.load_start_model()
     return train_and_save(
-        training, model, build_target_objective(training, model, Targets(**targets))
+        training,
+        model,
+        build_label_or_teacher_objective(training, model, Targets(**targets)),
     ) | count_parameters(model)
 
 
@@ -40,7 +42,9 @@ def quantise(training: TaskTraining) -> Metrics:
     (an earlier result) is the model."""
     model = training.load_start_model()
     apply_surgery(model, {"op": "int8"})
-    result = save_predictions(training.run, training.build_split_scorers(model))
+    result = score_and_save_predictions(
+        training.run, training.build_split_scorers(model)
+    )
     backbone.save(model, training.tokenizer, training.run.model_folder)
     return (
         result

@@ -79,7 +79,7 @@ def search_networks(
         score, failed = score_candidate(score_net, candidate)
         seconds = round(time.perf_counter() - began, 3)
         entry = Evaluation(
-            candidate, space.make_duplicate_key(candidate), score, seconds, failed
+            candidate, space.make_deduplication_key(candidate), score, seconds, failed
         )
         append_line_with_digest(
             history_path,

@@ -107,7 +107,7 @@ def mutate_prefix_tokens(
     def pick_at_random(values: Sequence[str]) -> str:
         return values[int(draw_uniform() * len(values))]
 
-    def draw_full_tree(tree_depth: int) -> list[str]:
+    def sample_full_tree_tokens(tree_depth: int) -> list[str]:
         symbols, left = [], [tree_depth]
         while left:
             tree_depth = left.pop()
@@ -120,7 +120,7 @@ def mutate_prefix_tokens(
     position = int(draw_uniform() * len(tokens))
     tokens = (
         tokens[:position]
-        + draw_full_tree(int(draw_uniform() * (DEPTH + 1)))
+        + sample_full_tree_tokens(int(draw_uniform() * (DEPTH + 1)))
         + tokens[find_end_of_subtree(tokens, position) :]
     )
     if len(tokens) > 1:
@@ -148,20 +148,21 @@ def parse_valid_prefix_tokens(
     tokens: list[str],
     hidden_size: int | None = None,
     inner_size: int | None = None,
-    size_mismatch: str = "truncate",
+    size_mismatch_rule: str = "truncate",
 ) -> language.Node | None:
     """Return the syntax tree of an FFN formula's prefix list, or None if not allowed.
 
     A random change of a feed-forward network's formula, such as W2 gelu(W1 x), is
     accepted only if it is allowed. The list may have at most 20 symbols, with W1 and W2
     once each. The tree has a height of 3 to 7 edges and obeys the rules of
-    `check_formula`, such as no activation of an activation. Formulas with wrong widths
-    are rejected before any training, unlike in EfficientBERT's code.
+    `parse_and_check_formula`, such as no activation of an activation. Formulas with
+    wrong widths are rejected before any training, unlike in EfficientBERT's code.
 
     tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     widths unchecked.
-    size_mismatch: what happens to operands of different widths: "truncate" or "pad"."""
+    size_mismatch_rule: what happens to operands of different widths: "truncate" or
+    "pad"."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
         return None
@@ -169,7 +170,7 @@ def parse_valid_prefix_tokens(
     allowed = (
         node
         and low <= language.measure_height(node) <= high
-        and is_valid_formula(node, hidden_size, inner_size, size_mismatch)
+        and is_valid_formula(node, hidden_size, inner_size, size_mismatch_rule)
     )
     return node if allowed else None
 
@@ -181,7 +182,7 @@ def mutate_formula(
     draw_uniform: Callable[[], float],
     hidden_size: int | None = None,
     inner_size: int | None = None,
-    size_mismatch: str = "truncate",
+    size_mismatch_rule: str = "truncate",
 ) -> str:
     """Return a random valid change of the formula of a feed-forward network (FFN).
 
@@ -194,14 +195,15 @@ def mutate_formula(
     draw_uniform: f() -> random number, uniform in [0, 1).
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     widths unchecked.
-    size_mismatch: what happens to operands of different widths: "truncate" or "pad"."""
-    seed = list_prefix_tokens(language.parse(formula))
+    size_mismatch_rule: what happens to operands of different widths: "truncate" or
+    "pad"."""
+    seed = list_prefix_tokens(language.parse_feed_forward_formula(formula))
     for _ in range(max_tries):
         node = parse_valid_prefix_tokens(
             mutate_prefix_tokens(seed, linear_map_count, draw_uniform),
             hidden_size,
             inner_size,
-            size_mismatch,
+            size_mismatch_rule,
         )
         if node:
             return str(node)

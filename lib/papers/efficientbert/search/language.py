@@ -14,23 +14,24 @@ from lib.model.formula import (
     Node,
     X,
     iterate_nodes,
-    parse,
+    parse_feed_forward_formula,
 )
 
 
 def _list_broken_rules(
-    node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch: str
+    node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch_rule: str
 ) -> Iterator[str]:
     """Yield an error message for each rule that the formula of an FFN breaks.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". One
-    rule is that W1 and W2 occur once each (`check_formula` has all). Callers take only
-    the first message, since later checks assume that earlier ones passed, and may fail.
+    rule is that W1 and W2 occur once each (`parse_and_check_formula` has all). Callers
+    take only the first message, since later checks assume that earlier ones passed, and
+    may fail.
 
     node: root of the formula's syntax tree.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None for the
     first leaves out the rules on widths.
-    size_mismatch: "truncate" cuts operands of different widths to the smaller one,
+    size_mismatch_rule: "truncate" cuts operands of different widths to the smaller one,
     "pad" fills up to the larger one."""
     nodes = list(iterate_nodes(node))
     for op in LINEAR:
@@ -65,16 +66,16 @@ def _list_broken_rules(
             if given[0] != takes:
                 yield f"{n.op} takes {takes} channels, its input has {given[0]}"
         elif given:
-            widths[n] = (min if size_mismatch == "truncate" else max)(given)
+            widths[n] = (min if size_mismatch_rule == "truncate" else max)(given)
     if widths[node] != hidden_size:
         yield f"the formula gives {widths[node]} channels, where {hidden_size} go in"
 
 
-def check_formula(
+def parse_and_check_formula(
     formula: str | Node,
     hidden_size: int | None = None,
     inner_size: int | None = None,
-    size_mismatch: str = "truncate",
+    size_mismatch_rule: str = "truncate",
 ) -> Node:
     """Check a feed-forward network's formula and return its syntax tree.
 
@@ -87,10 +88,10 @@ def check_formula(
     formula: text such as "W2 gelu(W1 x)", or its syntax tree.
     hidden_size: d, the channels of x; None leaves the channels unchecked.
     inner_size: e, the channels between W1 and W2.
-    size_mismatch: "truncate" cuts operands of different widths to the smaller one,
+    size_mismatch_rule: "truncate" cuts operands of different widths to the smaller one,
     "pad" fills up to the larger one."""
-    node = parse(str(formula))
-    for said in _list_broken_rules(node, hidden_size, inner_size, size_mismatch):
+    node = parse_feed_forward_formula(str(formula))
+    for said in _list_broken_rules(node, hidden_size, inner_size, size_mismatch_rule):
         raise FormulaError(f"{str(formula)!r}: {said}")
     return node
 
@@ -99,19 +100,22 @@ def is_valid_formula(
     node: Node,
     hidden_size: int | None = None,
     inner_size: int | None = None,
-    size_mismatch: str = "truncate",
+    size_mismatch_rule: str = "truncate",
 ) -> bool:
     """Return whether the search space allows an FFN's formula, given as syntax tree.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". One
-    rule is that W1 and W2 occur once each. `check_formula` has all rules, takes text
-    too, and raises an error.
+    rule is that W1 and W2 occur once each. `parse_and_check_formula` has all rules,
+    takes text too, and raises an error.
 
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     the channels unchecked.
-    size_mismatch: what happens to operands of different widths: "truncate" or "pad"."""
+    size_mismatch_rule: what happens to operands of different widths: "truncate" or
+    "pad"."""
     return (
-        next(_list_broken_rules(node, hidden_size, inner_size, size_mismatch), None)
+        next(
+            _list_broken_rules(node, hidden_size, inner_size, size_mismatch_rule), None
+        )
         is None
     )
 

@@ -8,11 +8,11 @@ a layer, T tokens."""
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from lib.core.names import Refused, check_allowed
+from lib.core.names import Refused, check_value_is_allowed
 from lib.core.options import FACTOR
 from lib.core.types import Json
 from lib.model.formula import Node
-from lib.papers.efficientbert.search.language import check_formula
+from lib.papers.efficientbert.search.language import parse_and_check_formula
 
 # Arguments of count_net_parameters: {"teacher": hidden size, "vocab", "positions",
 # "types": rows of the embedding tables}.
@@ -25,7 +25,7 @@ STACKS = QS = (1, 2, 3, 4)  # The 16 pairs (k, q) that a layer may have in the p
 TEACHER = 768
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
-_checked = lru_cache(maxsize=4096)(check_formula)
+_checked = lru_cache(maxsize=4096)(parse_and_check_formula)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Layer:
         return _checked(self.formula)
 
     @property
-    def width_ratio(self) -> str:
+    def inner_width_share_text(self) -> str:
         """Return the layer's inner width as a share of the full one, as text.
 
         The text is "1", "1/2" and so on; drawings of networks show it."""
@@ -140,7 +140,7 @@ def make_bert(layers: int, hidden_size: int, inner_size: int, heads: int = 12) -
     )
 
 
-def ffn_parameters(hidden_size: int, inner_size: int) -> int:
+def count_ffn_parameters(hidden_size: int, inner_size: int) -> int:
     """Return the number of parameters of one feed-forward network with its LayerNorm.
 
     It is 2de + e + 3d for d hidden and e inner channels, whatever its formula, since
@@ -148,7 +148,7 @@ def ffn_parameters(hidden_size: int, inner_size: int) -> int:
     return 2 * hidden_size * inner_size + inner_size + 3 * hidden_size
 
 
-def attention_parameters(hidden_size: int) -> int:
+def count_attention_parameters(hidden_size: int) -> int:
     """Return the number of parameters of a layer's attention, 4dd + 6d.
 
     Here d is the hidden size. Counted are the query, key, value and output maps with
@@ -182,7 +182,7 @@ def count_embedding_parameters(
 
 def count_net_parameters(
     net: Net,
-    convention: str = "deployable",
+    counting_convention: str = "deployable",
     teacher: int = TEACHER,
     **embedding_sizes: int,
 ) -> int:
@@ -191,18 +191,18 @@ def count_net_parameters(
     Raises Refused for an unknown convention.
 
     net: description of the network, with hidden size d.
-    convention: "deployable" counts embedding and layers. "with pooler" adds the d x d
-    pooler, as BERT is usually counted. "with projection" adds instead the linear map
-    from d to the teacher's hidden size, which is used in distillation alone, as
-    EfficientBERT counts.
+    counting_convention: "deployable" counts embedding and layers. "with pooler" adds
+    the d x d pooler, as BERT is usually counted. "with projection" adds instead the
+    linear map from d to the teacher's hidden size, which is used in distillation alone,
+    as EfficientBERT counts.
     teacher: the teacher's hidden size.
     embedding_sizes: rows of the embedding tables (`vocab`, `positions`, `types`) and
     other arguments of `count_embedding_parameters`."""
-    check_allowed("parameters", "convention", convention, CONVENTIONS)
+    check_value_is_allowed("parameters", "convention", counting_convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
-        attention_parameters(d)
-        + l.stack * ffn_parameters(d, net.count_inner_channels(l))
+        count_attention_parameters(d)
+        + l.stack * count_ffn_parameters(d, net.count_inner_channels(l))
         for l in net.layers
     )
     extra = {
@@ -211,11 +211,13 @@ def count_net_parameters(
         "with projection": d * teacher + teacher,
     }
     return (
-        count_embedding_parameters(net, **embedding_sizes) + encoder + extra[convention]
+        count_embedding_parameters(net, **embedding_sizes)
+        + encoder
+        + extra[counting_convention]
     )
 
 
-def count_macs(
+def count_macs_per_token(
     net: Net, token_count: int = 128, token_embedding_width: int = FACTOR
 ) -> int:
     """Return the multiply-accumulates per token of all matrix products of a network.

@@ -58,7 +58,7 @@ class Evaluation:
     failed: str = ""  # Why it could not be scored; "" where it could.
 
     @property
-    def rank_score(self) -> float:
+    def ranking_score(self) -> float:
         """Return the score by which candidates are ranked.
 
         That of a failed candidate is below all others: a score may be negative, such as
@@ -82,13 +82,13 @@ def propose_candidate(
     if options.method == "evolution" and len(history) >= options.population:
         return mutate_tournament_winner(space, history, seen, options, rng)
     if options.method != "cascade":
-        return draw_candidate_in_region(space, seen, [], options, rng)
+        return sample_candidate_in_region(space, seen, [], options, rng)
     # Imported before `threadpool_limits`, which limits only libraries that are loaded.
     import sklearn.ensemble  # noqa: F401
 
     # On so few rows several threads mostly wait for each other, up to 20 times as long.
     with threadpool_limits(1):
-        return draw_candidate_in_region(
+        return sample_candidate_in_region(
             space, seen, fit_region_classifiers(space, history, options), options, rng
         )
 
@@ -112,15 +112,15 @@ def fit_region_classifiers(
     known = history[: options.initial + learned // options.refit * options.refit]
     features = space.make_features([e.candidate for e in known])
     fitted = fit_classifier_cascade(
-        features.tobytes(), features.shape[1], tuple(e.rank_score for e in known)
+        features.tobytes(), features.shape[1], tuple(e.ranking_score for e in known)
     )
     # pyrefly: ignore[bad-return]  # scikit-learn's stub takes no array.
     return [classifier.predict for classifier in fitted]
 
 
-def draw_candidate_in_region(
+def sample_candidate_in_region(
     space: Space,
-    known_keys: set[str],
+    evaluated_network_keys: set[str],
     region_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
     options: Search,
     rng: np.random.Generator,
@@ -132,19 +132,19 @@ def draw_candidate_in_region(
     result is None where no draw is new.
 
     space: the set of networks from which is drawn.
-    known_keys: texts that identify the networks that were evaluated before, as
-    `Space.make_duplicate_key` returns them.
+    evaluated_network_keys: texts that identify the networks that were evaluated before,
+    as `Space.make_deduplication_key` returns them.
     region_classifiers: functions features [N, F] -> bool [N], as
     `fit_region_classifiers` returns them; [] accepts every network."""
     best, reached, size = None, -1, BATCH if region_classifiers else 1
     for start in range(0, options.draws, size):
         drawn = [
-            space.draw_candidate(rng) for _ in range(min(size, options.draws - start))
+            space.sample_candidate(rng) for _ in range(min(size, options.draws - start))
         ]
         new = [
             candidate
             for candidate in drawn
-            if space.make_duplicate_key(candidate) not in known_keys
+            if space.make_deduplication_key(candidate) not in evaluated_network_keys
         ]
         if not new:
             continue
@@ -221,7 +221,7 @@ def fit_classifier_cascade(
 def mutate_tournament_winner(
     space: Space,
     history: list[Evaluation],
-    known_keys: set[str],
+    evaluated_network_keys: set[str],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -234,13 +234,13 @@ def mutate_tournament_winner(
 
     space: the set of networks that the search may evaluate.
     history: the evaluations (networks with scores) so far, oldest first.
-    known_keys: texts that identify the networks that were evaluated before, as
-    `Space.make_duplicate_key` returns them."""
+    evaluated_network_keys: texts that identify the networks that were evaluated before,
+    as `Space.make_deduplication_key` returns them."""
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
-    parent = max(drawn, key=lambda e: e.rank_score).candidate
+    parent = max(drawn, key=lambda e: e.ranking_score).candidate
     for _ in range(options.draws):
         child = space.mutate_net(parent, rng)
-        if space.make_duplicate_key(child) not in known_keys:
+        if space.make_deduplication_key(child) not in evaluated_network_keys:
             return child
-    return draw_candidate_in_region(space, known_keys, [], options, rng)
+    return sample_candidate_in_region(space, evaluated_network_keys, [], options, rng)

@@ -64,7 +64,7 @@ class LayerChoices:
         above = below[np.searchsorted(sums, self.high - cost_before, "right")]
         return above - below[np.searchsorted(sums, self.low - cost_before)]
 
-    def draw_choices(self, rng: np.random.Generator) -> list[int]:
+    def sample_option_indices(self, rng: np.random.Generator) -> list[int]:
         """Draw an option for each layer such that the total cost lies in the window.
 
         Return the indices of the options, one for each of the L layers. All choices in

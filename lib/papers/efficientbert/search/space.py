@@ -43,8 +43,8 @@ from lib.papers.efficientbert.search.net import (
     STACKS,
     Layer,
     Net,
+    count_ffn_parameters,
     count_net_parameters,
-    ffn_parameters,
 )
 from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerChoices
@@ -123,7 +123,7 @@ class Space:
 
     def __post_init__(self) -> None:
         check_known_name("search stage", self.stage, SEARCHED)
-        if not self.count_size_choices():
+        if not self.count_layer_size_combinations():
             window = f"{self.low:,} to {self.high:,} parameters ({self.convention})"
             raise Refused(f"no candidate has {window}: move the window")
 
@@ -156,23 +156,24 @@ class Space:
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def ffn_parameters_by_size(self) -> list[int]:
+    def ffn_parameter_counts_by_size(self) -> list[int]:
         """Return the parameters of a layer's feed-forward networks by their size.
 
         A size is (k, q): k stacked networks with 1/q of the full inner width. The list
         has the numbers of parameters for all 16 sizes (k and q from 1 to 4), ordered by
         k, then by q. LayerNorms are included."""
         d, inner = self.start.hidden, self.start.count_inner_channels
-        return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
+        return [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
-    def parameters_without_ffns(self) -> int:
+    def parameter_count_without_ffns(self) -> int:
         """Return the parameters of a network outside its feed-forward networks.
 
         Their number is the same for all networks of this space. Only the feed-forward
         networks then have to be counted for each."""
         return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameters_by_size[find_size_index(l)] for l in self.start.layers
+            self.ffn_parameter_counts_by_size[find_size_index(l)]
+            for l in self.start.layers
         )
 
     @cached_property
@@ -191,12 +192,12 @@ class Space:
             [
                 i
                 for i, (k, q) in enumerate(IDS)
-                if self._fits_inner_width(replace(l, stack=k, q=q))
+                if self._has_valid_formula_at_width(replace(l, stack=k, q=q))
             ]
             for l in layers
         ]
 
-    def _fits_inner_width(self, candidate_layer: Layer) -> bool:
+    def _has_valid_formula_at_width(self, candidate_layer: Layer) -> bool:
         """Return whether a layer's formula is valid at the layer's inner width.
 
         The formula is that of the feed-forward networks, such as "W2 gelu(W1 x)". In
@@ -218,13 +219,13 @@ class Space:
         networks with `low` to `high` parameters count. A draw has an index for each
         layer, into the list of its sizes in `allowed_size_indices_by_layer`."""
         costs = [
-            [self.ffn_parameters_by_size[i] for i in layer_choices]
+            [self.ffn_parameter_counts_by_size[i] for i in layer_choices]
             for layer_choices in self.allowed_size_indices_by_layer
         ]
         return LayerChoices(
             costs,
-            self.low - self.parameters_without_ffns,
-            (self.high or ENDLESS) - self.parameters_without_ffns,
+            self.low - self.parameter_count_without_ffns,
+            (self.high or ENDLESS) - self.parameter_count_without_ffns,
         )
 
     def is_within_parameter_bounds(self, net: Net) -> bool:
@@ -236,7 +237,7 @@ class Space:
             or self.low <= self.count_net_parameters(net) <= (self.high or ENDLESS)
         )
 
-    def count_size_choices(self) -> int:
+    def count_layer_size_combinations(self) -> int:
         """Count the ways to choose the sizes of all layers within the bounds.
 
         The network has to have `low` to `high` parameters. In stage 3 the result is the
@@ -263,7 +264,7 @@ class Space:
             net for net in dict.fromkeys(nets) if self.is_within_parameter_bounds(net)
         ]
 
-    def draw_candidate(self, rng: np.random.Generator) -> Net:
+    def sample_candidate(self, rng: np.random.Generator) -> Net:
         """Draw a random network of this space, to be evaluated by a search.
 
         Sizes of layers are uniform over all choices within the bounds of parameters.
@@ -280,7 +281,7 @@ class Space:
                 layer_choices[i]
                 for layer_choices, i in zip(
                     self.allowed_size_indices_by_layer,
-                    self.size_choices_within_bounds.draw_choices(rng),
+                    self.size_choices_within_bounds.sample_option_indices(rng),
                     strict=True,
                 )
             ]
@@ -292,21 +293,22 @@ class Space:
                 (l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers
             ]
             layers = [
-                self._grow_formula(l, seed, dice)
+                self._make_layer_with_mutated_formula(l, seed, dice)
                 for l, seed in zip(layers, seeds, strict=True)
             ]
         return replace(self.start, layers=tuple(layers))
 
-    def _grow_formula(
-        self, layer: Layer, seed_formula: str, draw_uniform: Callable[[], float]
+    def _make_layer_with_mutated_formula(
+        self, layer: Layer, parent_formula: str, draw_uniform: Callable[[], float]
     ) -> Layer:
-        """Return a copy of a layer whose formula is a random change of `seed_formula`.
+        """Return a copy of a layer whose formula is a random change of
+        `parent_formula`.
 
         The formula is that of the layer's feed-forward networks. The layer gets
-        `seed_formula` itself where no valid change is found.
+        `parent_formula` itself where no valid change is found.
 
         layer: the layer, whose width decides which changes are valid.
-        seed_formula: text such as "W2 gelu(W1 x)".
+        parent_formula: text such as "W2 gelu(W1 x)".
         draw_uniform: f() -> random number, uniform in [0, 1)."""
         linears = 1 if self.stage == "stage2" else len(IDS)
         widths = (
@@ -317,7 +319,7 @@ class Space:
         return replace(
             layer,
             formula=mutate_formula(
-                seed_formula, TRIES[self.stage], linears, draw_uniform, *widths
+                parent_formula, TRIES[self.stage], linears, draw_uniform, *widths
             ),
         )
 
@@ -336,13 +338,17 @@ class Space:
         ):
             i, dice = int(rng.integers(len(net.layers))), _make_uniform_generator(rng)
             return self._replace_layer(
-                net, i, self._grow_formula(net.layers[i], net.layers[i].formula, dice)
+                net,
+                i,
+                self._make_layer_with_mutated_formula(
+                    net.layers[i], net.layers[i].formula, dice
+                ),
             )
         near = self._list_size_changes_of_one_layer(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
             if near
-            else self.draw_candidate(rng)
+            else self.sample_candidate(rng)
         )
 
     def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
@@ -357,7 +363,9 @@ class Space:
             for i, old in enumerate(net.layers)
             for id_ in IDS
             if id_ != (old.stack, old.q)
-            and self._fits_inner_width(layer := _make_layer_once(old.formula, *id_))
+            and self._has_valid_formula_at_width(
+                layer := _make_layer_once(old.formula, *id_)
+            )
             if self.is_within_parameter_bounds(self._replace_layer(net, i, layer))
         ]
 
@@ -389,7 +397,7 @@ class Space:
         the network from which the search starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
-    def make_duplicate_key(self, net: Net) -> str:
+    def make_deduplication_key(self, net: Net) -> str:
         """Return a text that is equal for networks that differ only in operand order.
 
         A search compares these texts, so that it evaluates no network twice. A text has
@@ -436,15 +444,15 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 @lru_cache(maxsize=4096)
 def _is_valid_at_layer_sizes(
-    formula: str, hidden_size: int, inner_size: int, size_mismatch: str
+    formula: str, hidden_size: int, inner_size: int, size_mismatch_rule: str
 ) -> bool:
-    tree = language.parse(formula)
-    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch)
+    tree = language.parse_feed_forward_formula(formula)
+    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch_rule)
 
 
 @lru_cache(maxsize=4096)
 def _sort_commutative_operands(formula: str) -> str:
-    return str(sort_commutative_operands(language.parse(formula)))
+    return str(sort_commutative_operands(language.parse_feed_forward_formula(formula)))
 
 
 @lru_cache(maxsize=65536)
@@ -465,7 +473,7 @@ def _encode_layer_features(
     if "formula" not in searched_dimensions:
         return [size_index]
     linear, others = (size_index, len(IDS)) if "ids" in searched_dimensions else (0, 1)
-    tokens = list_prefix_tokens(language.parse(formula))
+    tokens = list_prefix_tokens(language.parse_feed_forward_formula(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
     indices = [linear if t == "linear" else others + names.index(t) for t in tokens]
     return indices + [-1] * (NODES - len(indices))

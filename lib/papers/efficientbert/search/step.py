@@ -99,8 +99,8 @@ def search(
         "score": best.score,
         "parameters": where.count_net_parameters(best.candidate),
         "evaluations": len(history),
-        "is_start": where.make_duplicate_key(best.candidate)
-        == where.make_duplicate_key(where.start),
+        "is_start": where.make_deduplication_key(best.candidate)
+        == where.make_deduplication_key(where.start),
     }
 
 
@@ -136,7 +136,9 @@ def make_search_result(space: Space, net: Net) -> SearchResult:
 
 
 def make_model_scorer(
-    training: TaskTraining, model: transformers.PreTrainedModel, selection_score: str
+    training: TaskTraining,
+    model: transformers.PreTrainedModel,
+    selection_score_kind: str,
 ) -> Callable[[], float]:
     """Return f() -> the score of a model on the held-out rows, for use in a search.
 
@@ -144,19 +146,19 @@ def make_model_scorer(
     called during a training.
 
     training: the task's rows, the training settings and the teacher.
-    selection_score: "" for the metric by which the training selects its best model, the
-    task's first metric by default; "loss" for exp(-L) of the loss on the teacher's
-    logits."""
-    if selection_score == "loss":
+    selection_score_kind: "" for the metric by which the training selects its best
+    model, the task's first metric by default; "loss" for exp(-L) of the loss on the
+    teacher's logits."""
+    if selection_score_kind == "loss":
         return students.make_teacher_agreement_scorer(training, model)
     return partial(
-        training.score_for_selection,
+        training.measure_selection_score,
         training.build_split_scorers(model, "held_out")["held_out"],
     )
 
 
 def make_subnetwork_scorer(
-    training: TaskTraining, selection_score: str, classifier_task: str
+    training: TaskTraining, selection_score_kind: str, inherited_head_task: str
 ) -> Callable[[Net], float]:
     """Return f(net) -> the score of a subnetwork of a trained supernet.
 
@@ -165,12 +167,12 @@ def make_subnetwork_scorer(
     without training them. The supernet is loaded once, from the run's input `start`.
 
     training: the task's rows, and the run with its inputs.
-    selection_score: "" for the task's metric, or "loss" for exp(-L) of the loss on the
-    teacher's logits.
-    classifier_task: the task whose classification head of the supernet is used."""
+    selection_score_kind: "" for the task's metric, or "loss" for exp(-L) of the loss on
+    the teacher's logits.
+    inherited_head_task: the task whose classification head of the supernet is used."""
     folder = training.run.inputs["start"].model_folder
-    model, training.tokenizer = students.load_classifier(folder, classifier_task)
-    judge = make_model_scorer(training, model, selection_score)
+    model, training.tokenizer = students.load_classifier(folder, inherited_head_task)
+    judge = make_model_scorer(training, model, selection_score_kind)
 
     def score_net(net: Net) -> float:
         supernet.activate_subnetwork(model, net)
@@ -181,10 +183,10 @@ def make_subnetwork_scorer(
 
 def make_short_training_scorer(
     training: TaskTraining,
-    selection_score: str,
+    selection_score_kind: str,
     distillation: Warmup,
     corpus: CorpusDescriptor | None,
-    pretrain: Train | None,
+    pretraining_settings: Train | None,
 ) -> Callable[[Net], float]:
     """Return f(net) -> the score of a network after a short training on a task.
 
@@ -193,33 +195,41 @@ def make_short_training_scorer(
     then distilled for a few epochs.
 
     training: the task's rows, the training settings, and the run with its inputs.
-    selection_score: "" for the task's metric, or "loss" for exp(-L) of the loss on the
-    teacher's logits.
+    selection_score_kind: "" for the task's metric, or "loss" for exp(-L) of the loss on
+    the teacher's logits.
     distillation: the options of the distillation.
     corpus: dict of a text on which the network is trained first; None leaves this out.
-    pretrain: the training settings for that text."""
+    pretraining_settings: the training settings for that text."""
     run, train, numerics = training.run, training.train, training.numerics
     teacher, training.tokenizer = training.teacher
     rows = training.training_rows
     if corpus:
-        assert pretrain is not None
+        assert pretraining_settings is not None
         general = backbone.load(run.inputs["general"].model_folder)[0]
         text, batches = warming.encode_corpus(
-            corpus, training.tokenizer, pretrain, run.seed
+            corpus, training.tokenizer, pretraining_settings, run.seed
         )
 
     def score_net(net: Net) -> float:
         student = students.make_student_for_task(
             run, net, training.task, teacher, train.dropout
         )
-        judge = make_model_scorer(training, student, selection_score)
+        judge = make_model_scorer(training, student, selection_score_kind)
         part = Scratch(run.folder, run.seed)  # A candidate needs no checkpoints.
         if corpus:
-            assert pretrain is not None
+            assert pretraining_settings is not None
             with students.make_distillation_objective(
                 student, general, distillation, numerics
             ) as loss:
-                loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
+                loop.fit(
+                    part,
+                    student,
+                    text,
+                    loss,
+                    pretraining_settings,
+                    numerics,
+                    batches=batches,
+                )
         with students.make_distillation_objective(
             student, teacher, distillation, numerics, rows.labels
         ) as loss:

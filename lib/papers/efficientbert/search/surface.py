@@ -56,47 +56,50 @@ class Recipe:
     high: float = 5.0
 
 
-def clip_magnitudes(values: np.ndarray) -> np.ndarray:
+def clip_to_avoid_overflow(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -LIMIT, LIMIT)
 
 
-def _make_linear_maps(
-    inner_channels: float, width_rule: str
+def _make_all_ones_linear_maps(
+    inner_channel_count: float, rounding_mode: str
 ) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Return the two linear maps of a feed-forward network whose weights are all 1.
 
     They are {"W1": f, "W2": f}, with f(values [..., input channels]) -> [..., output
     channels]. Each output channel is the sum of all input channels.
 
-    inner_channels: number of inner channels e, maybe a fraction.
-    width_rule: "whole" gives W1 max(1, int(e)) output channels. With "real" W1 has two,
-    and W2 multiplies the sum by e / 2, which allows a fraction. W2 always has two."""
+    inner_channel_count: number of inner channels e, maybe a fraction.
+    rounding_mode: "whole" gives W1 max(1, int(e)) output channels. With "real" W1 has
+    two, and W2 multiplies the sum by e / 2, which allows a fraction. W2 always has
+    two."""
 
-    def make_repeated_sum(
-        repeat_count: int, factor: float = 1.0
+    def make_repeated_channel_sum(
+        output_channel_count: int, factor: float = 1.0
     ) -> Callable[[np.ndarray], np.ndarray]:
         """Return a linear map with equal weights.
 
-        It is f(values [..., C]) -> [..., repeat_count]. Each output channel is the sum
-        over the C input channels times `factor`."""
+        It is f(values [..., C]) -> [..., output_channel_count]. Each output channel is
+        the sum over the C input channels times `factor`."""
         return lambda a: np.repeat(
-            clip_magnitudes(factor * a.sum(-1, keepdims=True)), repeat_count, -1
+            clip_to_avoid_overflow(factor * a.sum(-1, keepdims=True)),
+            output_channel_count,
+            -1,
         )
 
-    if width_rule == "whole":
+    if rounding_mode == "whole":
         up, down = (
-            make_repeated_sum(max(1, int(inner_channels))),
-            make_repeated_sum(CHANNELS),
+            make_repeated_channel_sum(max(1, int(inner_channel_count))),
+            make_repeated_channel_sum(CHANNELS),
         )
     else:
         up, down = (
-            make_repeated_sum(CHANNELS),
-            make_repeated_sum(CHANNELS, inner_channels / CHANNELS),
+            make_repeated_channel_sum(CHANNELS),
+            make_repeated_channel_sum(CHANNELS, inner_channel_count / CHANNELS),
         )
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
+def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
     """Return the output of a network with all weights 1 as a function of two inputs.
 
     The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
@@ -113,9 +116,9 @@ def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> 
         surface_options.low, surface_options.high, surface_options.points
     )
     h = np.stack(np.meshgrid(axis, axis), -1)
-    functions = NUMPY | {"mul": lambda a, b: clip_magnitudes(a * b)}
+    functions = NUMPY | {"mul": lambda a, b: clip_to_avoid_overflow(a * b)}
     for layer in net.layers:
-        linears = _make_linear_maps(
+        linears = _make_all_ones_linear_maps(
             CHANNELS * net.width / net.hidden / layer.q, surface_options.width
         )
         for _ in range(layer.stack):
@@ -125,7 +128,7 @@ def compute_formula_surface(net: Net, surface_options: Recipe | None = None) -> 
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)
             else:
                 h = both / 2 if surface_options.residual else f
-            h = clip_magnitudes(h)
+            h = clip_to_avoid_overflow(h)
     return Surface(axis, h.mean(-1))
 
 
