@@ -28,6 +28,7 @@ from lib.claims.words import (
     JudgingInputs,
     Result,
 )
+from lib.core.names import Refused
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.stats import paired
@@ -983,6 +984,12 @@ def test_a_variance_is_a_ratio():
 )
 def test_planned_seeds_are_read(text, numbers):
     assert parse_seeds(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["10-12", "10,11", "ten", "10 to", "12 to 10"])
+def test_seeds_in_another_form_are_refused(text):
+    with pytest.raises(Refused, match=f"seeds '{text}'.*; fix: "):
+        parse_seeds(text)
 
 
 @pytest.mark.papers("ghostbert")

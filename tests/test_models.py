@@ -67,6 +67,14 @@ def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
     assert not (root / "run" / models.PICKLE).exists()
 
 
+def test_weights_beside_a_pickle_stay_as_they_are(root, tiny, tokenizer):
+    pickled(root / "mine", tiny, tokenizer)
+    (root / "mine" / models.WEIGHTS).write_bytes(b"those of a later training")
+    assert models.fetch_checkpoint(str(root / "mine")) == root / "mine"
+    held = (root / "mine" / models.WEIGHTS).read_bytes()
+    assert held == b"those of a later training"
+
+
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocab.txt"])
 def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, tokenizer):
     """Runs are of the weights by their digest; the files beside them are held to the

@@ -13,7 +13,7 @@ from conftest import finetuned, losses_of, made, same_run, stop_at, untrained
 from lib import data
 from lib.core.options import Augment, Numerics, Train
 from lib.core.spec import Output, Spec
-from lib.core.store import Store
+from lib.core.store import RunWriter, Store
 from lib.model import backbone, gates, scores
 from lib.model.parts import count_parameters, get_encoder, get_surgery_operations
 from lib.model.surgery import apply_surgery
@@ -337,6 +337,15 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
     assert found["30 %.cpu_ms"] == pytest.approx(
         1e3 * np.median(times[0])
     )  # sorted by name
+
+
+def test_the_progress_of_a_timing_ends_at_one(store, monkeypatch):
+    shares = []
+    monkeypatch.setattr(
+        RunWriter, "report_progress", lambda self, fraction: shares.append(fraction)
+    )
+    made(store, Spec("latency", TIMED, {"model:Whole": teacher()}).with_seed(1))
+    assert shares == sorted(shares) and 0 < shares[0] and shares[-1] == 1
 
 
 def test_the_reference_is_one_of_the_timed_models(store):

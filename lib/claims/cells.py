@@ -364,9 +364,21 @@ def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> lis
 def parse_seeds(seeds_text: str) -> tuple[int, ...]:
     """Parse the seeds in a text such as "10 to 12, 20" into (10, 11, 12, 20).
 
-    The table of the papers' claims has its planned seeds in this form. "" gives ()."""
+    The table of the papers' claims has its planned seeds in this form. "" gives ().
+    Raises Refused for a text of another form, and for a range that ends before it
+    begins."""
     planned = []
     for part in filter(None, seeds_text.split(", ")):
         first, _, last = part.partition(" to ")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise Refused(
+                f"seeds {seeds_text!r}: {part!r} is no number and no range; fix: write "
+                "them as in '10 to 12, 20'"
+            )
+        if int(last or first) < int(first):
+            raise Refused(
+                f"seeds {seeds_text!r}: {part!r} ends before it begins; fix: write the "
+                "smaller seed first"
+            )
         planned += range(int(first), int(last or first) + 1)
     return tuple(planned)

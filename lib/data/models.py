@@ -48,8 +48,11 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
 
     checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
     with a pickle (`pytorch_model.bin`). A pickle there, or in `data/models/<name>`, is
-    not copied, but converted to safetensors in the same folder."""
+    not copied, but converted to safetensors in the same folder, unless weights in this
+    format are there already."""
     if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
+        if pickle.with_name(WEIGHTS).exists():
+            return pickle.parent
         with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
             convert_pickle_to_safetensors(pickle, weights_path)
         return pickle.parent

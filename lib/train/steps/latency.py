@@ -81,7 +81,7 @@ def latency(
                     times["wall"][line, turn], times["cpu"][line, turn] = (
                         read_wall_and_cpu_seconds() - began
                     )
-            run.report_progress((turn + WARM) / (runs + WARM))
+            run.report_progress((turn + 1 + WARM) / (runs + WARM))
     run.save_arrays("times", **times)
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
